@@ -1,0 +1,1 @@
+//! Whether two patterns can match one same path.

@@ -1,0 +1,1 @@
+//! Lockkeeper as a library.

@@ -1,0 +1,2 @@
+//! The `lockkeeper` command.
+fn main() {}
