@@ -1,1 +1,34 @@
-//! Lockkeeper as a library.
+//! Lockkeeper keeps many automated workers in one repository from stepping on each other.
+//!
+//! This is the library behind the `lockkeeper` command: a program that uses it needs no subprocess, and
+//! shares its locks with everything that uses the command in the same repository.
+//!
+//! ```
+//! use std::time::Duration;
+//! use lockkeeper::Keeper;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! let keeper = Keeper::open(folder.path())?; // or Keeper::discover()
+//! let guard = keeper.lock("db").path("src/api/**").wait(Duration::from_secs(30)).acquire()?;
+//! println!("we hold it with token {}", guard.token());
+//! assert!(!guard.is_lost()?);
+//! drop(guard); // whoever is next holds it now
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A [`Guard`] is held for as long as this process lives, however it ends: the kernel itself vouches for it,
+//! so there is nothing to renew unless a TTL was asked for. See [`Keeper`] for waiting, sharing and slots.
+
+pub mod clock;
+pub mod config;
+pub mod encoding;
+pub mod engine;
+pub mod exec;
+mod keeper;
+pub mod location;
+pub mod platform;
+pub mod report;
+pub mod store;
+
+pub use keeper::{Guard, Keeper, KeeperError, Order};
+pub use lockkeeper_core as core;

@@ -1,0 +1,159 @@
+//! All records of a store in memory, strict about every change: for tests, listings and the memory store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use crate::draft::{Change, Walk};
+use crate::id::LeaseId;
+use crate::record::{Lease, Rank, Ticket};
+use crate::resource::{Key, Reach};
+
+/// Leases and tickets, filed under their keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Board {
+    leases: BTreeMap<LeaseId, Lease>,
+    tickets: BTreeMap<LeaseId, Ticket>,
+    lease_keys: BTreeSet<(Key, LeaseId)>,
+    ticket_keys: BTreeSet<(Key, Rank)>,
+}
+
+impl Board {
+    /// A board with these records on it.
+    pub fn new(leases: impl IntoIterator<Item = Lease>, tickets: impl IntoIterator<Item = Ticket>) -> Self {
+        let mut board = Self::default();
+        for lease in leases {
+            board.apply(Change::AddLease(lease));
+        }
+        for ticket in tickets {
+            board.apply(Change::AddTicket(ticket));
+        }
+        board
+    }
+
+    /// All leases, oldest first.
+    pub fn leases(&self) -> impl Iterator<Item = &Lease> {
+        self.leases.values()
+    }
+
+    /// All tickets, oldest first.
+    pub fn tickets(&self) -> impl Iterator<Item = &Ticket> {
+        self.tickets.values()
+    }
+
+    /// One lease.
+    pub fn lease(&self, id: LeaseId) -> Option<&Lease> {
+        self.leases.get(&id)
+    }
+
+    /// One ticket.
+    pub fn ticket(&self, id: LeaseId) -> Option<&Ticket> {
+        self.tickets.get(&id)
+    }
+
+    /// The leases within reach, each once.
+    pub fn leases_within(&self, reach: &Reach) -> Vec<&Lease> {
+        let ids: BTreeSet<LeaseId> = within(&self.lease_keys, reach, LeaseId(0)).map(|(_, id)| *id).collect();
+        ids.iter().map(|id| &self.leases[id]).collect()
+    }
+
+    /// Shows the tickets within reach in the order of `walk`.
+    pub fn visit_tickets(
+        &self,
+        reach: &Reach,
+        walk: Walk,
+        visit: &mut dyn FnMut(&Ticket) -> ControlFlow<()>,
+    ) {
+        let lowest = Rank { at: i64::MIN, id: LeaseId(0) };
+        let ranks: BTreeSet<Rank> = within(&self.ticket_keys, reach, lowest).map(|(_, rank)| *rank).collect();
+        let ordered: Vec<Rank> = match walk {
+            Walk::Up(after) => {
+                ranks.into_iter().filter(|rank| after.is_none_or(|place| *rank > place)).collect()
+            }
+            Walk::Down(before) => {
+                ranks.into_iter().rev().filter(|rank| before.is_none_or(|place| *rank < place)).collect()
+            }
+        };
+        for rank in ordered {
+            if visit(&self.tickets[&rank.id]).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Makes one change.
+    ///
+    /// # Panics
+    ///
+    /// When the change does not fit what is there: a decision went wrong, or was applied to another state.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::AddLease(lease) => {
+                self.lease_keys.extend(lease.keys().into_iter().map(|key| (key, lease.id)));
+                assert!(self.leases.insert(lease.id, lease).is_none(), "the lease to add is there already");
+            }
+            Change::UpdateLease(lease) => {
+                let slot = self.leases.get_mut(&lease.id).expect("the lease to update is there");
+                assert_eq!(slot.keys(), lease.keys(), "an update keeps the keys");
+                *slot = lease;
+            }
+            Change::RemoveLease(lease) => {
+                assert_eq!(
+                    self.leases.remove(&lease.id).as_ref(),
+                    Some(&lease),
+                    "the lease to remove is there"
+                );
+                for key in lease.keys() {
+                    self.lease_keys.remove(&(key, lease.id));
+                }
+            }
+            Change::AddTicket(ticket) => {
+                self.ticket_keys.extend(ticket.keys().into_iter().map(|key| (key, ticket.rank)));
+                assert!(
+                    self.tickets.insert(ticket.id, ticket).is_none(),
+                    "the ticket to add is there already"
+                );
+            }
+            Change::UpdateTicket(ticket) => {
+                let slot = self.tickets.get_mut(&ticket.id).expect("the ticket to update is there");
+                assert_eq!(
+                    (slot.keys(), slot.rank),
+                    (ticket.keys(), ticket.rank),
+                    "an update keeps keys and rank"
+                );
+                *slot = ticket;
+            }
+            Change::RemoveTicket(ticket) => {
+                assert_eq!(
+                    self.tickets.remove(&ticket.id).as_ref(),
+                    Some(&ticket),
+                    "the ticket to remove is there"
+                );
+                for key in ticket.keys() {
+                    self.ticket_keys.remove(&(key, ticket.rank));
+                }
+            }
+        }
+    }
+}
+
+/// The entries filed under the keys of a reach; an entry under two of its keys comes twice.
+fn within<'b, T: Ord + Copy>(
+    filed: &'b BTreeSet<(Key, T)>,
+    reach: &Reach,
+    lowest: T,
+) -> impl Iterator<Item = &'b (Key, T)> {
+    let exact = reach.exact.clone().into_iter().flat_map(move |key| {
+        let wanted = key.clone();
+        filed.range((key, lowest)..).take_while(move |(found, _)| *found == wanted)
+    });
+    let below = reach.below.clone().into_iter().flat_map(move |folder| {
+        let reach = Reach { exact: Vec::new(), below: Some(folder.clone()) };
+        // Keys such as `p/a-b` sort between `p/a` and `p/a/`, so what is not below does not end the range.
+        let (_, end) = reach.range_below().expect("there is a folder");
+        filed
+            .range((folder, lowest)..)
+            .take_while(move |(key, _)| key.as_str() < end.as_str())
+            .filter(move |(key, _)| reach.includes(key))
+    });
+    exact.chain(below)
+}

@@ -1,0 +1,308 @@
+//! A decision in the making: the records as the store has them, and what the decision has changed so far.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use crate::id::{BellId, LeaseId, Owner, Token};
+use crate::liveness::{Proof, Sight, Verdict};
+use crate::record::{Lease, Rank, Ticket};
+use crate::resource::{Key, Reach, Target};
+use crate::time::Moment;
+
+/// What a decision can see: the records of one store at one moment, and the holders behind them.
+pub trait View {
+    /// What can go wrong when looking.
+    type Error;
+
+    /// The moment, the same throughout the decision.
+    fn now(&self) -> Moment;
+
+    /// The next number of the store, larger than any before, given once and never again.
+    fn draw(&mut self) -> Result<u64, Self::Error>;
+
+    /// One lease.
+    fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, Self::Error>;
+
+    /// Shows every lease that is filed within `reach`, each once, in no particular order.
+    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), Self::Error>;
+
+    /// One ticket.
+    fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, Self::Error>;
+
+    /// Shows the tickets that are filed within `reach`, each once, in the order of `walk`, until told to stop.
+    fn tickets(
+        &mut self,
+        reach: &Reach,
+        walk: Walk,
+        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
+    ) -> Result<(), Self::Error>;
+
+    /// The ids of all leases and of all tickets.
+    fn all(&mut self) -> Result<(Vec<LeaseId>, Vec<LeaseId>), Self::Error>;
+
+    /// What the machine shows of a proof of life.
+    fn sight(&mut self, proof: &Proof) -> Sight;
+}
+
+/// Which way along the line of tickets, and from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// From the first one behind this place to the last.
+    Up(Option<Rank>),
+    /// From the last one before this place to the first.
+    Down(Option<Rank>),
+}
+
+/// One change of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Change {
+    /// A lease that was not there.
+    AddLease(Lease),
+    /// A lease that was there, under the same keys.
+    UpdateLease(Lease),
+    /// A lease that was there.
+    RemoveLease(Lease),
+    /// A ticket that was not there.
+    AddTicket(Ticket),
+    /// A ticket that was there, under the same keys and rank.
+    UpdateTicket(Ticket),
+    /// A ticket that was there.
+    RemoveTicket(Ticket),
+}
+
+/// What is to be done once the changes are committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Effect {
+    /// Wake whoever sleeps on this doorbell.
+    Ring(BellId),
+    /// Put away the doorbell of a waiter that died.
+    Dismantle(BellId),
+}
+
+/// A holder or waiter whose record was put away because of a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Burial {
+    /// Which claim it was.
+    pub id: LeaseId,
+    /// Whose it was.
+    pub owner: Owner,
+    /// Whether it held, rather than waited.
+    pub held: bool,
+    /// Why it is gone.
+    pub verdict: Verdict,
+}
+
+/// A view with the decision's own changes laid over it.
+pub struct Draft<'v, V: View> {
+    view: &'v mut V,
+    /// What the view has shown already: it does not change during a decision.
+    looked_up: Vec<(Reach, Vec<Lease>)>,
+    leases: BTreeMap<LeaseId, Overlay<Lease>>,
+    tickets: BTreeMap<LeaseId, Overlay<Ticket>>,
+    freed: Vec<Target>,
+    effects: Vec<Effect>,
+    burials: Vec<Burial>,
+}
+
+/// What a decision made of one record: what the store has, and what it is to have.
+struct Overlay<T> {
+    before: Option<T>,
+    after: Option<T>,
+}
+
+impl<'v, V: View> Draft<'v, V> {
+    /// Starts with the records as they are.
+    pub fn new(view: &'v mut V) -> Self {
+        Self {
+            view,
+            looked_up: Vec::new(),
+            leases: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            freed: Vec::new(),
+            effects: Vec::new(),
+            burials: Vec::new(),
+        }
+    }
+
+    /// Ends the decision: what to write, what to do afterwards, and whom it buried.
+    pub fn finish(self) -> (Vec<Change>, Vec<Effect>, Vec<Burial>) {
+        let leases = self.leases.into_values().filter_map(|overlay| match (overlay.before, overlay.after) {
+            (None, None) => None,
+            (None, Some(new)) => Some(Change::AddLease(new)),
+            (Some(old), None) => Some(Change::RemoveLease(old)),
+            (Some(old), Some(new)) => (old != new).then_some(Change::UpdateLease(new)),
+        });
+        let tickets =
+            self.tickets.into_values().filter_map(|overlay| match (overlay.before, overlay.after) {
+                (None, None) => None,
+                (None, Some(new)) => Some(Change::AddTicket(new)),
+                (Some(old), None) => Some(Change::RemoveTicket(old)),
+                (Some(old), Some(new)) => (old != new).then_some(Change::UpdateTicket(new)),
+            });
+        (leases.chain(tickets).collect(), self.effects, self.burials)
+    }
+
+    /// The moment of the decision.
+    pub fn now(&self) -> Moment {
+        self.view.now()
+    }
+
+    /// A number that was never given before.
+    pub fn draw(&mut self) -> Result<u64, V::Error> {
+        self.view.draw()
+    }
+
+    /// A token that is larger than every one before.
+    pub fn draw_token(&mut self) -> Result<Token, V::Error> {
+        self.view.draw().map(Token)
+    }
+
+    /// One lease, as the decision has left it.
+    pub fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, V::Error> {
+        match self.leases.get(&id) {
+            Some(overlay) => Ok(overlay.after.clone()),
+            None => self.view.lease(id),
+        }
+    }
+
+    /// Every lease within reach, as the decision has left it.
+    pub fn leases(&mut self, reach: &Reach) -> Result<Vec<Lease>, V::Error> {
+        let known = self.looked_up.iter().position(|(looked_up, _)| looked_up == reach);
+        let known = match known {
+            Some(index) => index,
+            None => {
+                let mut found = Vec::new();
+                self.view.leases(reach, &mut |lease| found.push(lease))?;
+                self.looked_up.push((reach.clone(), found));
+                self.looked_up.len() - 1
+            }
+        };
+        let untouched = self.looked_up[known].1.iter().filter(|lease| !self.leases.contains_key(&lease.id));
+        let within = |lease: &&Lease| lease.keys().iter().any(|key| reach.includes(key));
+        let changed = self.leases.values().filter_map(|overlay| overlay.after.as_ref()).filter(within);
+        Ok(untouched.chain(changed).cloned().collect())
+    }
+
+    /// One ticket, as the decision has left it.
+    pub fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, V::Error> {
+        match self.tickets.get(&id) {
+            Some(overlay) => Ok(overlay.after.clone()),
+            None => self.view.ticket(id),
+        }
+    }
+
+    /// Shows the tickets within reach; those that the decision itself added are not among them.
+    pub fn tickets(
+        &mut self,
+        reach: &Reach,
+        walk: Walk,
+        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
+    ) -> Result<(), V::Error> {
+        let overlays = &self.tickets;
+        self.view.tickets(reach, walk, &mut |ticket| match overlays.get(&ticket.id) {
+            None => visit(ticket),
+            Some(Overlay { after: Some(changed), .. }) => visit(changed.clone()),
+            Some(Overlay { after: None, .. }) => ControlFlow::Continue(()),
+        })
+    }
+
+    /// The first ticket within reach on `walk`.
+    pub fn next_ticket(&mut self, reach: &Reach, walk: Walk) -> Result<Option<Ticket>, V::Error> {
+        let mut found = None;
+        self.tickets(reach, walk, &mut |ticket| {
+            found = Some(ticket);
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    /// All leases and tickets that the store has.
+    pub fn all(&mut self) -> Result<(Vec<LeaseId>, Vec<LeaseId>), V::Error> {
+        self.view.all()
+    }
+
+    /// The leases of one owner.
+    pub fn leases_of(&mut self, owner: &Owner) -> Result<Vec<Lease>, V::Error> {
+        self.leases(&Reach::of(Key::of_owner(owner)))
+    }
+
+    /// What is to be made of a lease.
+    pub fn judge_lease(&mut self, lease: &Lease) -> Verdict {
+        let sight = self.view.sight(&lease.claim.proof);
+        lease.verdict(sight, self.now())
+    }
+
+    /// What is to be made of a ticket.
+    pub fn judge_ticket(&mut self, ticket: &Ticket) -> Verdict {
+        let sight = self.view.sight(&ticket.claim.proof);
+        ticket.verdict(sight, self.now())
+    }
+
+    /// Adds a lease, or changes one.
+    pub fn put_lease(&mut self, before: Option<Lease>, after: Lease) {
+        let overlay = self.leases.entry(after.id).or_insert(Overlay { before, after: None });
+        overlay.after = Some(after);
+    }
+
+    /// Takes a lease away and marks what it held as freed.
+    pub fn remove_lease(&mut self, lease: Lease) {
+        self.freed.extend(lease.claim.targets().cloned());
+        let id = lease.id;
+        self.leases.entry(id).or_insert(Overlay { before: Some(lease), after: None }).after = None;
+    }
+
+    /// Adds a ticket, or changes one.
+    pub fn put_ticket(&mut self, before: Option<Ticket>, after: Ticket) {
+        let overlay = self.tickets.entry(after.id).or_insert(Overlay { before, after: None });
+        overlay.after = Some(after);
+    }
+
+    /// Takes a ticket away, with what stood in line behind it to be looked at again.
+    pub fn remove_ticket(&mut self, ticket: Ticket) {
+        self.freed.extend(ticket.claim.targets().cloned());
+        self.take_ticket(ticket);
+    }
+
+    /// Takes a ticket away because it was granted.
+    pub fn take_ticket(&mut self, ticket: Ticket) {
+        let id = ticket.id;
+        self.tickets.entry(id).or_insert(Overlay { before: Some(ticket), after: None }).after = None;
+    }
+
+    /// Puts a lease away whose holder is not there any more.
+    pub fn bury_lease(&mut self, lease: Lease, verdict: Verdict) {
+        let owner = lease.claim.owner.clone();
+        self.burials.push(Burial { id: lease.id, owner, held: true, verdict });
+        self.effects.extend(lease.bell().map(match verdict {
+            Verdict::Dead(_) => Effect::Dismantle,
+            // An expired holder may still run: it is to hear of its loss.
+            Verdict::Alive | Verdict::Unknown | Verdict::Expired | Verdict::Overdue => Effect::Ring,
+        }));
+        self.remove_lease(lease);
+    }
+
+    /// Puts a ticket away whose waiter is not there any more.
+    pub fn bury_ticket(&mut self, ticket: Ticket, verdict: Verdict) {
+        let owner = ticket.claim.owner.clone();
+        self.burials.push(Burial { id: ticket.id, owner, held: false, verdict });
+        self.effects.extend(ticket.bell.map(Effect::Dismantle));
+        self.remove_ticket(ticket);
+    }
+
+    /// Has a waiter woken after the commit.
+    pub fn ring(&mut self, bell: Option<BellId>) {
+        self.effects.extend(bell.map(Effect::Ring));
+    }
+
+    /// Has the line for these targets looked at again, although nothing was taken away.
+    pub fn offer<'t>(&mut self, targets: impl Iterator<Item = &'t Target>) {
+        self.freed.extend(targets.cloned());
+    }
+
+    /// Something that was freed and not yet handed on.
+    pub fn next_freed(&mut self) -> Option<Target> {
+        self.freed.pop()
+    }
+}

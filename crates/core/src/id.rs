@@ -1,0 +1,271 @@
+//! The words that records are known by: owners, names, ids and tokens, each checked once where it comes in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// The longest owner, name or ticket name, in bytes.
+pub const MAX_LENGTH: usize = 255;
+
+/// Why a text cannot be an owner, a name or an id.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum IdError {
+    /// There is nothing in it.
+    #[error("{what} is empty")]
+    Empty {
+        /// What it should have been.
+        what: &'static str,
+    },
+    /// It is longer than [`MAX_LENGTH`].
+    #[error("{what} is {length} bytes long, more than {MAX_LENGTH}")]
+    TooLong {
+        /// What it should have been.
+        what: &'static str,
+        /// How long it is.
+        length: usize,
+    },
+    /// A character that has no place in it.
+    #[error("{what} `{}` contains {character:?}", text.escape_debug())]
+    Character {
+        /// What it should have been.
+        what: &'static str,
+        /// The whole text.
+        text: String,
+        /// The first character that is not allowed.
+        character: char,
+    },
+    /// A name such as `a//b`, `/a`, `a/` or `../a`.
+    #[error("the name `{0}` has an empty, `.` or `..` part")]
+    Part(String),
+    /// A name that looks like a pattern.
+    #[error("the name `{0}` looks like a pattern")]
+    LooksLikePattern(String),
+    /// An owner without `kind:`.
+    #[error("the owner `{0}` is not of the form kind:id")]
+    OwnerForm(String),
+    /// A lease or ticket id that is not `L` or `T` and a number.
+    #[error("`{0}` is not the id of a lease or ticket")]
+    Number(String),
+}
+
+impl IdError {
+    /// The way out, for the person who wrote it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Empty { .. } => "give it at least one character",
+            Self::TooLong { .. } => "use a shorter one",
+            Self::Character { .. } => "control characters and surrounding blanks are not allowed",
+            Self::Part(_) => "write it like `db` or `git/index`",
+            Self::LooksLikePattern(_) => "to lock paths, use --path PATTERN",
+            Self::OwnerForm(_) => "write it like worker:worker-1 or claude:SESSION",
+            Self::Number(_) => "leases look like L42 and tickets like T42: `lockkeeper locks` lists them",
+        }
+    }
+}
+
+fn check_text(what: &'static str, text: &str) -> Result<(), IdError> {
+    if text.is_empty() {
+        return Err(IdError::Empty { what });
+    }
+    if text.len() > MAX_LENGTH {
+        return Err(IdError::TooLong { what, length: text.len() });
+    }
+    let blank_edge = text.chars().next().filter(|c| c.is_whitespace());
+    let blank_edge = blank_edge.or_else(|| text.chars().next_back().filter(|c| c.is_whitespace()));
+    if let Some(character) = text.chars().find(|c| c.is_control()).or(blank_edge) {
+        return Err(IdError::Character { what, text: text.to_owned(), character });
+    }
+    Ok(())
+}
+
+/// What a lease on something other than paths is called: `impl-backend`, `git/index`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(String);
+
+impl Name {
+    /// The name as written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        check_text("a name", text)?;
+        if text.contains(['*', '?', '[', ']', '{', '}']) {
+            return Err(IdError::LooksLikePattern(text.to_owned()));
+        }
+        if text.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(IdError::Part(text.to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who holds or waits: `kind:id`. Two requests of one owner never exclude each other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(String);
+
+impl Owner {
+    /// The owner as written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Owner {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        check_text("an owner", text)?;
+        let form = || IdError::OwnerForm(text.to_owned());
+        let (kind, id) = text.split_once(':').ok_or_else(form)?;
+        let kind_is_word = kind.starts_with(|c: char| c.is_ascii_lowercase())
+            && kind.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        if kind_is_word && !id.is_empty() { Ok(Self(text.to_owned())) } else { Err(form()) }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A ticket's name that its user chose, to come back to it from a later command.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TicketName(String);
+
+impl TicketName {
+    /// The name as written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for TicketName {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        check_text("a ticket", text)?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for TicketName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The id of a claim, given when it first enters the store: `T42` while it waits, `L42` once it holds.
+///
+/// It is drawn from the same numbers as tokens, so that it is never given twice either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub u64);
+
+impl LeaseId {
+    /// The id as that of a waiting ticket.
+    pub fn as_ticket(self) -> String {
+        format!("T{}", self.0)
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "L{}", self.0)
+    }
+}
+
+impl FromStr for LeaseId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let digits = text.strip_prefix(['L', 'T']).unwrap_or(text);
+        let all_digits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        let number = digits.parse().ok().filter(|number| all_digits && *number > 0);
+        number.map(Self).ok_or_else(|| IdError::Number(text.to_owned()))
+    }
+}
+
+/// A fencing number: whoever comes later has the larger one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A process that stays while it holds or waits, known by a random number that its kernel lock stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HolderId(pub u64);
+
+/// One sleeping waiter's doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BellId(pub u64);
+
+impl fmt::Display for BellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_names_are_kept_as_written() {
+        for text in ["db", "git/index", "impl-backend", "数据库", "a b", "x.y", "...", "a:b"] {
+            assert_eq!(text.parse::<Name>().unwrap().as_str(), text);
+        }
+    }
+
+    /// Requirement 204.
+    #[test]
+    fn bad_names_are_refused() {
+        let long = "x".repeat(256);
+        for text in
+            ["", "/", "a//b", "/a", "a/", "..", "a/../b", "./a", "a\0b", "a\nb", " a", "a ", "src/**", &long]
+        {
+            assert!(text.parse::<Name>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_given_as_a_name_is_told_of_the_path_flag() {
+        let refusal = "src/*.rs".parse::<Name>().unwrap_err();
+        assert!(refusal.hint().contains("--path"));
+    }
+
+    #[test]
+    fn owners_have_a_kind_and_an_id() {
+        for text in ["worker:worker-1", "claude:S:A", "run:1"] {
+            assert!(text.parse::<Owner>().is_ok(), "{text}");
+        }
+        for text in ["", "worker", "worker:", ":x", "Worker:x", "1w:x", "wor ker:x", "worker:a\u{7}"] {
+            assert!(text.parse::<Owner>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lease_ids_come_back_from_their_text() {
+        for text in ["L42", "T42", "42"] {
+            assert_eq!(text.parse::<LeaseId>(), Ok(LeaseId(42)));
+        }
+        for text in ["", "L", "L0", "L-1", "L+1", "X1", "L99999999999999999999"] {
+            assert!(text.parse::<LeaseId>().is_err(), "{text}");
+        }
+    }
+}

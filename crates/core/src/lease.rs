@@ -1,0 +1,478 @@
+//! The life of a lease.
+//!
+//! A lease is the right of one owner to a set of resources, all of them or none. It begins when nothing
+//! stands in its way, or in its turn if its owner waits; it ends when it is released, when its holder is
+//! proved dead, when its time is up under a contract that lets it go, or when a person breaks it. Its token
+//! is larger than every token before, so that what the lease protects can refuse a late writer.
+//!
+//! An owner never stands in its own way: who asks again for what it holds gets the lease it has, or a second
+//! one beside it. So an owner must be one worker, never a tool or a machine.
+//!
+//! Every function here takes a [`Draft`] over one consistent view and leaves the outcome in it; the caller
+//! commits the changes if the view still holds, or runs the same function again on a newer one. Each ends by
+//! handing on what it freed, so that no resource is ever free while somebody waits for it.
+
+use thiserror::Error;
+
+use crate::deadlock::{Intent, Link, circle};
+use crate::draft::{Draft, View, Walk};
+use crate::id::{BellId, LeaseId, TicketName, Token};
+use crate::record::{Claim, Lease, Priority, Rank, Ticket};
+use crate::resource::{Key, Mode, Reach, Resource, Target};
+use crate::time::{Moment, Ttl};
+use crate::waiting::{Asker, Jam, hand_off, jams, wake_behind};
+
+/// Somebody asks for a lease.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What is wanted, by whom.
+    pub claim: Claim,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// The leases whose commands the asking process is a part of.
+    pub under: Vec<LeaseId>,
+    /// How to wait for it; without this, what is not free is refused.
+    pub wait: Option<WaitTerms>,
+    /// Whether a lease that the owner has already will do. A process that stays wants one of its own, which
+    /// does not end when somebody else of the same owner is done.
+    pub join: bool,
+}
+
+/// How somebody waits.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitTerms {
+    /// What the waiting process sleeps on.
+    pub bell: Option<BellId>,
+    /// How long the ticket stays in line without its owner.
+    pub stays: Ttl,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum Outcome {
+    /// The lease is held.
+    Granted(Grant),
+    /// The ticket is in line.
+    Waiting(Waiting),
+    /// Others hold it, and the request does not wait.
+    Held(Vec<Jam>),
+    /// Waiting would never end.
+    Deadlock(Vec<Link>),
+    /// The ticket or lease that was asked about is not there any more.
+    Gone,
+}
+
+/// A lease that is held.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The lease.
+    pub lease: Lease,
+    /// Whether the owner held it before this request.
+    pub joined: bool,
+}
+
+/// A ticket in line.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// The ticket.
+    pub ticket: Ticket,
+    /// What stands in its way.
+    pub jams: Vec<Jam>,
+}
+
+/// Why a lease cannot be renewed, released or changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotCurrent {
+    /// There is no such lease: it was released, lost or never there.
+    #[error("{0} is not held")]
+    Unknown(LeaseId),
+    /// Somebody else's token is current.
+    #[error("token {given} of {id} is not current, {current} is")]
+    Token {
+        /// The lease.
+        id: LeaseId,
+        /// The token that was named.
+        given: Token,
+        /// The token that it has.
+        current: Token,
+    },
+    /// Its time was up.
+    #[error("{0} has expired")]
+    Expired(LeaseId),
+    /// It is to be let go.
+    #[error("{0} was revoked")]
+    Revoked(LeaseId),
+}
+
+/// Takes a lease, or a place in line for it.
+pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<Outcome, V::Error> {
+    if request.join
+        && let Some(lease) = lease_to_join(draft, &request.claim)?
+    {
+        return Ok(Outcome::Granted(Grant { lease: refresh(draft, lease), joined: true }));
+    }
+    // Whoever waits comes before the newcomer, also for what a dead holder leaves.
+    bury_the_dead(draft, &request.claim)?;
+    hand_off(draft)?;
+    let now = draft.now();
+    let last = Rank::new(now, request.priority, LeaseId(u64::MAX));
+    let asker = Asker { claim: &request.claim, rank: last, whole_line: false };
+    let in_the_way = jams(draft, asker)?;
+    if in_the_way.is_empty() {
+        let token = draft.draw_token()?;
+        let lease = new_lease(LeaseId(token.0), token, request.claim.clone(), now);
+        draft.put_lease(None, lease.clone());
+        hand_off(draft)?;
+        return Ok(Outcome::Granted(Grant { lease, joined: false }));
+    }
+    let Some(terms) = request.wait else {
+        hand_off(draft)?;
+        return Ok(Outcome::Held(in_the_way));
+    };
+    let intent = Intent { claim: &request.claim, rank: last, under: &request.under };
+    if let Some(links) = circle(draft, intent, &in_the_way)? {
+        hand_off(draft)?;
+        return Ok(Outcome::Deadlock(links));
+    }
+    let id = LeaseId(draft.draw()?);
+    let ticket = Ticket {
+        id,
+        claim: request.claim.clone(),
+        priority: request.priority,
+        rank: Rank::new(now, request.priority, id),
+        enqueued_at: now,
+        seen_at: now,
+        stays: terms.stays,
+        bell: terms.bell,
+        under: request.under.clone(),
+        upgrades: None,
+    };
+    // Whoever comes behind has watched the one before us.
+    wake_behind(draft, &ticket)?;
+    draft.put_ticket(None, ticket.clone());
+    hand_off(draft)?;
+    Ok(Outcome::Waiting(Waiting { ticket, jams: in_the_way }))
+}
+
+/// Comes back to a ticket: takes its lease if it was granted, or goes on waiting.
+pub fn attend<V: View>(
+    draft: &mut Draft<'_, V>,
+    id: LeaseId,
+    terms: Option<WaitTerms>,
+) -> Result<Outcome, V::Error> {
+    if let Some(lease) = draft.lease(id)? {
+        let lease = refresh(draft, lease);
+        return Ok(Outcome::Granted(Grant { lease, joined: false }));
+    }
+    let Some(ticket) = draft.ticket(id)? else { return Ok(Outcome::Gone) };
+    bury_the_dead(draft, &ticket.claim)?;
+    // The line may have moved without anybody telling: look at all that this ticket waits for.
+    let in_the_way = jams(draft, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false })?;
+    if in_the_way.is_empty() {
+        draft.offer(ticket.claim.targets());
+    }
+    hand_off(draft)?;
+    let granted = match ticket.upgrades {
+        None => draft.lease(id)?,
+        Some(lease) if draft.ticket(id)?.is_none() => draft.lease(lease)?,
+        Some(_) => None,
+    };
+    if let Some(lease) = granted {
+        let lease = refresh(draft, lease);
+        return Ok(Outcome::Granted(Grant { lease, joined: false }));
+    }
+    let now = draft.now();
+    let bell = terms.map_or(ticket.bell, |terms| terms.bell);
+    let seen_late = now.since(ticket.seen_at) > ticket.stays.get() / 4;
+    let seen_at = if seen_late { now } else { ticket.seen_at };
+    let stays = terms.map_or(ticket.stays, |terms| terms.stays);
+    let attended = Ticket { bell, seen_at, stays, ..ticket.clone() };
+    draft.put_ticket(Some(ticket), attended.clone());
+    Ok(Outcome::Waiting(Waiting { ticket: attended, jams: in_the_way }))
+}
+
+/// Finds the claim that its user named, whether it waits or holds.
+pub fn find_ticket<V: View>(
+    draft: &mut Draft<'_, V>,
+    name: &TicketName,
+) -> Result<Option<LeaseId>, V::Error> {
+    let reach = Reach::of(Key::of_ticket(name));
+    if let Some(ticket) = draft.next_ticket(&reach, Walk::Up(None))? {
+        return Ok(Some(ticket.id));
+    }
+    Ok(draft.leases(&reach)?.first().map(|lease| lease.id))
+}
+
+/// Gives up a place in line, and the lease if it was granted in the meantime.
+pub fn give_up<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<(), V::Error> {
+    if let Some(ticket) = draft.ticket(id)? {
+        wake_behind(draft, &ticket)?;
+        draft.remove_ticket(ticket);
+    } else if let Some(lease) = draft.lease(id)? {
+        draft.remove_lease(lease);
+    }
+    hand_off(draft)
+}
+
+/// Leaves a ticket in line without anybody sleeping on it.
+pub fn walk_away<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<(), V::Error> {
+    if let Some(ticket) = draft.ticket(id)? {
+        let now = draft.now();
+        draft.put_ticket(Some(ticket.clone()), Ticket { bell: None, seen_at: now, ..ticket });
+    }
+    Ok(())
+}
+
+/// Says that the holder is still there.
+pub fn renew<V: View>(
+    draft: &mut Draft<'_, V>,
+    id: LeaseId,
+    token: Option<Token>,
+    ttl: Option<Ttl>,
+) -> Result<Result<Lease, NotCurrent>, V::Error> {
+    let lease = match current(draft, id, token)? {
+        Ok(lease) if lease.revoked => return Ok(Err(NotCurrent::Revoked(id))),
+        Ok(lease) => lease,
+        Err(refusal) => {
+            hand_off(draft)?;
+            return Ok(Err(refusal));
+        }
+    };
+    let ttl = ttl.or(lease.claim.ttl);
+    let claim = Claim { ttl, ..lease.claim.clone() };
+    let renewed = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
+    draft.put_lease(Some(lease), renewed.clone());
+    Ok(Ok(renewed))
+}
+
+/// Ends a lease.
+pub fn release<V: View>(
+    draft: &mut Draft<'_, V>,
+    id: LeaseId,
+    token: Option<Token>,
+) -> Result<Result<Lease, NotCurrent>, V::Error> {
+    let Some(lease) = draft.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
+    if let Some(given) = token.filter(|given| *given != lease.token) {
+        return Ok(Err(NotCurrent::Token { id, given, current: lease.token }));
+    }
+    draft.remove_lease(lease.clone());
+    hand_off(draft)?;
+    Ok(Ok(lease))
+}
+
+/// Makes a shared lease exclusive; it stays shared when that fails.
+pub fn upgrade<V: View>(
+    draft: &mut Draft<'_, V>,
+    id: LeaseId,
+    token: Option<Token>,
+    wait: Option<WaitTerms>,
+) -> Result<Result<Outcome, NotCurrent>, V::Error> {
+    let lease = match current(draft, id, token)? {
+        Ok(lease) => lease,
+        Err(refusal) => {
+            hand_off(draft)?;
+            return Ok(Err(refusal));
+        }
+    };
+    let exclusive = |resource: &Resource| Resource { mode: Mode::Exclusive, ..resource.clone() };
+    let resources: Vec<Resource> = lease.claim.resources.iter().map(exclusive).collect();
+    if resources == lease.claim.resources {
+        return Ok(Ok(Outcome::Granted(Grant { lease, joined: true })));
+    }
+    let claim = Claim { resources, ticket: None, ..lease.claim.clone() };
+    bury_the_dead(draft, &claim)?;
+    let rank = Rank::of_upgrade(LeaseId(u64::MAX));
+    let asker = Asker { claim: &claim, rank, whole_line: false };
+    let in_the_way = jams(draft, asker)?;
+    let now = draft.now();
+    if in_the_way.is_empty() {
+        let token = draft.draw_token()?;
+        let stronger = Lease { token, claim, heartbeat_at: now, ..lease };
+        draft.put_lease(Some(lease), stronger.clone());
+        hand_off(draft)?;
+        return Ok(Ok(Outcome::Granted(Grant { lease: stronger, joined: false })));
+    }
+    let outcome = match wait {
+        None => Outcome::Held(in_the_way),
+        Some(terms) => {
+            let intent = Intent { claim: &claim, rank, under: &[] };
+            if let Some(links) = circle(draft, intent, &in_the_way)? {
+                Outcome::Deadlock(links)
+            } else {
+                let ticket_id = LeaseId(draft.draw()?);
+                let ticket = Ticket {
+                    id: ticket_id,
+                    claim,
+                    priority: Priority::default(),
+                    rank: Rank::of_upgrade(ticket_id),
+                    enqueued_at: now,
+                    seen_at: now,
+                    stays: terms.stays,
+                    bell: terms.bell,
+                    under: Vec::new(),
+                    upgrades: Some(id),
+                };
+                wake_behind(draft, &ticket)?;
+                draft.put_ticket(None, ticket.clone());
+                Outcome::Waiting(Waiting { ticket, jams: in_the_way })
+            }
+        }
+    };
+    hand_off(draft)?;
+    Ok(Ok(outcome))
+}
+
+/// Makes a lease shared, and lets in whoever was waiting to share it.
+pub fn downgrade<V: View>(
+    draft: &mut Draft<'_, V>,
+    id: LeaseId,
+    token: Option<Token>,
+) -> Result<Result<Lease, NotCurrent>, V::Error> {
+    let lease = match current(draft, id, token)? {
+        Ok(lease) => lease,
+        Err(refusal) => {
+            hand_off(draft)?;
+            return Ok(Err(refusal));
+        }
+    };
+    let shared = |resource: &Resource| Resource { mode: Mode::Shared, ..resource.clone() };
+    let resources = lease.claim.resources.iter().map(shared).collect();
+    let claim = Claim { resources, ..lease.claim.clone() };
+    let weaker = Lease { claim, heartbeat_at: draft.now(), ..lease };
+    draft.offer(weaker.claim.targets());
+    draft.put_lease(Some(lease), weaker.clone());
+    hand_off(draft)?;
+    Ok(Ok(weaker))
+}
+
+/// Whether a token is that of a lease which protects `target` now; nothing is changed.
+pub fn fence<V: View>(draft: &mut Draft<'_, V>, target: &Target, token: Token) -> Result<Fence, V::Error> {
+    let mut current = Vec::new();
+    for lease in draft.leases(&target.reach())? {
+        let protects = lease.claim.targets().any(|held| held.covers(target));
+        if protects && !draft.judge_lease(&lease).is_free() {
+            current.push(lease);
+        }
+    }
+    let passes = current.iter().any(|lease| lease.token == token && !lease.revoked);
+    Ok(Fence { passes, current })
+}
+
+/// What a fence answers.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    /// Whether the token is current.
+    pub passes: bool,
+    /// The leases that protect the target now.
+    pub current: Vec<Lease>,
+}
+
+/// Tells a holder to let go.
+///
+/// A resident holder hears of it and stops its work first; everybody else loses the lease at once. Returns
+/// the lease, and whether it is still held.
+pub fn revoke<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<Option<(Lease, bool)>, V::Error> {
+    let Some(lease) = draft.lease(id)? else { return Ok(None) };
+    let verdict = draft.judge_lease(&lease);
+    let stays = lease.bell().is_some() && !verdict.is_free();
+    if stays {
+        draft.ring(lease.bell());
+        draft.put_lease(Some(lease.clone()), Lease { revoked: true, ..lease.clone() });
+    } else {
+        draft.remove_lease(lease.clone());
+        hand_off(draft)?;
+    }
+    Ok(Some((lease, stays)))
+}
+
+/// Takes a lease away whatever its holder does; for a person who knows.
+pub fn evict<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<bool, V::Error> {
+    let Some(lease) = draft.lease(id)? else { return Ok(false) };
+    draft.ring(lease.bell());
+    draft.remove_lease(lease);
+    hand_off(draft)?;
+    Ok(true)
+}
+
+/// Puts away every lease and ticket whose holder or waiter is not there any more.
+pub fn clean_up<V: View>(draft: &mut Draft<'_, V>) -> Result<(), V::Error> {
+    let (leases, tickets) = draft.all()?;
+    for id in leases {
+        if let Some(lease) = draft.lease(id)? {
+            let verdict = draft.judge_lease(&lease);
+            if verdict.is_free() {
+                draft.bury_lease(lease, verdict);
+            }
+        }
+    }
+    for id in tickets {
+        if let Some(ticket) = draft.ticket(id)? {
+            let verdict = draft.judge_ticket(&ticket);
+            if verdict.is_free() {
+                draft.bury_ticket(ticket, verdict);
+            }
+        }
+    }
+    hand_off(draft)
+}
+
+fn new_lease(id: LeaseId, token: Token, claim: Claim, now: Moment) -> Lease {
+    let (acquired_at, heartbeat_at) = (now, now);
+    Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by: None, revoked: false }
+}
+
+/// The lease of the same owner that is enough for the whole claim.
+fn lease_to_join<V: View>(draft: &mut Draft<'_, V>, claim: &Claim) -> Result<Option<Lease>, V::Error> {
+    let Some(first) = claim.resources.first() else { return Ok(None) };
+    for lease in draft.leases(&first.target.reach())? {
+        let same =
+            lease.claim.owner == claim.owner && !lease.revoked && lease.claim.satisfies(&claim.resources);
+        if same && !draft.judge_lease(&lease).is_free() {
+            return Ok(Some(lease));
+        }
+    }
+    Ok(None)
+}
+
+/// Marks a lease as seen by its owner just now.
+fn refresh<V: View>(draft: &mut Draft<'_, V>, lease: Lease) -> Lease {
+    let untimed = lease.claim.ttl.is_none() && lease.pickup_by.is_none();
+    if untimed {
+        return lease;
+    }
+    let seen = Lease { heartbeat_at: draft.now(), pickup_by: None, ..lease.clone() };
+    draft.put_lease(Some(lease), seen.clone());
+    seen
+}
+
+/// Buries every dead lease and ticket that a claim meets, its owner's own included.
+fn bury_the_dead<V: View>(draft: &mut Draft<'_, V>, claim: &Claim) -> Result<(), V::Error> {
+    for target in claim.targets() {
+        for lease in draft.leases(&target.reach())? {
+            let verdict = draft.judge_lease(&lease);
+            if verdict.is_free() {
+                draft.bury_lease(lease, verdict);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A lease that may still be used under this token.
+fn current<V: View>(
+    draft: &mut Draft<'_, V>,
+    id: LeaseId,
+    token: Option<Token>,
+) -> Result<Result<Lease, NotCurrent>, V::Error> {
+    let Some(lease) = draft.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
+    if let Some(given) = token.filter(|given| *given != lease.token) {
+        return Ok(Err(NotCurrent::Token { id, given, current: lease.token }));
+    }
+    let verdict = draft.judge_lease(&lease);
+    if verdict.is_free() {
+        draft.bury_lease(lease, verdict);
+        return Ok(Err(NotCurrent::Expired(id)));
+    }
+    Ok(Ok(lease))
+}

@@ -1,0 +1,244 @@
+//! The records that a store keeps: claims that hold (leases) and claims that wait (tickets).
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::id::{BellId, LeaseId, Owner, TicketName, Token};
+use crate::liveness::{Contract, Dates, Proof, Sight, Verdict, Voucher, judge};
+use crate::resource::{Key, Resource, Target};
+use crate::time::{Moment, Ttl};
+
+/// What an owner asks for, waits for or holds: all of the resources or none of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Whose claim it is.
+    pub owner: Owner,
+    /// What is claimed, without repetition, in the order given.
+    pub resources: Vec<Resource>,
+    /// How to know that the owner still lives.
+    pub proof: Proof,
+    /// What becomes of it when its time is up.
+    pub contract: Contract,
+    /// How long it holds without being renewed.
+    pub ttl: Option<Ttl>,
+    /// Why it is wanted, for people.
+    pub reason: Option<String>,
+    /// The name under which a later command comes back to it.
+    pub ticket: Option<TicketName>,
+}
+
+impl Claim {
+    /// The targets of all resources.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.resources.iter().map(|resource| &resource.target)
+    }
+
+    /// Whether holding this claim is enough for all of `wanted`.
+    pub fn satisfies(&self, wanted: &[Resource]) -> bool {
+        wanted.iter().all(|want| self.resources.iter().any(|held| held.satisfies(want)))
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        let mut keys: Vec<Key> = self.targets().map(Target::key).collect();
+        keys.push(Key::of_owner(&self.owner));
+        keys.extend(self.ticket.as_ref().map(Key::of_ticket));
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+}
+
+/// A claim that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The id it has had since it was first asked for.
+    pub id: LeaseId,
+    /// The fencing number of this hold; an upgrade gives a new one.
+    pub token: Token,
+    /// What is held, by whom.
+    pub claim: Claim,
+    /// When it was granted.
+    pub acquired_at: Moment,
+    /// When it was last renewed.
+    pub heartbeat_at: Moment,
+    /// When it lapses unless its owner comes for it.
+    pub pickup_by: Option<Moment>,
+    /// Whether its holder was told to let go.
+    pub revoked: bool,
+}
+
+impl Lease {
+    /// When it runs out, unless renewed.
+    pub fn expires_at(&self) -> Option<Moment> {
+        self.dates().expires_at()
+    }
+
+    /// What is to be made of it, given what is seen of its holder.
+    pub fn verdict(&self, sight: Sight, now: Moment) -> Verdict {
+        judge(self.claim.contract, &self.dates(), sight, now)
+    }
+
+    /// The keys that a store files it under.
+    pub fn keys(&self) -> Vec<Key> {
+        self.claim.keys()
+    }
+
+    /// The doorbell of the process that stays with it, to be told that it is lost.
+    pub fn bell(&self) -> Option<BellId> {
+        match self.claim.proof.voucher {
+            Voucher::KernelLock { holder, .. } => Some(BellId(holder.0)),
+            Voucher::Process(_) | Voucher::Time => None,
+        }
+    }
+
+    fn dates(&self) -> Dates {
+        Dates { heartbeat_at: self.heartbeat_at, ttl: self.claim.ttl, pickup_by: self.pickup_by }
+    }
+}
+
+/// How urgent a wait is: −100 to 100, more is sooner.
+///
+/// A step is worth a minute of waiting, so that low priorities are served some day, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(i32);
+
+impl Priority {
+    /// How long one has to wait to outrank somebody one step higher.
+    pub const STEP: Duration = Duration::from_secs(60);
+
+    /// Checks that `level` can be a priority.
+    pub fn new(level: i32) -> Result<Self, PriorityError> {
+        if (-100..=100).contains(&level) { Ok(Self(level)) } else { Err(PriorityError(level.to_string())) }
+    }
+
+    /// The number.
+    pub const fn get(self) -> i32 {
+        self.0
+    }
+}
+
+impl FromStr for Priority {
+    type Err = PriorityError;
+
+    fn from_str(text: &str) -> Result<Self, PriorityError> {
+        text.parse().map_err(|_| PriorityError(text.to_owned())).and_then(Self::new)
+    }
+}
+
+/// A priority that is not one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a priority from -100 to 100")]
+pub struct PriorityError(String);
+
+/// A place in line: smaller is served earlier.
+///
+/// Because every step of priority is worth the same time of waiting, the order between two tickets never
+/// changes while they wait, and a store can keep tickets sorted by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank {
+    /// When it was enqueued, moved back by its priority.
+    pub at: i64,
+    /// Who came first among equals.
+    pub id: LeaseId,
+}
+
+impl Rank {
+    /// The place of somebody who comes now.
+    pub fn new(enqueued_at: Moment, priority: Priority, id: LeaseId) -> Self {
+        let advance =
+            i64::from(priority.get()) * i64::try_from(Priority::STEP.as_micros()).unwrap_or(i64::MAX);
+        Self { at: enqueued_at.as_micros().saturating_sub(advance), id }
+    }
+
+    /// The place of a holder who wants more of what it holds: before everybody who waits for it to end.
+    pub fn of_upgrade(id: LeaseId) -> Self {
+        Self { at: i64::MIN, id }
+    }
+}
+
+/// A claim that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The id that its lease will have.
+    pub id: LeaseId,
+    /// What is waited for, by whom.
+    pub claim: Claim,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// Its place in line.
+    pub rank: Rank,
+    /// When the wait began.
+    pub enqueued_at: Moment,
+    /// When its owner was last there.
+    pub seen_at: Moment,
+    /// How long it stays in line while its owner is away.
+    pub stays: Ttl,
+    /// The doorbell of the process that sleeps on it, if one does.
+    pub bell: Option<BellId>,
+    /// The leases whose commands the waiting process is a part of.
+    pub under: Vec<LeaseId>,
+    /// The lease that it is to become more of.
+    pub upgrades: Option<LeaseId>,
+}
+
+impl Ticket {
+    /// What is to be made of it, given what is seen of its waiter.
+    pub fn verdict(&self, sight: Sight, now: Moment) -> Verdict {
+        let ttl = if self.is_resident() { None } else { Some(self.stays) };
+        let dates = Dates { heartbeat_at: self.seen_at, ttl, pickup_by: None };
+        judge(Contract::Lease, &dates, sight, now)
+    }
+
+    /// Whether the waiting process itself vouches for it, so that it ends with that process.
+    pub fn is_resident(&self) -> bool {
+        matches!(self.claim.proof.voucher, Voucher::KernelLock { .. })
+    }
+
+    /// The keys that a store files it under.
+    pub fn keys(&self) -> Vec<Key> {
+        let mut keys = self.claim.keys();
+        keys.extend(self.under.iter().copied().map(Key::of_wait_under));
+        keys
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(second: i64, level: i32, id: u64) -> Rank {
+        Rank::new(Moment::from_micros(second * 1_000_000), Priority::new(level).unwrap(), LeaseId(id))
+    }
+
+    /// Invariant 7. Requirement 155.
+    #[test]
+    fn priority_comes_before_arrival_and_arrival_before_id() {
+        assert!(rank(10, 1, 2) < rank(0, 0, 1));
+        assert!(rank(0, 0, 2) < rank(1, 0, 1));
+        assert!(rank(0, 0, 1) < rank(0, 0, 2));
+    }
+
+    /// Invariant 7.
+    #[test]
+    fn waiting_a_minute_outranks_a_step_of_priority() {
+        assert!(rank(0, 0, 1) < rank(61, 1, 2));
+        assert!(rank(0, -100, 1) < rank(200 * 60 + 1, 100, 2));
+    }
+
+    #[test]
+    fn priorities_are_bounded() {
+        assert!("100".parse::<Priority>().is_ok());
+        for text in ["101", "-101", "", "high", "1.5"] {
+            assert!(text.parse::<Priority>().is_err(), "{text}");
+        }
+    }
+}

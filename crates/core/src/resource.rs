@@ -1,0 +1,247 @@
+//! What a lease protects, how far it lets others in, and the keys that a store finds it by.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use crate::id::Name;
+use crate::overlap::{covers, overlap};
+use crate::pattern::Pattern;
+
+/// How many may hold a resource together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// One holder.
+    Exclusive,
+    /// Any number of holders who are all shared.
+    Shared,
+    /// At most this many holders of a name, the smallest number among them counting.
+    Slots(NonZeroU32),
+}
+
+impl Mode {
+    /// How many holders this mode puts up with, itself included.
+    pub fn capacity(self) -> u32 {
+        match self {
+            Self::Exclusive => 1,
+            Self::Shared => u32::MAX,
+            Self::Slots(slots) => slots.get(),
+        }
+    }
+
+    /// Whether holding in this mode gives at least what `wanted` gives.
+    pub fn satisfies(self, wanted: Self) -> bool {
+        self.capacity() <= wanted.capacity()
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exclusive => f.write_str("exclusive"),
+            Self::Shared => f.write_str("shared"),
+            Self::Slots(slots) => write!(f, "slots:{slots}"),
+        }
+    }
+}
+
+/// A name, or a pattern over repository paths.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// Equal names meet.
+    Name(Name),
+    /// Overlapping patterns meet.
+    Path(Pattern),
+}
+
+impl Target {
+    /// The name or the pattern as text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Name(name) => name.as_str(),
+            Self::Path(pattern) => pattern.as_str(),
+        }
+    }
+
+    /// Something that both protect: the name itself, or a path that both patterns match.
+    pub fn meets(&self, other: &Self) -> Option<String> {
+        match (self, other) {
+            (Self::Name(a), Self::Name(b)) => (a == b).then(|| a.as_str().to_owned()),
+            (Self::Path(a), Self::Path(b)) => overlap(a, b),
+            (Self::Name(_), Self::Path(_)) | (Self::Path(_), Self::Name(_)) => None,
+        }
+    }
+
+    /// Whether all that `other` protects is protected by this one.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Name(a), Self::Name(b)) => a == b,
+            (Self::Path(a), Self::Path(b)) => covers(a, b),
+            (Self::Name(_), Self::Path(_)) | (Self::Path(_), Self::Name(_)) => false,
+        }
+    }
+
+    /// The key that a store files this target under.
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Name(name) => Key(format!("n{}", name.as_str())),
+            Self::Path(pattern) => {
+                let prefix: &str = &pattern.literal_prefix();
+                if prefix.is_empty() { Key("p".to_owned()) } else { Key(format!("p/{prefix}")) }
+            }
+        }
+    }
+
+    /// The keys under which everything that can meet this target is filed.
+    ///
+    /// Two patterns meet only if the literal folders that one begins with begin the other one too, so the
+    /// keys are those of all folders above, the same, and the range of all folders below.
+    pub fn reach(&self) -> Reach {
+        let key = self.key();
+        match self {
+            Self::Name(_) => Reach { exact: vec![key], below: None },
+            Self::Path(_) => {
+                let above = key.0.match_indices('/').map(|(at, _)| Key(key.0[..at].to_owned()));
+                let mut exact: Vec<Key> = above.collect();
+                let below = key.clone();
+                exact.push(key);
+                Reach { exact, below: Some(below) }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A target together with how it is held.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// What is held.
+    pub target: Target,
+    /// How it is held.
+    pub mode: Mode,
+}
+
+impl Resource {
+    /// Whether the two exclude each other when nobody else is there; a slot name counts as shared.
+    ///
+    /// Returns what they meet on.
+    pub fn excludes(&self, other: &Self) -> Option<String> {
+        let two_fit = self.mode.capacity().min(other.mode.capacity()) >= 2;
+        if two_fit { None } else { self.target.meets(&other.target) }
+    }
+
+    /// Whether holding this one is enough for somebody who wants `wanted`.
+    pub fn satisfies(&self, wanted: &Self) -> bool {
+        self.mode.satisfies(wanted.mode) && self.target.covers(&wanted.target)
+    }
+}
+
+/// What a store files a record under; stores compare keys and know nothing else of them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(String);
+
+impl Key {
+    /// The key of everything that belongs to an owner.
+    pub fn of_owner(owner: &crate::id::Owner) -> Self {
+        Self(format!("o{}", owner.as_str()))
+    }
+
+    /// The key of a ticket that was named by its user.
+    pub fn of_ticket(name: &crate::id::TicketName) -> Self {
+        Self(format!("t{}", name.as_str()))
+    }
+
+    /// The key of waits that go on under a lease.
+    pub fn of_wait_under(lease: crate::id::LeaseId) -> Self {
+        Self(format!("u{}", lease.0))
+    }
+
+    /// The key's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A set of keys to look under: some keys, and all those below one folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// These keys exactly.
+    pub exact: Vec<Key>,
+    /// Every key that begins with this one and a slash.
+    pub below: Option<Key>,
+}
+
+impl Reach {
+    /// The reach of one key.
+    pub fn of(key: Key) -> Self {
+        Self { exact: vec![key], below: None }
+    }
+
+    /// The half-open range of texts that lie below, for stores that compare bytes.
+    pub fn range_below(&self) -> Option<(String, String)> {
+        // '0' is the byte after '/'.
+        self.below.as_ref().map(|key| (format!("{}/", key.0), format!("{}0", key.0)))
+    }
+
+    /// Whether a record filed under `key` is within reach.
+    pub fn includes(&self, key: &Key) -> bool {
+        let is_below = |folder: &Key| key.0.strip_prefix(&folder.0).is_some_and(|rest| rest.starts_with('/'));
+        self.exact.contains(key) || self.below.as_ref().is_some_and(is_below)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> Target {
+        Target::Path(text.parse().unwrap())
+    }
+
+    fn name(text: &str) -> Target {
+        Target::Name(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_pattern_reaches_the_folders_above_and_below_it() {
+        let reach = path("src/api/*.rs").reach();
+        assert!(reach.includes(&path("**/*.rs").key()));
+        assert!(reach.includes(&path("src/*/mod.rs").key()));
+        assert!(reach.includes(&path("src/api/v1/**").key()));
+        assert!(!reach.includes(&path("src/apis/**").key()));
+        assert!(!reach.includes(&path("docs/**").key()));
+        assert!(!reach.includes(&name("src/api").key()));
+    }
+
+    #[test]
+    fn the_byte_range_below_is_the_same_as_includes() {
+        let reach = path("src/api/**").reach();
+        let (from, to) = reach.range_below().unwrap();
+        for (text, inside) in [("src/api/v1/x", true), ("src/api-old/x", false), ("src/apix", false)] {
+            let key = path(text).key();
+            let in_range = from.as_str() <= key.as_str() && key.as_str() < to.as_str();
+            assert_eq!((in_range, reach.includes(&key)), (inside, inside), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_and_patterns_never_meet() {
+        assert_eq!(name("src").meets(&path("src")), None);
+        assert_eq!(name("src").meets(&name("src")), Some("src".to_owned()));
+    }
+
+    #[test]
+    fn only_two_shared_ones_or_free_slots_put_up_with_each_other() {
+        let two = Mode::Slots(NonZeroU32::new(2).unwrap());
+        let held = |mode| Resource { target: name("db"), mode };
+        let excludes = |a, b| held(a).excludes(&held(b)).is_some();
+        assert!(excludes(Mode::Exclusive, Mode::Shared));
+        assert!(excludes(Mode::Exclusive, two));
+        assert!(!excludes(Mode::Shared, Mode::Shared));
+        assert!(!excludes(two, Mode::Shared));
+    }
+}

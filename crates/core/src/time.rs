@@ -1,0 +1,177 @@
+//! Moments on a store's clock, and the spans that users write.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// A point on the store's own clock, in microseconds.
+///
+/// The embedded store counts from the machine's boot, suspended time included, so that setting the wall
+/// clock neither frees nor freezes a lease. Moments of two boots, or of two stores, do not compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(i64);
+
+impl Moment {
+    /// The moment this many microseconds after the clock's zero.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the clock's zero.
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// The moment `span` later, or the last moment there is.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
+    }
+
+    /// How long ago `earlier` was; zero when it lies in the future.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// How long a lease lives without being renewed: at least a millisecond, at most ten years.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ttl(Duration);
+
+impl Ttl {
+    /// The shortest TTL.
+    pub const MIN: Duration = Duration::from_millis(1);
+    /// The longest TTL.
+    pub const MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+    /// Checks that `span` can be a TTL.
+    pub fn new(span: Duration) -> Result<Self, SpanError> {
+        if span < Self::MIN || span > Self::MAX {
+            Err(SpanError::TtlOutOfRange(span))
+        } else {
+            Ok(Self(span))
+        }
+    }
+
+    /// The span itself.
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+}
+
+/// Why a text is not a span of time.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SpanError {
+    /// It is not a number with an optional unit.
+    #[error("`{0}` is not a duration")]
+    Malformed(String),
+    /// It does not fit into what the clock can count.
+    #[error("the duration `{0}` is too long")]
+    TooLong(String),
+    /// A TTL has to be long enough to be renewed, and to end some day.
+    #[error("a TTL of {0:?} is out of range")]
+    TtlOutOfRange(Duration),
+}
+
+impl SpanError {
+    /// The way out, for the person who wrote it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) | Self::TooLong(_) => "write 300, 300s, 5m, 24h, 7d or 250ms",
+            Self::TtlOutOfRange(_) => "a TTL lies between 1ms and 10 years (3650d)",
+        }
+    }
+}
+
+/// Reads `300`, `300s`, `5m`, `24h`, `7d` or `250ms`; a fraction such as `0.5` is allowed.
+pub fn parse_span(text: &str) -> Result<Duration, SpanError> {
+    let malformed = || SpanError::Malformed(text.to_owned());
+    let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (digits, unit) = text.split_at(digits_end);
+    let milliseconds_a_unit: u64 = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(malformed()),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let has_digits = !whole.is_empty() || !fraction.is_empty();
+    if !has_digits || fraction.contains('.') || (digits.contains('.') && fraction.is_empty()) {
+        return Err(malformed());
+    }
+    let too_long = || SpanError::TooLong(text.to_owned());
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_long())? };
+    // Nine digits are nanoseconds of a second: more cannot be told apart.
+    let nanos_fraction: u64 = format!("{:0<9.9}", fraction).parse().map_err(|_| malformed())?;
+    let nanos_of_fraction = nanos_fraction.saturating_mul(milliseconds_a_unit) / 1_000;
+    let milliseconds = whole.checked_mul(milliseconds_a_unit).ok_or_else(too_long)?;
+    let span = Duration::from_millis(milliseconds) + Duration::from_nanos(nanos_of_fraction);
+    if i64::try_from(span.as_micros()).is_err() { Err(too_long()) } else { Ok(span) }
+}
+
+/// Writes a span the way people read one: `250ms`, `12s`, `3m 12s`, `2h 5m`, `3d 4h`.
+pub fn format_span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match () {
+        () if days > 0 => format!("{days}d {hours}h"),
+        () if hours > 0 => format!("{hours}h {minutes}m"),
+        () if minutes > 0 => format!("{minutes}m {}s", seconds % 60),
+        () if seconds > 0 => format!("{seconds}s"),
+        () => format!("{}ms", span.as_millis()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_read_in_every_unit() {
+        let cases =
+            [("300", 300_000), ("300s", 300_000), ("5m", 300_000), ("24h", 86_400_000), ("250ms", 250)];
+        for (text, milliseconds) in cases {
+            assert_eq!(parse_span(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        assert_eq!(parse_span("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_span("1.5h"), Ok(Duration::from_secs(5_400)));
+    }
+
+    #[test]
+    fn what_is_not_a_span_is_refused() {
+        for text in ["", "-1", "NaN", "inf", "1e9", "5 m", "m", ".", "1.", "1.2.3", "5x", "+3", "٣"] {
+            assert!(matches!(parse_span(text), Err(SpanError::Malformed(_))), "{text}");
+        }
+        for text in ["99999999999999999999", "18446744073709551615d", "9300000000000000"] {
+            assert!(matches!(parse_span(text), Err(SpanError::TooLong(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_ttl_is_neither_zero_nor_endless() {
+        assert!(Ttl::new(Duration::ZERO).is_err());
+        assert!(Ttl::new(Duration::MAX).is_err());
+        assert!(Ttl::new(Duration::from_secs(300)).is_ok());
+    }
+
+    #[test]
+    fn spans_are_written_for_people() {
+        let cases = [(0, "0ms"), (250, "250ms"), (12_000, "12s"), (192_000, "3m 12s"), (7_500_000, "2h 5m")];
+        for (milliseconds, text) in cases {
+            assert_eq!(format_span(Duration::from_millis(milliseconds)), text);
+        }
+    }
+
+    #[test]
+    fn a_moment_in_the_future_is_no_time_ago() {
+        let (early, late) = (Moment::from_micros(5), Moment::from_micros(9));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(late.since(early), Duration::from_micros(4));
+        assert_eq!(
+            Moment::from_micros(i64::MAX).after(Duration::from_secs(1)),
+            Moment::from_micros(i64::MAX)
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! The life of leases: one function for each thing that can be asked.
+
+use std::time::Duration;
+
+use lockkeeper_core::deadlock::{self, Link};
+use lockkeeper_core::draft::Burial;
+use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
+use lockkeeper_core::lease::{self, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
+use lockkeeper_core::record::Lease;
+use lockkeeper_core::resource::Target;
+use lockkeeper_core::time::Ttl;
+
+use super::Engine;
+use crate::store::StoreError;
+
+/// What became of a wish for more of a lease.
+pub type Upgrade = Result<Outcome, NotCurrent>;
+
+/// What became of a lease that was to be broken.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// The lease as it was.
+    pub lease: Lease,
+    /// Whether its holder did not let go by itself.
+    pub by_force: bool,
+}
+
+impl Engine {
+    /// Takes a lease, or a place in line.
+    pub fn acquire(&self, request: &Request) -> Result<Outcome, StoreError> {
+        self.decide(|draft| lease::acquire(draft, request)).map(|(outcome, _)| outcome)
+    }
+
+    /// Comes back to a ticket.
+    pub fn attend(&self, ticket: LeaseId, terms: Option<WaitTerms>) -> Result<Outcome, StoreError> {
+        if let Some(grant) = self.look(|draft| {
+            let lease = draft.lease(ticket)?;
+            Ok(lease.filter(|lease| lease.pickup_by.is_none() && lease.claim.ttl.is_none()))
+        })? {
+            return Ok(Outcome::Granted(Grant { lease: grant, joined: false }));
+        }
+        self.decide(|draft| lease::attend(draft, ticket, terms)).map(|(outcome, _)| outcome)
+    }
+
+    /// Finds a claim by the name that its user gave it.
+    pub fn find_ticket(&self, name: &TicketName) -> Result<Option<LeaseId>, StoreError> {
+        self.look(|draft| lease::find_ticket(draft, name))
+    }
+
+    /// Gives up a place in line.
+    pub fn give_up(&self, ticket: LeaseId) -> Result<(), StoreError> {
+        self.decide(|draft| lease::give_up(draft, ticket)).map(|_| ())
+    }
+
+    /// Leaves a ticket in line with nobody sleeping on it.
+    pub fn walk_away(&self, ticket: LeaseId) -> Result<(), StoreError> {
+        self.decide(|draft| lease::walk_away(draft, ticket)).map(|_| ())
+    }
+
+    /// Says that the holder is still there.
+    pub fn renew(
+        &self,
+        id: LeaseId,
+        token: Option<Token>,
+        ttl: Option<Ttl>,
+    ) -> Result<Result<Lease, NotCurrent>, StoreError> {
+        self.decide(|draft| lease::renew(draft, id, token, ttl)).map(|(renewed, _)| renewed)
+    }
+
+    /// Ends a lease.
+    pub fn release(
+        &self,
+        id: LeaseId,
+        token: Option<Token>,
+    ) -> Result<Result<Lease, NotCurrent>, StoreError> {
+        self.decide(|draft| lease::release(draft, id, token)).map(|(released, _)| released)
+    }
+
+    /// Makes a shared lease exclusive.
+    pub fn upgrade(
+        &self,
+        id: LeaseId,
+        token: Option<Token>,
+        wait: Option<WaitTerms>,
+    ) -> Result<Upgrade, StoreError> {
+        self.decide(|draft| lease::upgrade(draft, id, token, wait)).map(|(upgraded, _)| upgraded)
+    }
+
+    /// Makes a lease shared.
+    pub fn downgrade(
+        &self,
+        id: LeaseId,
+        token: Option<Token>,
+    ) -> Result<Result<Lease, NotCurrent>, StoreError> {
+        self.decide(|draft| lease::downgrade(draft, id, token)).map(|(downgraded, _)| downgraded)
+    }
+
+    /// Whether a token is current for a target.
+    pub fn fence(&self, target: &Target, token: Token) -> Result<Fence, StoreError> {
+        self.look(|draft| lease::fence(draft, target, token))
+    }
+
+    /// One lease, if it is held.
+    pub fn lease(&self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
+        self.look(|draft| draft.lease(id))
+    }
+
+    /// The leases of one owner.
+    pub fn leases_of(&self, owner: &Owner) -> Result<Vec<Lease>, StoreError> {
+        self.look(|draft| draft.leases_of(owner))
+    }
+
+    /// Puts away all the dead.
+    pub fn clean_up(&self) -> Result<Vec<Burial>, StoreError> {
+        self.decide(|draft| lease::clean_up(draft)).map(|((), burials)| burials)
+    }
+
+    /// The circles that waits are caught in.
+    pub fn circles(&self) -> Result<Vec<Vec<Link>>, StoreError> {
+        self.look(|draft| deadlock::circles(draft))
+    }
+
+    /// Breaks a lease: its holder is told first and has `grace` to stop its work, then it is taken away.
+    pub fn break_lease(&self, id: LeaseId, grace: Duration) -> Result<Option<Broken>, StoreError> {
+        let (revoked, _) = self.decide(|draft| lease::revoke(draft, id))?;
+        let Some((lease, stays)) = revoked else { return Ok(None) };
+        if !stays {
+            return Ok(Some(Broken { lease, by_force: false }));
+        }
+        let by_force = !self.wait_until_gone(&lease, grace)?;
+        if by_force {
+            self.decide(|draft| lease::evict(draft, id))?;
+        }
+        Ok(Some(Broken { lease, by_force }))
+    }
+}

@@ -1,0 +1,77 @@
+//! Who holds, who waits, and for whom.
+
+use std::collections::BTreeMap;
+
+use lockkeeper_core::liveness::Verdict;
+use lockkeeper_core::record::{Lease, Ticket};
+use lockkeeper_core::resource::{Key, Target};
+use lockkeeper_core::time::Moment;
+use lockkeeper_core::waiting::{Asker, Jam, jams};
+
+use super::Engine;
+use crate::store::StoreError;
+
+/// Everything that a store has at one moment.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The moment.
+    pub now: Moment,
+    /// Leases, oldest first, the dead ones included.
+    pub holders: Vec<HolderEntry>,
+    /// Tickets, in the order in which they are served.
+    pub waiters: Vec<WaiterEntry>,
+}
+
+/// A lease and what is to be made of it.
+#[derive(Clone, Debug)]
+pub struct HolderEntry {
+    /// The lease.
+    pub lease: Lease,
+    /// Whether its holder lives.
+    pub verdict: Verdict,
+}
+
+/// A ticket and what it waits for.
+#[derive(Clone, Debug)]
+pub struct WaiterEntry {
+    /// The ticket.
+    pub ticket: Ticket,
+    /// Whether its waiter lives.
+    pub verdict: Verdict,
+    /// What stands in its way; of the tickets ahead, the nearest on each resource.
+    pub jams: Vec<Jam>,
+    /// Its place in the longest line that it stands in, from 1.
+    pub position: usize,
+}
+
+impl Engine {
+    /// Looks at everything; changes nothing and keeps nobody waiting.
+    pub fn listing(&self) -> Result<Listing, StoreError> {
+        self.look(|draft| {
+            let (lease_ids, ticket_ids) = draft.all()?;
+            let mut holders = Vec::with_capacity(lease_ids.len());
+            for id in lease_ids {
+                if let Some(lease) = draft.lease(id)? {
+                    let verdict = draft.judge_lease(&lease);
+                    holders.push(HolderEntry { lease, verdict });
+                }
+            }
+            let mut waiters = Vec::with_capacity(ticket_ids.len());
+            let mut lines: BTreeMap<Key, usize> = BTreeMap::new();
+            for id in ticket_ids {
+                let Some(ticket) = draft.ticket(id)? else { continue };
+                let verdict = draft.judge_ticket(&ticket);
+                let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
+                let jams = jams(draft, asker)?;
+                let places = ticket.claim.targets().map(Target::key).map(|key| {
+                    let place = lines.entry(key).or_default();
+                    *place += usize::from(!verdict.is_free());
+                    *place
+                });
+                let position = places.max().unwrap_or(1).max(1);
+                waiters.push(WaiterEntry { ticket, verdict, jams, position });
+            }
+            Ok(Listing { now: draft.now(), holders, waiters })
+        })
+    }
+}

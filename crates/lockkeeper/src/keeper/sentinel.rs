@@ -1,0 +1,101 @@
+//! The thread that renews leases with a TTL and hears of lost ones. It is started when first needed.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockkeeper_core::id::BellId;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::guard::Held;
+use super::{Keeper, KeeperError, Shared, locked};
+use crate::platform::poll;
+use crate::store::Bell;
+
+/// After a renewal failed, it is tried again this soon: the disk may have room by then.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// The thread's other end.
+pub(super) struct Sentinel {
+    guards: Arc<Mutex<Vec<Weak<Held>>>>,
+    /// A byte: look at the guards again. Closed: the keeper is gone.
+    control: OwnedFd,
+}
+
+impl Sentinel {
+    /// Starts the thread; from here on whoever takes a lease away can ring for it.
+    pub(super) fn start(keeper: &Keeper) -> Result<Self, KeeperError> {
+        let holder = keeper.resident()?.lock.holder();
+        let bell = keeper.engine().store().bell_with_id(BellId(holder.0))?;
+        let (reader, control) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+            .map_err(|error| KeeperError::Machine(error.into()))?;
+        let guards: Arc<Mutex<Vec<Weak<Held>>>> = Arc::default();
+        let watch =
+            Watch { keeper: Arc::downgrade(&keeper.shared), guards: Arc::clone(&guards), bell, reader };
+        let spawned = thread::Builder::new().name("lockkeeper".to_owned()).spawn(move || watch.run());
+        spawned.map_err(KeeperError::Machine)?;
+        Ok(Self { guards, control })
+    }
+
+    /// Looks after a guard for as long as it is there.
+    pub(super) fn look_after(&self, held: &Arc<Held>) {
+        let mut guards = locked(&self.guards);
+        guards.retain(|guard| guard.strong_count() > 0);
+        let weak = Arc::downgrade(held);
+        if !guards.iter().any(|guard| guard.ptr_eq(&weak)) {
+            guards.push(weak);
+        }
+        // A full pipe says the same.
+        let _ = rustix::io::write(&self.control, b"!");
+    }
+}
+
+struct Watch {
+    keeper: Weak<Shared>,
+    guards: Arc<Mutex<Vec<Weak<Held>>>>,
+    bell: Box<dyn Bell>,
+    reader: OwnedFd,
+}
+
+impl Watch {
+    fn run(self) {
+        let mut retry_at = None;
+        loop {
+            let due = retry_at.or_else(|| self.held().iter().filter_map(|held| held.renewal_due()).min());
+            let timeout = due.map(|due: Instant| due.saturating_duration_since(Instant::now()));
+            let Ok(ready) = poll::wait(&[self.bell.as_fd(), self.reader.as_fd()], timeout) else { return };
+            self.bell.quiet();
+            if ready.contains(1) && self.is_closed() {
+                return;
+            }
+            let Some(keeper) = self.keeper.upgrade() else { return };
+            let failed = self.held().iter().any(|held| {
+                let due = held.renewal_due().is_some_and(|due| due <= Instant::now());
+                let looked = if due {
+                    held.renew(&keeper.engine).map(|_| ())
+                } else {
+                    held.check(&keeper.engine).map(|_| ())
+                };
+                held.tell();
+                looked.is_err()
+            });
+            retry_at = failed.then(|| Instant::now() + RETRY);
+        }
+    }
+
+    fn held(&self) -> Vec<Arc<Held>> {
+        locked(&self.guards).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn is_closed(&self) -> bool {
+        let mut bytes = [0; 64];
+        loop {
+            match rustix::io::read(&self.reader, &mut bytes) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}

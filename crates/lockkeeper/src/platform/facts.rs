@@ -1,0 +1,203 @@
+//! What the system tells of one process: who started it, when, and in which state it is.
+
+use std::io;
+
+/// One process, as the system shows it at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) pid: u32,
+    pub(super) parent: u32,
+    pub(super) group: u32,
+    pub(super) state: State,
+    /// Ticks since boot on Linux, microseconds of the wall clock on macOS: only ever compared for equality.
+    pub(super) started: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It runs or sleeps.
+    Active,
+    /// Somebody stopped it; it may go on at any time.
+    Stopped,
+    /// It ended and was not yet waited for.
+    Zombie,
+}
+
+#[cfg(target_vendor = "apple")]
+pub(super) use super::apple::{arguments, everyone, of, own};
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{arguments, everyone, has_environment_entry, is_thread, of, own};
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn has_environment_entry(_pid: u32, _entry: &[u8]) -> bool {
+    false
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_thread(_pid: u32) -> bool {
+    false
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs::File;
+    use std::io::Read;
+
+    use super::{Facts, State, io};
+
+    /// Reads `/proc/PID/stat`; a process that is not there gives `NotFound`.
+    pub(in super::super) fn of(pid: u32) -> io::Result<Facts> {
+        read(&format!("/proc/{pid}/stat"))
+    }
+
+    /// The facts of this process, checked to be of the pid namespace that its process numbers belong to.
+    pub(in super::super) fn own() -> io::Result<Facts> {
+        let facts = read("/proc/self/stat")?;
+        if facts.pid == std::process::id() {
+            Ok(facts)
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "/proc shows another pid namespace than this process's",
+            ))
+        }
+    }
+
+    /// Every process that `/proc` shows; those that end meanwhile are left out.
+    pub(in super::super) fn everyone() -> io::Result<Vec<Facts>> {
+        let numbers =
+            std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        Ok(numbers.filter_map(|pid| of(pid).ok()).collect())
+    }
+
+    /// The command line, or nothing when it cannot be read.
+    pub(in super::super) fn arguments(pid: u32) -> Vec<String> {
+        let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+        if bytes.is_empty() {
+            return Vec::new();
+        }
+        bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
+    /// Whether the process was started with exactly `NAME=value` in its environment.
+    pub(in super::super) fn has_environment_entry(pid: u32, entry: &[u8]) -> bool {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|candidate| candidate == entry)
+    }
+
+    /// `/proc` also opens under the numbers of threads, though it does not list them.
+    pub(in super::super) fn is_thread(pid: u32) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+        leader.is_some_and(|leader| leader.trim().parse() != Ok(pid))
+    }
+
+    fn read(path: &str) -> io::Result<Facts> {
+        // 52 numbers and a name of at most 64 bytes; the start time stands well within the first kilobyte.
+        let mut buffer = [0; 1024];
+        let length = File::open(path)?.read(&mut buffer).map_err(|error| {
+            // A process that ended between the two calls.
+            if error.raw_os_error() == Some(libc::ESRCH) { io::ErrorKind::NotFound.into() } else { error }
+        })?;
+        parse(&buffer[..length])
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("odd {path}")))
+    }
+
+    /// The name in parentheses may hold anything, `)` and newlines too: the fields start after the last one.
+    fn parse(line: &[u8]) -> Option<Facts> {
+        let name_start = line.iter().position(|byte| *byte == b'(')?;
+        let name_end = line.iter().rposition(|byte| *byte == b')')?;
+        let pid = str::from_utf8(&line[..name_start]).ok()?.trim().parse().ok()?;
+        let mut fields = str::from_utf8(&line[name_end + 1..]).ok()?.split_ascii_whitespace();
+        let letter = fields.next()?;
+        let mut next = || fields.next()?.parse::<i64>().ok();
+        let (parent, group) = (next()?, next()?);
+        // Fields 6 to 19 lie between the group and the number of threads; field 21 before the start time.
+        let threads = (6..=20).map(|_| next()).last()??;
+        let started = (21..=22).map(|_| next()).last()??;
+        let state = match letter {
+            // A main thread that ended while others go on also reads Z.
+            "Z" | "X" | "x" if threads <= 1 => State::Zombie,
+            "T" | "t" => State::Stopped,
+            _ => State::Active,
+        };
+        Some(Facts {
+            pid,
+            parent: u32::try_from(parent).ok()?,
+            group: u32::try_from(group).ok()?,
+            state,
+            started: u64::try_from(started).ok()?,
+        })
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn any_name_is_read_past() {
+            let rest = "S 7 11 12 0 -1 4194560 9 0 0 0 1 2 3 4 20 0 5 0 123456 1 2";
+            for name in ["sh", "a b", "x) R 1 1 1", "((", ")", "a\nb", ""] {
+                let facts = parse(format!("42 ({name}) {rest}").as_bytes()).unwrap();
+                assert_eq!((facts.pid, facts.parent, facts.started), (42, 7, 123_456), "{name:?}");
+                assert_eq!((facts.group, facts.state), (11, State::Active));
+            }
+        }
+
+        #[test]
+        fn only_a_zombie_without_live_threads_has_ended() {
+            let line = |threads| format!("42 (x) Z 7 11 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 99 1");
+            assert_eq!(parse(line(1).as_bytes()).unwrap().state, State::Zombie);
+            assert_eq!(parse(line(3).as_bytes()).unwrap().state, State::Active);
+        }
+
+        #[test]
+        fn a_torn_line_is_refused() {
+            for text in [
+                "",
+                "42",
+                "42 (sh)",
+                "42 (sh) S 1 2 3",
+                "x (sh) S 7 11 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 99",
+            ] {
+                assert_eq!(parse(text.as_bytes()), None, "{text:?}");
+            }
+        }
+    }
+}
+
+/// Without `/proc` and without libproc a process is known by its number alone, and has no start time.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+mod other {
+    use rustix::process::{Pid, getpgid, test_kill_process};
+
+    use super::{Facts, State, io};
+
+    pub(in super::super) fn of(pid: u32) -> io::Result<Facts> {
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+        match test_kill_process(number) {
+            Ok(()) | Err(rustix::io::Errno::PERM) => {}
+            Err(_) => return Err(io::ErrorKind::NotFound.into()),
+        }
+        let group = getpgid(Some(number)).map_or(0, |group| group.as_raw_nonzero().get().cast_unsigned());
+        Ok(Facts { pid, parent: 0, group, state: State::Active, started: 0 })
+    }
+
+    pub(in super::super) fn own() -> io::Result<Facts> {
+        let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned());
+        Ok(Facts { parent, ..of(std::process::id())? })
+    }
+
+    pub(in super::super) fn everyone() -> io::Result<Vec<Facts>> {
+        Ok(Vec::new())
+    }
+
+    pub(in super::super) fn arguments(_pid: u32) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub(super) use other::{arguments, everyone, of, own};

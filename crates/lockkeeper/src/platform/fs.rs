@@ -1,0 +1,88 @@
+//! Which folders can carry locks at all.
+
+use std::io;
+use std::path::Path;
+
+/// Names the network file system that `dir` lies on, or nothing when it is a local one.
+///
+/// Network file systems lose locks with the connection, grant them per machine, or leave SQLite's shared memory
+/// incoherent: a store there would be unsafe without anybody noticing. Cluster file systems (GFS2, OCFS2) keep their
+/// locks and pass; so does FUSE, whose many kinds cannot be told apart here.
+pub fn refuse_network(dir: &Path) -> io::Result<Option<&'static str>> {
+    let facts = rustix::fs::statfs(dir)?;
+    Ok(network_name(&facts))
+}
+
+#[cfg(target_os = "linux")]
+fn network_name(facts: &rustix::fs::StatFs) -> Option<&'static str> {
+    // The kernel's 32-bit magic numbers, sign-extended on some machines.
+    name_of_magic(facts.f_type as u32)
+}
+
+#[cfg(target_os = "linux")]
+fn name_of_magic(magic: u32) -> Option<&'static str> {
+    match magic {
+        0x0000_6969 => Some("nfs"),
+        0x0000_517b => Some("smb"),
+        0xff53_4d42 => Some("cifs"),
+        0xfe53_4d42 => Some("smb2"),
+        0x0102_1997 => Some("9p"),
+        0x5346_414f | 0x6b41_4653 => Some("afs"),
+        0x00c3_6400 => Some("ceph"),
+        0x7375_7245 => Some("coda"),
+        0x0000_564c => Some("ncp"),
+        _ => None,
+    }
+}
+
+#[cfg(target_vendor = "apple")]
+fn network_name(facts: &rustix::fs::StatFs) -> Option<&'static str> {
+    if facts.f_flags & (libc::MNT_LOCAL as u32) != 0 {
+        return None;
+    }
+    let name: Vec<u8> = facts.f_fstypename.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
+    Some(match name.as_slice() {
+        b"nfs" => "nfs",
+        b"smbfs" => "smb",
+        b"afpfs" => "afp",
+        b"webdav" => "webdav",
+        _ => "a network file system",
+    })
+}
+
+/// Other systems are taken at their word: a store on a network file system is not noticed there.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn network_name(_facts: &rustix::fs::StatFs) -> Option<&'static str> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_folder_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(refuse_network(&dir.path().join("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn local_file_systems_pass_and_remote_ones_are_named() {
+        assert_eq!(refuse_network(Path::new("/proc")).unwrap(), None);
+        // ext4, btrfs, xfs, tmpfs, overlayfs, fuse, gfs2, ocfs2.
+        let local = [
+            0xef53,
+            0x9123_683e,
+            0x5846_5342,
+            0x0102_1994,
+            0x794c_7630,
+            0x6573_5546,
+            0x0116_1970,
+            0x7461_636f,
+        ];
+        assert!(local.into_iter().all(|magic| name_of_magic(magic).is_none()));
+        assert_eq!(name_of_magic(0x6969), Some("nfs"));
+        assert_eq!(name_of_magic(0xff53_4d42_u32 as i32 as i64 as u32), Some("cifs"));
+    }
+}

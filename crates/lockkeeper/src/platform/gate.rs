@@ -1,0 +1,125 @@
+//! A gate that lets one process through at a time, in front of whatever handles crowds badly.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::OFlags;
+
+/// A lock file. The kernel queues those who wait, and opens the gate when the one inside dies.
+#[derive(Debug)]
+pub struct Gate {
+    file: File,
+    /// The kernel's lock belongs to the open file: it would let two threads that share it through at once.
+    threads: Mutex<()>,
+}
+
+impl Gate {
+    /// Opens the gate file, created with access for its owner only. Anything but a regular file is refused.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        // NONBLOCK only keeps the opening of a FIFO from waiting; it means nothing for files.
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(flags.bits().cast_signed());
+        let file = options.open(path)?;
+        if file.metadata()?.is_file() {
+            Ok(Self { file, threads: Mutex::new(()) })
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{} is not a regular file", path.display()),
+            ))
+        }
+    }
+
+    /// Waits until nobody else is inside, and goes in.
+    pub fn lock(&self) -> io::Result<GateGuard<'_>> {
+        // The mutex guards nothing that a panic could leave half done.
+        let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match self.file.lock() {
+                Ok(()) => return Ok(GateGuard { file: &self.file, _thread: thread }),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Being inside the gate, until dropped.
+#[derive(Debug)]
+#[must_use = "the gate opens again when this is dropped"]
+pub struct GateGuard<'gate> {
+    file: &'gate File,
+    _thread: MutexGuard<'gate, ()>,
+}
+
+impl Drop for GateGuard<'_> {
+    fn drop(&mut self) {
+        // Unlocking an open file cannot fail; if it did, closing the gate would do it.
+        let _ = self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::Command;
+
+    fn another_process_can_enter(path: &Path) -> bool {
+        Command::new("flock").arg("-n").arg(path).arg("true").status().unwrap().success()
+    }
+
+    #[test]
+    fn another_process_stays_out_until_the_guard_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gate");
+        let gate = Gate::open(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let guard = gate.lock().unwrap();
+        assert!(!another_process_can_enter(&path));
+        drop(guard);
+        assert!(another_process_can_enter(&path));
+    }
+
+    #[test]
+    fn threads_that_share_a_gate_enter_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let gate = Gate::open(&dir.path().join("gate")).unwrap();
+        let inside = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let _guard = gate.lock().unwrap();
+                        assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                        inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn only_a_regular_file_is_a_gate() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        symlink(dir.path().join("elsewhere"), &link).unwrap();
+        assert!(Gate::open(&link).is_err());
+        assert!(!dir.path().join("elsewhere").exists());
+        assert!(Gate::open(dir.path()).is_err());
+        assert!(Gate::open(Path::new("/dev/null")).is_err());
+        let fifo = dir.path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert!(Gate::open(&fifo).is_err());
+    }
+}

@@ -1,0 +1,251 @@
+//! Proof of life: kernel locks that last exactly as long as the processes that share them.
+//!
+//! All holders lock one file, each a single byte at the offset that is its random [`HolderId`]. The lock belongs to
+//! an open file description: it needs no pid and no clock, survives `exec`, is shared by every process that
+//! inherits the descriptor, and the kernel drops it when the last of them is gone, however it ended. The file stays
+//! empty and is never unlinked, so there is no second file that could be locked in its place.
+//!
+//! Looks ask for a read lock, which only a holder's write lock refuses: those who wait for an end take read locks
+//! and are never mistaken for holders. They use a description of their own, since the kernel does not report a
+//! description's locks to itself.
+//!
+//! Linux and macOS have such locks. Elsewhere each holder has a file of its own under `life.d/` with `flock(2)` on
+//! it, which behaves the same but leaves an empty file behind when a holder is killed.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use lockkeeper_core::id::HolderId;
+use lockkeeper_core::liveness::LockSight;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+use flock_files as locks;
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+use ofd_locks as locks;
+
+/// Commands are handed the lock under a number that scripts do not use (`exec 3>…`, `9>&1`).
+const FIRST_INHERITED: i32 = 100;
+
+/// The file that all holders of one store lock.
+#[derive(Debug)]
+pub struct LifeFile {
+    path: PathBuf,
+    looking: OwnedFd,
+}
+
+impl LifeFile {
+    /// Opens the file in `dir`, which exists, and creates it at first.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        let path = dir.join("life");
+        let looking = locks::open(&path)?;
+        Ok(Self { path, looking })
+    }
+
+    /// Begins to hold: from here on looks at `holder` show it as held.
+    pub fn hold(&self, holder: HolderId) -> io::Result<LifeLock> {
+        Ok(LifeLock { holder, descriptor: locks::hold(&self.path, holder)? })
+    }
+
+    /// Looks whether any process of the holder is left. Costs one system call and disturbs nobody.
+    pub fn look(&self, holder: HolderId) -> LockSight {
+        match locks::is_held(&self.path, self.looking.as_fd(), holder) {
+            Ok(true) => LockSight::Held,
+            Ok(false) => LockSight::Free,
+            Err(_) => LockSight::Unreadable,
+        }
+    }
+
+    /// Blocks the calling thread until no process of the holder is left.
+    pub fn wait_free(&self, holder: HolderId) -> io::Result<()> {
+        locks::wait_free(&self.path, holder)
+    }
+}
+
+/// A holder's lock. Dropping it closes this process's descriptor only: commands that share it keep it alive.
+#[derive(Debug)]
+pub struct LifeLock {
+    holder: HolderId,
+    descriptor: OwnedFd,
+}
+
+impl LifeLock {
+    /// The number that it stands on.
+    pub fn holder(&self) -> HolderId {
+        self.holder
+    }
+
+    /// Lets every command that is started while the result lives inherit the lock, with its whole tree.
+    ///
+    /// It is every command of the process, whoever starts it. A command that closes what it does not know (`sudo`,
+    /// daemons) gives it up for itself and its children.
+    pub fn share_with_children(&self) -> io::Result<SharedLife> {
+        // Made close-on-exec first, since only that can be refused halfway.
+        let descriptor = fcntl_dupfd_cloexec(&self.descriptor, FIRST_INHERITED)?;
+        fcntl_setfd(&descriptor, FdFlags::empty())?;
+        Ok(SharedLife { descriptor })
+    }
+
+    /// Ends the lock for everyone who shares it, also for commands that still run.
+    pub fn release(self) -> io::Result<()> {
+        locks::release(self.descriptor.as_fd(), self.holder)
+    }
+}
+
+/// While it lives, started commands inherit the lock; afterwards new ones do not.
+#[derive(Debug)]
+pub struct SharedLife {
+    descriptor: OwnedFd,
+}
+
+impl SharedLife {
+    /// The number under which commands find it.
+    pub fn number(&self) -> i32 {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+fn open_private(path: &Path) -> rustix::io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+}
+
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+mod ofd_locks {
+    use std::ffi::c_short;
+
+    use super::{AsFd, AsRawFd, BorrowedFd, HolderId, OwnedFd, Path, io, open_private};
+
+    // Open-file-description locks always use 64-bit offsets.
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    use libc::flock as Range;
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    use libc::flock64 as Range;
+
+    // Their type differs between systems.
+    const READ: c_short = libc::F_RDLCK as c_short;
+    const WRITE: c_short = libc::F_WRLCK as c_short;
+    const NONE: c_short = libc::F_UNLCK as c_short;
+
+    pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
+        Ok(open_private(path)?)
+    }
+
+    pub(super) fn hold(path: &Path, holder: HolderId) -> io::Result<OwnedFd> {
+        let descriptor = open_private(path)?;
+        control(descriptor.as_fd(), libc::F_OFD_SETLK, &mut byte(holder, WRITE)?)?;
+        Ok(descriptor)
+    }
+
+    pub(super) fn is_held(_path: &Path, looking: BorrowedFd<'_>, holder: HolderId) -> io::Result<bool> {
+        let mut range = byte(holder, READ)?;
+        control(looking, libc::F_OFD_GETLK, &mut range)?;
+        Ok(range.l_type != NONE)
+    }
+
+    pub(super) fn wait_free(path: &Path, holder: HolderId) -> io::Result<()> {
+        let descriptor = open_private(path)?;
+        // Closing the descriptor gives the read lock back.
+        control(descriptor.as_fd(), libc::F_OFD_SETLKW, &mut byte(holder, READ)?)
+    }
+
+    pub(super) fn release(descriptor: BorrowedFd<'_>, holder: HolderId) -> io::Result<()> {
+        control(descriptor, libc::F_OFD_SETLK, &mut byte(holder, NONE)?)
+    }
+
+    fn byte(holder: HolderId, kind: c_short) -> io::Result<Range> {
+        let offset = i64::try_from(holder.0).ok().filter(|offset| *offset < 1 << 62);
+        let start =
+            offset.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "holder id above 2^62"))?;
+        let mut range = empty_range();
+        range.l_type = kind;
+        range.l_whence = libc::SEEK_SET as c_short;
+        range.l_start = start;
+        range.l_len = 1;
+        Ok(range)
+    }
+
+    #[expect(
+        unsafe_code,
+        reason = "the structure has private padding on some systems, so no literal can be written"
+    )]
+    fn empty_range() -> Range {
+        // SAFETY: the structure holds integers only, for which zero is a value. Its pid must be zero.
+        unsafe { std::mem::zeroed() }
+    }
+
+    #[expect(unsafe_code, reason = "rustix has no open-file-description locks")]
+    fn control(descriptor: BorrowedFd<'_>, command: i32, range: &mut Range) -> io::Result<()> {
+        loop {
+            // SAFETY: the descriptor is open, and these commands take a pointer to such a structure.
+            let outcome = unsafe { libc::fcntl(descriptor.as_raw_fd(), command, std::ptr::from_mut(range)) };
+            if outcome != -1 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+mod flock_files {
+    use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+    use rustix::io::Errno;
+
+    use super::{BorrowedFd, HolderId, OwnedFd, Path, PathBuf, io, open_private};
+
+    pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
+        match rustix::fs::mkdir(path.with_extension("d"), Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Ok(open_private(path)?),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn hold(path: &Path, holder: HolderId) -> io::Result<OwnedFd> {
+        let descriptor = open_private(&own_path(path, holder))?;
+        flock(&descriptor, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(descriptor)
+    }
+
+    pub(super) fn is_held(path: &Path, _looking: BorrowedFd<'_>, holder: HolderId) -> io::Result<bool> {
+        let Some(descriptor) = open_existing(&own_path(path, holder))? else { return Ok(false) };
+        match flock(&descriptor, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(false),
+            Err(Errno::WOULDBLOCK) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn wait_free(path: &Path, holder: HolderId) -> io::Result<()> {
+        let own_path = own_path(path, holder);
+        let Some(descriptor) = open_existing(&own_path)? else { return Ok(()) };
+        rustix::io::retry_on_intr(|| flock(&descriptor, FlockOperation::LockShared))?;
+        // Ids are never used again, so nobody can come to lock it.
+        std::fs::remove_file(own_path).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })
+    }
+
+    pub(super) fn release(descriptor: BorrowedFd<'_>, _holder: HolderId) -> io::Result<()> {
+        Ok(flock(descriptor, FlockOperation::Unlock)?)
+    }
+
+    fn own_path(path: &Path, holder: HolderId) -> PathBuf {
+        path.with_extension("d").join(format!("{:016x}", holder.0))
+    }
+
+    fn open_existing(path: &Path) -> io::Result<Option<OwnedFd>> {
+        match rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(descriptor) => Ok(Some(descriptor)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Everything that differs between operating systems, behind functions that do not.
+//!
+//! Linux comes first: pidfds, open-file-description locks and `/proc` make every answer exact. macOS has the same
+//! locks and start times but no pidfds, other Unixes have less; each module says what is weaker there. Nothing
+//! outside this folder asks which system it runs on.
+
+pub mod anchor;
+mod apple;
+pub mod bell;
+pub mod clock;
+mod facts;
+pub mod fs;
+pub mod gate;
+pub mod life;
+pub mod origin;
+mod pidfd;
+pub mod poll;
+pub mod process;
+pub mod random;
+pub mod signal;
+pub mod terminal;
+pub mod tree;

@@ -1,0 +1,59 @@
+//! Handles to processes that stay true when the number is given to another one.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use super::poll;
+
+/// What asking for a handle gave.
+pub(super) enum Opened {
+    /// Refers to this process and no other, for as long as it is open.
+    Handle(OwnedFd),
+    /// There is no such process.
+    Gone,
+    /// The number is that of a thread.
+    Thread,
+    /// This system has no handles, or does not give them out here.
+    Unsupported,
+}
+
+/// Opens a handle; it is not inherited by commands.
+#[cfg(target_os = "linux")]
+pub(super) fn open(pid: Pid) -> Opened {
+    use rustix::io::Errno;
+    use rustix::process::{PidfdFlags, pidfd_open};
+
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => Opened::Handle(handle),
+        Err(Errno::SRCH) => Opened::Gone,
+        // Linux 6.9 and later say NOENT.
+        Err(Errno::INVAL | Errno::NOENT) => Opened::Thread,
+        Err(_) => Opened::Unsupported,
+    }
+}
+
+/// Only Linux has them.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn open(_pid: Pid) -> Opened {
+    Opened::Unsupported
+}
+
+/// Whether the process has ended, waited for or not.
+pub(super) fn has_ended(handle: impl AsFd) -> io::Result<bool> {
+    Ok(poll::wait(&[handle.as_fd()], Some(Duration::ZERO))?.any())
+}
+
+/// Sends a signal to exactly the process that the handle refers to.
+#[cfg(target_os = "linux")]
+pub(super) fn send(handle: impl AsFd, signal: Signal) -> io::Result<()> {
+    Ok(rustix::process::pidfd_send_signal(handle, signal)?)
+}
+
+/// Only Linux has handles.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn send(_handle: impl AsFd, _signal: Signal) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,261 @@
+//! Who a process is, and whether it still lives.
+//!
+//! A number alone proves nothing, since it is given again: a process is its number and its start time. Only the
+//! kernel's "no such process", or an end that it reports, is death; whatever cannot be read stays unknown. Linux
+//! answers through pidfds, which cannot be fooled by a number that is given again in between. Elsewhere, and where
+//! a sandbox forbids them, the process table is read; on Unixes other than Linux and macOS start times are unknown
+//! and all zero, so that a reused number goes unnoticed there.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use thiserror::Error;
+
+use super::facts::{self, Facts, State};
+use super::pidfd::{self, Opened};
+
+/// The largest number that Linux gives to a process.
+pub const MAX_PID: u32 = 1 << 22;
+
+/// Why a number does not name a process.
+#[derive(Debug, Error)]
+pub enum IdentifyError {
+    /// No process has such a number, on any machine.
+    #[error("{0} is not the number of a process")]
+    OutOfRange(u32),
+    /// There is none now, or it has ended.
+    #[error("no process {0} is running")]
+    NotRunning(u32),
+    /// It is one thread of a process: it can end while the process goes on.
+    #[error("{0} is a thread, not a process")]
+    Thread(u32),
+    /// The system does not show it.
+    #[error("cannot look at process {pid}")]
+    Unreadable {
+        /// Its number.
+        pid: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// How the end of a process can be waited for.
+#[derive(Debug)]
+pub enum Watch {
+    /// Becomes readable when the process ends; it can refer to no other process.
+    Exit(OwnedFd),
+    /// It has ended already.
+    Gone,
+    /// Not here: look again now and then.
+    Unavailable,
+}
+
+/// Tells who this process is.
+pub fn current() -> io::Result<ProcessRef> {
+    facts::own().map(|facts| reference(&facts))
+}
+
+/// Finds out which process has this number now.
+pub fn identify(pid: u32) -> Result<ProcessRef, IdentifyError> {
+    let number = checked(pid).ok_or(IdentifyError::OutOfRange(pid))?;
+    let unreadable = |source| IdentifyError::Unreadable { pid, source };
+    let handle = match pidfd::open(number) {
+        Opened::Handle(handle) => Some(handle),
+        Opened::Gone => return Err(IdentifyError::NotRunning(pid)),
+        Opened::Thread => return Err(IdentifyError::Thread(pid)),
+        Opened::Unsupported if facts::is_thread(pid) => return Err(IdentifyError::Thread(pid)),
+        Opened::Unsupported => None,
+    };
+    facts::own().map_err(unreadable)?;
+    let facts = match facts::of(pid) {
+        Ok(facts) => facts,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !exists(number) => {
+            return Err(IdentifyError::NotRunning(pid));
+        }
+        Err(error) => return Err(unreadable(error)),
+    };
+    let ended = match handle {
+        Some(handle) => pidfd::has_ended(handle).map_err(unreadable)?,
+        None => facts.state == State::Zombie,
+    };
+    if ended { Err(IdentifyError::NotRunning(pid)) } else { Ok(reference(&facts)) }
+}
+
+/// Looks whether the process still lives, without disturbing it.
+pub fn look(process: ProcessRef) -> ProcessSight {
+    let Some(number) = checked(process.pid) else { return ProcessSight::Unreadable };
+    match pidfd::open(number) {
+        Opened::Handle(handle) => match pidfd::has_ended(&handle) {
+            Ok(true) => ProcessSight::Gone,
+            Ok(false) => match is_same(process) {
+                Ok(true) => ProcessSight::Running,
+                Ok(false) => ProcessSight::Reused,
+                // It may have ended since; if not, the process table is hidden.
+                Err(_) if pidfd::has_ended(&handle).unwrap_or(false) => ProcessSight::Gone,
+                Err(_) => ProcessSight::Unreadable,
+            },
+            Err(_) => ProcessSight::Unreadable,
+        },
+        Opened::Gone => ProcessSight::Gone,
+        Opened::Thread => ProcessSight::Reused,
+        Opened::Unsupported => look_in_table(process, number),
+    }
+}
+
+/// Gives a descriptor to wait for the end of the process with, verified after it was opened.
+pub fn watch(process: ProcessRef) -> Watch {
+    let Some(number) = checked(process.pid) else { return Watch::Unavailable };
+    match pidfd::open(number) {
+        Opened::Handle(handle) => match is_same(process) {
+            Ok(true) => Watch::Exit(handle),
+            Ok(false) => Watch::Gone,
+            Err(_) if pidfd::has_ended(&handle).unwrap_or(false) => Watch::Gone,
+            Err(_) => Watch::Unavailable,
+        },
+        Opened::Gone | Opened::Thread => Watch::Gone,
+        Opened::Unsupported => match look_in_table(process, number) {
+            ProcessSight::Gone | ProcessSight::Reused => Watch::Gone,
+            ProcessSight::Running | ProcessSight::Unreadable => Watch::Unavailable,
+        },
+    }
+}
+
+/// Tells who a child is that was not yet waited for, so that its number cannot have been given again.
+pub fn of_child(pid: Pid) -> io::Result<ProcessRef> {
+    facts::of(pid.as_raw_nonzero().get().cast_unsigned()).map(|facts| reference(&facts))
+}
+
+/// Gives a descriptor that becomes readable when such a child ends, where there are such descriptors.
+pub fn watch_child(pid: Pid) -> Option<OwnedFd> {
+    match pidfd::open(pid) {
+        Opened::Handle(handle) => Some(handle),
+        Opened::Gone | Opened::Thread | Opened::Unsupported => None,
+    }
+}
+
+pub(super) fn reference(facts: &Facts) -> ProcessRef {
+    ProcessRef { pid: facts.pid, started: facts.started }
+}
+
+/// Only numbers of single processes: zero and negative ones mean whole groups to `kill`.
+pub(super) fn checked(pid: u32) -> Option<Pid> {
+    if pid > MAX_PID { None } else { Pid::from_raw(i32::try_from(pid).ok()?) }
+}
+
+fn look_in_table(process: ProcessRef, number: Pid) -> ProcessSight {
+    match facts::of(process.pid) {
+        Ok(facts) if facts.started != process.started && table_is_ours() => ProcessSight::Reused,
+        Ok(facts) if facts.started != process.started => ProcessSight::Unreadable,
+        Ok(facts) if facts.state == State::Zombie => ProcessSight::Gone,
+        Ok(_) => ProcessSight::Running,
+        // A hidden process is not in the table either.
+        Err(_) if exists(number) => ProcessSight::Unreadable,
+        Err(_) => ProcessSight::Gone,
+    }
+}
+
+fn is_same(process: ProcessRef) -> io::Result<bool> {
+    let same = facts::of(process.pid)?.started == process.started;
+    if same || table_is_ours() { Ok(same) } else { Err(io::ErrorKind::Unsupported.into()) }
+}
+
+/// Whether the process table counts as we do: `/proc` may have been mounted in another pid namespace.
+fn table_is_ours() -> bool {
+    facts::own().is_ok()
+}
+
+fn exists(number: Pid) -> bool {
+    test_kill_process(number) != Err(Errno::SRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::poll;
+    use std::os::fd::AsFd;
+    use std::process::{Child, Command};
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("600").spawn().unwrap()
+    }
+
+    #[test]
+    fn this_process_runs_and_knows_itself() {
+        let own = current().unwrap();
+        assert_eq!(own.pid, std::process::id());
+        assert_eq!(identify(own.pid).unwrap(), own);
+        assert_eq!(look(own), ProcessSight::Running);
+    }
+
+    #[test]
+    fn numbers_of_no_process_are_refused() {
+        for pid in [0, MAX_PID + 1, u32::MAX, (-1_i32) as u32] {
+            assert!(matches!(identify(pid), Err(IdentifyError::OutOfRange(_))), "{pid}");
+            assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessSight::Unreadable);
+        }
+    }
+
+    #[test]
+    fn init_is_alive_although_it_cannot_be_signalled() {
+        assert_eq!(look(identify(1).unwrap()), ProcessSight::Running);
+    }
+
+    #[test]
+    fn a_zombie_is_gone_and_so_is_a_reaped_process() {
+        let mut child = sleeper();
+        let process = identify(child.id()).unwrap();
+        let Watch::Exit(end) = watch(process) else { panic!("no watch") };
+        assert_eq!(look(process), ProcessSight::Running);
+        child.kill().unwrap();
+        assert!(poll::wait(&[end.as_fd()], None).unwrap().any());
+        assert_eq!(look(process), ProcessSight::Gone);
+        assert!(matches!(identify(process.pid), Err(IdentifyError::NotRunning(_))));
+        assert_eq!(look_in_table(process, checked(process.pid).unwrap()), ProcessSight::Gone);
+        child.wait().unwrap();
+        assert_eq!(look(process), ProcessSight::Gone);
+        assert!(matches!(watch(process), Watch::Gone));
+        assert_eq!(look_in_table(process, checked(process.pid).unwrap()), ProcessSight::Gone);
+    }
+
+    #[test]
+    fn a_stopped_process_is_alive() {
+        let mut child = sleeper();
+        let process = identify(child.id()).unwrap();
+        let number = checked(process.pid).unwrap();
+        rustix::process::kill_process(number, rustix::process::Signal::STOP).unwrap();
+        rustix::process::waitpid(Some(number), rustix::process::WaitOptions::UNTRACED).unwrap();
+        assert_eq!(look(process), ProcessSight::Running);
+        assert_eq!(look_in_table(process, number), ProcessSight::Running);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn another_start_time_is_another_process() {
+        let own = current().unwrap();
+        let earlier = ProcessRef { started: own.started - 1, ..own };
+        assert_eq!(look(earlier), ProcessSight::Reused);
+        assert_eq!(look_in_table(earlier, checked(own.pid).unwrap()), ProcessSight::Reused);
+        assert!(matches!(watch(earlier), Watch::Gone));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_is_not_a_process() {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let (thread_ids, thread_id) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            thread_ids.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            receiver.recv().unwrap();
+        });
+        let pid = u32::try_from(thread_id.recv().unwrap()).unwrap();
+        assert!(matches!(identify(pid), Err(IdentifyError::Thread(_))));
+        assert!(facts::is_thread(pid) && !facts::is_thread(std::process::id()));
+        assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessSight::Reused);
+        sender.send(()).unwrap();
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,179 @@
+//! Receiving signals as readable events, and what a wrapper has to do to its own dispositions.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
+use signal_hook::SigId;
+
+/// A descriptor that becomes readable when one of the signals arrives.
+///
+/// Commands that are started meanwhile get the default dispositions, since handlers do not survive `exec`. After the
+/// drop the signals are swallowed instead of ending the process: by then a wrapper is about to end anyway.
+#[derive(Debug)]
+pub struct Signals {
+    arrived: OwnedFd,
+    registrations: Vec<SigId>,
+}
+
+impl Signals {
+    /// Begins to receive these signals.
+    ///
+    /// Those that this process was started to ignore, as `nohup` does, stay ignored, here and in commands. Only
+    /// SIGCHLD is received in any case: while it is ignored, the kernel throws away how children ended.
+    pub fn receive(signals: &[Signal]) -> io::Result<Self> {
+        let (arrived, announce) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let mut received = Self { arrived, registrations: Vec::with_capacity(signals.len()) };
+        for signal in signals {
+            if *signal == Signal::CHILD || !is_ignored(*signal)? {
+                received.registrations.push(announce_on(*signal, announce.try_clone()?)?);
+            }
+        }
+        Ok(received)
+    }
+
+    /// Takes the signals that arrived since the last call, in order.
+    pub fn take(&self) -> io::Result<Vec<Signal>> {
+        let mut taken = Vec::new();
+        let mut buffer = [0; 64];
+        loop {
+            match rustix::io::read(&self.arrived, &mut buffer) {
+                Ok(0) | Err(Errno::AGAIN) => return Ok(taken),
+                Ok(count) => {
+                    taken.extend(
+                        buffer[..count].iter().filter_map(|raw| Signal::from_named_raw(i32::from(*raw))),
+                    );
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.arrived.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for registration in &self.registrations {
+            signal_hook::low_level::unregister(*registration);
+        }
+    }
+}
+
+/// Sends a signal to this process with its default effect; returns when it had none or the process was continued.
+pub fn suffer(signal: Signal) -> io::Result<()> {
+    with_default(signal, || kill_process(getpid(), signal))
+}
+
+/// Sends a signal to this process's whole group, with its default effect on this process.
+pub fn suffer_with_group(signal: Signal) -> io::Result<()> {
+    with_default(signal, || kill_current_process_group(signal))
+}
+
+/// Does something while the calling thread cannot be stopped for changing a terminal from the background.
+pub(super) fn without_ttou<T>(action: impl FnOnce() -> T) -> T {
+    let before = change_mask(libc::SIG_BLOCK, &only(libc::SIGTTOU));
+    let outcome = action();
+    change_mask(libc::SIG_SETMASK, &before);
+    outcome
+}
+
+fn with_default(signal: Signal, action: impl FnOnce() -> rustix::io::Result<()>) -> io::Result<()> {
+    // The kernel lets nobody change these two, and they need no help.
+    if matches!(signal, Signal::STOP | Signal::KILL) {
+        return Ok(action()?);
+    }
+    let before = disposition(signal, Some(&default_disposition()))?;
+    let outcome = action();
+    disposition(signal, Some(&before))?;
+    Ok(outcome?)
+}
+
+fn is_ignored(signal: Signal) -> io::Result<bool> {
+    Ok(disposition(signal, None)?.sa_sigaction == libc::SIG_IGN)
+}
+
+#[expect(unsafe_code, reason = "what runs in a signal handler has to be async-signal-safe")]
+fn announce_on(signal: Signal, announce: OwnedFd) -> io::Result<SigId> {
+    // Signals have numbers below 65.
+    let byte = [signal.as_raw() as u8];
+    let action = move || {
+        // A full pipe wakes the reader just as well; only the 65,537th unread signal is lost.
+        let _ = rustix::io::write(&announce, &byte);
+    };
+    // SAFETY: the action is one write(2), which is async-signal-safe; it neither allocates, locks nor panics, and
+    // errno is kept by the registry.
+    unsafe { signal_hook::low_level::register(signal.as_raw(), action) }
+}
+
+#[expect(unsafe_code, reason = "rustix has no safe sigaction")]
+fn disposition(signal: Signal, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+    let mut before = default_disposition();
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: both point to such structures or nowhere; `new` is the default or one that was in force before.
+    let outcome = unsafe { libc::sigaction(signal.as_raw(), new, &raw mut before) };
+    if outcome == 0 { Ok(before) } else { Err(io::Error::last_os_error()) }
+}
+
+#[expect(unsafe_code, reason = "the structure has system-specific fields, so no literal can be written")]
+fn default_disposition() -> libc::sigaction {
+    // SAFETY: it holds integers and optional pointers, for which zero is a value; a zero handler is SIG_DFL.
+    unsafe { std::mem::zeroed() }
+}
+
+#[expect(unsafe_code, reason = "rustix has no signal sets")]
+fn only(signal: c_int) -> libc::sigset_t {
+    // SAFETY: it holds integers; sigemptyset and sigaddset only write to it, and the signal exists.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        set
+    }
+}
+
+#[expect(unsafe_code, reason = "rustix has no signal masks")]
+fn change_mask(how: c_int, set: &libc::sigset_t) -> libc::sigset_t {
+    let mut before = *set;
+    // SAFETY: both point to signal sets. It cannot fail for these values of `how`.
+    unsafe { libc::pthread_sigmask(how, set, &raw mut before) };
+    before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::poll;
+
+    #[test]
+    fn signals_arrive_in_a_readable_descriptor() {
+        let signals = Signals::receive(&[Signal::USR2, Signal::WINCH]).unwrap();
+        kill_process(getpid(), Signal::USR2).unwrap();
+        assert!(poll::wait(&[signals.as_fd()], None).unwrap().any());
+        assert_eq!(signals.take().unwrap(), [Signal::USR2]);
+        assert_eq!(signals.take().unwrap(), []);
+    }
+
+    #[test]
+    fn the_mask_is_as_before_afterwards() {
+        let blocked = without_ttou(|| change_mask(libc::SIG_BLOCK, &only(libc::SIGTTOU)));
+        let after = change_mask(libc::SIG_BLOCK, &only(libc::SIGTTOU));
+        change_mask(libc::SIG_SETMASK, &after);
+        assert!(has(&blocked, libc::SIGTTOU));
+        assert!(!has(&after, libc::SIGTTOU));
+    }
+
+    #[expect(unsafe_code, reason = "rustix has no signal sets")]
+    fn has(set: &libc::sigset_t, signal: c_int) -> bool {
+        // SAFETY: the set is initialised and only read.
+        unsafe { libc::sigismember(set, signal) == 1 }
+    }
+}

@@ -1,0 +1,257 @@
+//! Errors as people and programs see them: one sentence, its causes, a hint, a stable code and an exit code.
+
+use std::error::Error;
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use lockkeeper_core::id::IdError;
+use lockkeeper_core::lease::NotCurrent;
+use lockkeeper_core::pattern::PatternError;
+use lockkeeper_core::record::PriorityError;
+use lockkeeper_core::time::SpanError;
+
+use crate::config::ConfigError;
+use crate::keeper::KeeperError;
+use crate::location::OutsideError;
+use crate::platform::anchor::AnchorError;
+use crate::store::StoreError;
+
+/// How a command ends. The numbers are public and never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// I/O, store or internal failure.
+    Failed,
+    /// Bad input or usage; nothing was touched.
+    Usage,
+    /// The store cannot be reached.
+    Unreachable,
+    /// Held by another, waited in vain, compare-and-set lost, patterns overlap.
+    Refused,
+    /// The lease was lost while the command ran; the command was stopped.
+    LeaseLost,
+    /// The command's own code, or 126, 127, 128+n as a shell gives them.
+    Command(u8),
+}
+
+impl Exit {
+    /// The number.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Unreachable => 69,
+            Self::Refused => 75,
+            Self::LeaseLost => 76,
+            Self::Command(code) => code,
+        }
+    }
+}
+
+/// A failure on its way to whoever started the command.
+#[derive(Debug)]
+pub struct Report {
+    exit: Exit,
+    code: &'static str,
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+    context: Map<String, Value>,
+}
+
+impl Report {
+    /// A failure in one sentence, under a stable code.
+    pub fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+        let (causes, hint, context) = (Vec::new(), None, Map::new());
+        Self { exit, code, message: message.into(), causes, hint, context }
+    }
+
+    /// Bad input.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, "BAD_INPUT", message)
+    }
+
+    /// Adds the way out.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into()).filter(|hint: &String| !hint.is_empty());
+        self
+    }
+
+    /// Adds something for programs.
+    #[must_use]
+    pub fn with_context(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.context.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Takes sentence and causes from an error.
+    pub fn of(exit: Exit, code: &'static str, error: &dyn Error) -> Self {
+        let mut report = Self::new(exit, code, error.to_string());
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            // A transparent error repeats its cause word for word.
+            if text != report.message {
+                report.causes.push(text);
+            }
+            cause = error.source();
+        }
+        report
+    }
+
+    /// How the command ends.
+    pub fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The way out, if there is one.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// The shape that every interface gives errors in.
+    pub fn to_json(&self) -> Value {
+        let category = match self.exit {
+            Exit::Usage => "INPUT",
+            Exit::Unreachable => "ENVIRONMENT",
+            Exit::Refused | Exit::LeaseLost => "EXECUTION",
+            Exit::Failed => "ENVIRONMENT",
+            Exit::Done | Exit::Command(_) => "UNKNOWN",
+        };
+        let mut message = self.message.clone();
+        for cause in &self.causes {
+            message.push_str(": ");
+            message.push_str(cause);
+        }
+        json!({ "error": {
+            "category": category,
+            "reason_code": self.code,
+            "message": message,
+            "hint": self.hint,
+            "context": self.context,
+        }})
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        for cause in &self.causes {
+            write!(f, "\n  caused by: {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<StoreError> for Report {
+    fn from(error: StoreError) -> Self {
+        let exit = if error.is_unreachable() { Exit::Unreachable } else { Exit::Failed };
+        let code = match error {
+            StoreError::Io { .. } | StoreError::Database { .. } => "STORE_FAILED",
+            StoreError::Busy { .. } => "STORE_BUSY",
+            StoreError::Damaged { .. } => "STORE_DAMAGED",
+            StoreError::Foreign { .. } => "STORE_FOREIGN",
+            StoreError::TooNew { .. } => "STORE_TOO_NEW",
+            StoreError::NetworkFileSystem { .. } => "STORE_ON_NETWORK",
+            StoreError::Removed { .. } => "STORE_REMOVED",
+            StoreError::Mismatch(_) => "INTERNAL",
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
+    }
+}
+
+impl From<KeeperError> for Report {
+    fn from(error: KeeperError) -> Self {
+        match error {
+            KeeperError::Id(error) => error.into(),
+            KeeperError::Pattern(error) => error.into(),
+            KeeperError::Span(error) => error.into(),
+            KeeperError::Store(error) => error.into(),
+            KeeperError::Lost(error) => error.into(),
+            KeeperError::Order(message) => Self::usage(message),
+            KeeperError::Held { .. } => Self::of(Exit::Refused, "LOCK_HELD", &error),
+            KeeperError::Deadlock { .. } => Self::of(Exit::Refused, "DEADLOCK", &error),
+            KeeperError::TicketRemoved => Self::of(Exit::Refused, "TICKET_REMOVED", &error),
+            KeeperError::Machine(_) => Self::of(Exit::Failed, "MACHINE", &error),
+        }
+    }
+}
+
+impl From<NotCurrent> for Report {
+    fn from(error: NotCurrent) -> Self {
+        Self::of(Exit::Refused, "NOT_CURRENT", &error)
+            .with_hint("it was released, lost or broken: `lockkeeper locks` shows what is held now")
+    }
+}
+
+impl From<IdError> for Report {
+    fn from(error: IdError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<PatternError> for Report {
+    fn from(error: PatternError) -> Self {
+        Self::of(Exit::Usage, "BAD_PATTERN", &error).with_hint(error.hint())
+    }
+}
+
+impl From<SpanError> for Report {
+    fn from(error: SpanError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<PriorityError> for Report {
+    fn from(error: PriorityError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint("0 is the default, more is sooner")
+    }
+}
+
+impl From<OutsideError> for Report {
+    fn from(error: OutsideError) -> Self {
+        Self::of(Exit::Usage, "BAD_PATTERN", &error).with_hint("give a path inside of the repository")
+    }
+}
+
+impl From<AnchorError> for Report {
+    fn from(error: AnchorError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<ConfigError> for Report {
+    fn from(error: ConfigError) -> Self {
+        Self::of(Exit::Usage, "BAD_SETTING", &error).with_hint(error.hint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_that_scripts_know() {
+        let codes =
+            [Exit::Done, Exit::Failed, Exit::Usage, Exit::Unreachable, Exit::Refused, Exit::LeaseLost];
+        assert_eq!(codes.map(Exit::code), [0, 1, 2, 69, 75, 76]);
+        assert_eq!(Exit::Command(143).code(), 143);
+    }
+
+    #[test]
+    fn an_error_has_one_shape_everywhere() {
+        let report = Report::usage("no").with_hint("yes").with_context("name", "db");
+        let value = report.to_json();
+        let error = value["error"].as_object().unwrap();
+        let keys: Vec<&str> = error.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["category", "reason_code", "message", "hint", "context"]);
+        assert_eq!(
+            (error["category"].as_str(), error["context"]["name"].as_str()),
+            (Some("INPUT"), Some("db"))
+        );
+    }
+}

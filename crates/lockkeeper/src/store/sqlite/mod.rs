@@ -1,0 +1,478 @@
+//! The embedded store: one SQLite database that every process opens.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `leases.db`, `-wal`, `-shm` | leases and tickets of this boot; made anew after another boot, when all are dead |
+//! | `tokens` | the last number given, and a limit that survives a power cut |
+//! | `gate` | one decision at a time: its kernel lock is fairer than SQLite's own waiting, and never sleeps |
+//! | `wake/` | the bells of those who sleep now |
+//!
+//! A process that is killed leaves the database as it was before or after its decision, and nothing else but
+//! perhaps its bell, which whoever buries its ticket puts away.
+
+mod rows;
+mod schema;
+mod tokens;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lockkeeper_core::draft::{Change, Walk};
+use lockkeeper_core::id::{BellId, LeaseId};
+use lockkeeper_core::record::{Lease, Rank, Ticket};
+use lockkeeper_core::resource::{Key, Reach};
+use lockkeeper_core::time::Moment;
+use rusqlite::Connection;
+
+use super::{Bell, Decision, Records, Store, StoreError};
+use crate::platform::{bell, clock, fs as local, gate};
+use tokens::{Drawing, Tokens};
+
+/// How long the log may grow, in pages, before somebody copies it into the database.
+const CHECKPOINT_AT: i64 = 256;
+
+/// The embedded store.
+pub struct SqliteStore {
+    folder: PathBuf,
+    path: PathBuf,
+    gate: gate::Gate,
+    gate_inode: u64,
+    tokens: Tokens,
+    connection: Mutex<Connection>,
+}
+
+impl SqliteStore {
+    /// Opens the store in `folder`, which is made if it is not there.
+    pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
+        make_folder(folder)?;
+        if let Some(kind) = local::refuse_network(folder).map_err(|error| failed("look at", folder, error))? {
+            return Err(StoreError::NetworkFileSystem { path: folder.to_owned(), kind });
+        }
+        let gate_path = folder.join("gate");
+        let gate = gate::Gate::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
+        let gate_inode =
+            fs::metadata(&gate_path).map_err(|error| failed("look at", &gate_path, error))?.ino();
+        let tokens = Tokens::open(folder, boot)?;
+        let path = folder.join("leases.db");
+        if tokens.boot()?.is_none_or(|last| last != boot) {
+            let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
+            start_boot(&tokens, &path, boot)?;
+        }
+        let connection = schema::connect(&path)?;
+        if !schema::is_set_up(&connection, &path)? {
+            let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
+            if !schema::is_set_up(&connection, &path)? {
+                schema::set_up(&connection, &path)?;
+            }
+        }
+        schema::tune(&connection, &path)?;
+        let folder = folder.to_owned();
+        Ok(Self { folder, path, gate, gate_inode, tokens, connection: Mutex::new(connection) })
+    }
+
+    /// Whether a store was ever made in `folder`.
+    pub fn exists(folder: &Path) -> bool {
+        folder.join("leases.db").exists()
+    }
+
+    /// Copies the log into the database once it is long; nobody waits for it, and it waits for nobody.
+    pub fn checkpoint(&self) -> Result<(), StoreError> {
+        let connection = self.connection();
+        let log = self.path.with_extension("db-wal");
+        let pages = fs::metadata(log).map_or(0, |log| i64::try_from(log.len()).unwrap_or(0) / 1048);
+        if pages < CHECKPOINT_AT {
+            return Ok(());
+        }
+        let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        done.map_err(|error| schema::explain(&self.path, error))
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        // A decision that panicked was rolled back: the connection itself is sound.
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the folder is still the one that was opened.
+    fn check_place(&self) -> Result<(), StoreError> {
+        match fs::metadata(self.folder.join("gate")) {
+            Ok(found) if found.ino() == self.gate_inode => Ok(()),
+            Ok(_) => Err(StoreError::Removed { path: self.folder.clone() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(StoreError::Removed { path: self.folder.clone() })
+            }
+            Err(error) => Err(failed("look at", &self.folder, error)),
+        }
+    }
+
+    fn database<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
+        result.map_err(|error| schema::explain(&self.path, error))
+    }
+
+    fn commit(&self, connection: &Connection, decide: Decision<'_>) -> Result<(), StoreError> {
+        self.database(execute(connection, "BEGIN IMMEDIATE"))?;
+        let mut rows = Rows { store: self, connection, now: clock::now(), drawing: None, changed: false };
+        let decided = decide(&mut rows).and_then(|()| rows.keep_numbers());
+        let changed = rows.changed;
+        let ended = match decided {
+            Ok(()) if changed => self.database(execute(connection, "COMMIT")),
+            Ok(()) => self.database(execute(connection, "ROLLBACK")),
+            Err(error) => Err(error),
+        };
+        if ended.is_err() && !connection.is_autocommit() {
+            // What failed counts, not how the clearing up went.
+            let _ = execute(connection, "ROLLBACK");
+        }
+        ended
+    }
+}
+
+impl Store for SqliteStore {
+    fn transact(&self, decide: Decision<'_>) -> Result<(), StoreError> {
+        let connection = self.connection();
+        let _alone = self.gate.lock().map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
+        self.check_place()?;
+        self.commit(&connection, decide)
+    }
+
+    fn snapshot(&self, look: Decision<'_>) -> Result<(), StoreError> {
+        let connection = self.connection();
+        self.database(execute(&connection, "BEGIN"))?;
+        let mut rows =
+            Rows { store: self, connection: &connection, now: clock::now(), drawing: None, changed: false };
+        let looked = look(&mut rows);
+        let ended = self.database(execute(&connection, "ROLLBACK"));
+        looked.and(ended)
+    }
+
+    fn bell(&self) -> Result<Box<dyn Bell>, StoreError> {
+        let made = bell::Bell::create(&self.folder)
+            .map_err(|error| failed("make a bell in", &self.folder, error))?;
+        Ok(Box::new(made))
+    }
+
+    fn bell_with_id(&self, id: BellId) -> Result<Box<dyn Bell>, StoreError> {
+        let made = bell::Bell::create_with_id(&self.folder, id);
+        Ok(Box::new(made.map_err(|error| failed("make a bell in", &self.folder, error))?))
+    }
+
+    fn ring(&self, id: BellId) {
+        // Whoever sleeps there looks again by itself after a while, so a ring that failed only delays.
+        let _ = bell::ring(&self.folder, id);
+    }
+
+    fn dismantle(&self, id: BellId) {
+        let _ = bell::remove(&self.folder, id);
+    }
+}
+
+impl Bell for bell::Bell {
+    fn id(&self) -> BellId {
+        self.id()
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        AsFd::as_fd(self)
+    }
+
+    fn quiet(&self) {
+        let _ = self.drain();
+    }
+}
+
+/// The records as one transaction sees them.
+struct Rows<'c> {
+    store: &'c SqliteStore,
+    connection: &'c Connection,
+    now: Moment,
+    drawing: Option<Drawing<'c>>,
+    changed: bool,
+}
+
+impl Rows<'_> {
+    fn keep_numbers(&mut self) -> Result<(), StoreError> {
+        let Some(drawing) = &mut self.drawing else { return Ok(()) };
+        if let Some(limit) = drawing.keep()? {
+            self.changed = true;
+            self.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()])?;
+        }
+        Ok(())
+    }
+
+    fn query<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        read: impl Fn(&rusqlite::Row<'_>) -> Result<T, StoreError>,
+        visit: &mut dyn FnMut(T) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let database = |error| schema::explain(&self.store.path, error);
+        let mut statement = self.connection.prepare_cached(sql).map_err(database)?;
+        let mut rows = statement.query(params).map_err(database)?;
+        while let Some(row) = rows.next().map_err(database)? {
+            if visit(read(row)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
+        let run = || self.connection.prepare_cached(sql)?.execute(params);
+        self.store.database(run())
+    }
+
+    fn expect_one(&self, changed: usize, what: &str, id: LeaseId) -> Result<(), StoreError> {
+        if changed == 1 {
+            Ok(())
+        } else {
+            Err(StoreError::Mismatch(format!("{what} {} changed meanwhile", id.0)))
+        }
+    }
+
+    fn leases_where(
+        &self,
+        condition: &str,
+        params: impl rusqlite::Params,
+        visit: &mut dyn FnMut(Lease) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let sql = format!(
+            "SELECT {} FROM lease_key k JOIN lease l ON l.id = k.lease WHERE {condition}",
+            rows::LEASE_COLUMNS
+        );
+        self.query(&sql, params, rows::lease_from, visit)
+    }
+
+    fn tickets_where(
+        &self,
+        condition: &str,
+        walk: Walk,
+        params: &mut Vec<rusqlite::types::Value>,
+        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let (place, beyond, direction) = match walk {
+            Walk::Up(place) => (place, ">", "ASC"),
+            Walk::Down(place) => (place, "<", "DESC"),
+        };
+        let bound = match place {
+            Some(Rank { at, id }) => {
+                params.extend([at.into(), i64::try_from(id.0).unwrap_or(i64::MAX).into()]);
+                format!("AND (k.rank, k.ticket) {beyond} (?, ?)")
+            }
+            None => String::new(),
+        };
+        let sql = format!(
+            "SELECT {} FROM ticket_key k JOIN ticket t ON t.id = k.ticket
+             WHERE {condition} {bound} ORDER BY k.rank {direction}, k.ticket {direction}",
+            rows::TICKET_COLUMNS
+        );
+        self.query(&sql, rusqlite::params_from_iter(params.drain(..)), rows::ticket_from, visit)
+    }
+
+    fn add_keys(&self, table: &str, keys: &[Key], rank: Option<i64>, id: LeaseId) -> Result<(), StoreError> {
+        for key in keys {
+            let id = id.0.cast_signed();
+            match rank {
+                None => self.execute(&format!("INSERT INTO {table} VALUES (?, ?)"), (key.as_str(), id))?,
+                Some(rank) => {
+                    self.execute(&format!("INSERT INTO {table} VALUES (?, ?, ?)"), (key.as_str(), rank, id))?
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Records for Rows<'_> {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn draw(&mut self) -> Result<u64, StoreError> {
+        if self.drawing.is_none() {
+            let (store, connection) = (self.store, self.connection);
+            let highest = || {
+                let found =
+                    connection.query_row("SELECT highest FROM numbers", [], |row| row.get::<_, i64>(0));
+                store.database(found).map(i64::cast_unsigned)
+            };
+            self.drawing = Some(store.tokens.draw(highest)?);
+        }
+        Ok(self.drawing.as_mut().map_or(0, Drawing::next))
+    }
+
+    fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
+        let sql = format!("SELECT {} FROM lease l WHERE l.id = ?", rows::LEASE_COLUMNS);
+        first(|visit| self.query(&sql, [id.0.cast_signed()], rows::lease_from, visit))
+    }
+
+    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
+        let single = reach.exact.len() == 1 && reach.below.is_none();
+        let mut seen = BTreeSet::new();
+        let mut show = |lease: Lease| {
+            if single || seen.insert(lease.id) {
+                visit(lease);
+            }
+            ControlFlow::Continue(())
+        };
+        for key in &reach.exact {
+            self.leases_where("k.key = ?", [rows::key_param(key)], &mut show)?;
+        }
+        if let Some((from, to)) = reach.range_below() {
+            self.leases_where("k.key >= ? AND k.key < ?", [from, to], &mut show)?;
+        }
+        Ok(())
+    }
+
+    fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
+        let sql = format!("SELECT {} FROM ticket t WHERE t.id = ?", rows::TICKET_COLUMNS);
+        first(|visit| self.query(&sql, [id.0.cast_signed()], rows::ticket_from, visit))
+    }
+
+    fn tickets(
+        &mut self,
+        reach: &Reach,
+        walk: Walk,
+        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        if let (None, [key]) = (&reach.below, reach.exact.as_slice()) {
+            return self.tickets_where("k.key = ?", walk, &mut vec![key.as_str().to_owned().into()], visit);
+        }
+        // Several keys have several lines: they are merged into one.
+        let mut found = std::collections::BTreeMap::new();
+        let mut collect = |ticket: Ticket| {
+            found.insert(ticket.rank, ticket);
+            ControlFlow::Continue(())
+        };
+        for key in &reach.exact {
+            self.tickets_where("k.key = ?", walk, &mut vec![key.as_str().to_owned().into()], &mut collect)?;
+        }
+        if let Some((from, to)) = reach.range_below() {
+            let mut params = vec![from.into(), to.into()];
+            self.tickets_where("k.key >= ? AND k.key < ?", walk, &mut params, &mut collect)?;
+        }
+        let ordered: Box<dyn Iterator<Item = Ticket>> = match walk {
+            Walk::Up(_) => Box::new(found.into_values()),
+            Walk::Down(_) => Box::new(found.into_values().rev()),
+        };
+        for ticket in ordered {
+            if visit(ticket).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn everything(&mut self) -> Result<(Vec<Lease>, Vec<Ticket>), StoreError> {
+        let (mut leases, mut tickets) = (Vec::new(), Vec::new());
+        let all_leases = format!("SELECT {} FROM lease l ORDER BY l.id", rows::LEASE_COLUMNS);
+        self.query(&all_leases, [], rows::lease_from, &mut |lease| {
+            leases.push(lease);
+            ControlFlow::Continue(())
+        })?;
+        let all_tickets = format!("SELECT {} FROM ticket t ORDER BY t.rank, t.id", rows::TICKET_COLUMNS);
+        self.query(&all_tickets, [], rows::ticket_from, &mut |ticket| {
+            tickets.push(ticket);
+            ControlFlow::Continue(())
+        })?;
+        Ok((leases, tickets))
+    }
+
+    fn apply(&mut self, change: Change) -> Result<(), StoreError> {
+        self.changed = true;
+        match change {
+            Change::AddLease(lease) => {
+                let changed = self.execute(&rows::insert_lease(), rows::lease_values(&lease))?;
+                self.expect_one(changed, "lease", lease.id)?;
+                self.add_keys("lease_key", &lease.keys(), None, lease.id)
+            }
+            Change::UpdateLease(lease) => {
+                let changed = self.execute(&rows::update_lease(), rows::lease_values(&lease))?;
+                self.expect_one(changed, "lease", lease.id)
+            }
+            Change::RemoveLease(lease) => {
+                let id = lease.id.0.cast_signed();
+                for key in lease.keys() {
+                    self.execute("DELETE FROM lease_key WHERE key = ? AND lease = ?", (key.as_str(), id))?;
+                }
+                let changed = self.execute("DELETE FROM lease WHERE id = ?", [id])?;
+                self.expect_one(changed, "lease", lease.id)
+            }
+            Change::AddTicket(ticket) => {
+                let changed = self.execute(&rows::insert_ticket(), rows::ticket_values(&ticket))?;
+                self.expect_one(changed, "ticket", ticket.id)?;
+                self.add_keys("ticket_key", &ticket.keys(), Some(ticket.rank.at), ticket.id)
+            }
+            Change::UpdateTicket(ticket) => {
+                let changed = self.execute(&rows::update_ticket(), rows::ticket_values(&ticket))?;
+                self.expect_one(changed, "ticket", ticket.id)
+            }
+            Change::RemoveTicket(ticket) => {
+                let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
+                for key in ticket.keys() {
+                    let sql = "DELETE FROM ticket_key WHERE key = ? AND rank = ? AND ticket = ?";
+                    self.execute(sql, (key.as_str(), rank, id))?;
+                }
+                let changed = self.execute("DELETE FROM ticket WHERE id = ?", [id])?;
+                self.expect_one(changed, "ticket", ticket.id)
+            }
+        }
+    }
+}
+
+fn first<T>(
+    query: impl FnOnce(&mut dyn FnMut(T) -> ControlFlow<()>) -> Result<(), StoreError>,
+) -> Result<Option<T>, StoreError> {
+    let mut found = None;
+    query(&mut |one| {
+        found = Some(one);
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
+}
+
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+fn make_folder(folder: &Path) -> Result<(), StoreError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| failed("make the folder", folder, error))
+}
+
+/// Makes the database anew after another boot: nobody who is in it lives. The caller is alone.
+fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError> {
+    match tokens.boot()? {
+        // Nothing is known of a file that lies there: whoever opens it will tell.
+        None => return Ok(()),
+        Some(last) if last == boot => return Ok(()),
+        Some(_) => {}
+    }
+    // A power cut may have damaged it, which does not matter; what others made is none of ours.
+    match schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path)) {
+        Err(error @ (StoreError::Foreign { .. } | StoreError::TooNew { .. })) => return Err(error),
+        Ok(_) | Err(_) => {}
+    }
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        match fs::remove_file(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("remove", Path::new(&name), error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    let mut drawing = tokens.draw(|| Ok(0))?;
+    drawing.next();
+    drawing.keep().map(|_| ())
+}
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
+    StoreError::Io { action, path: path.to_owned(), source }
+}

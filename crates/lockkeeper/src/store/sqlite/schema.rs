@@ -1,0 +1,140 @@
+//! The tables of the embedded store, and how a connection is made ready.
+
+use std::path::Path;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::store::StoreError;
+
+/// `LkSt`: tells the database from those of other programs.
+const APPLICATION_ID: i64 = 0x4c6b_5374;
+/// Counts up with every change of the tables that an older program could not use.
+const VERSION: i64 = 1;
+
+/// The columns that a claim has in both tables.
+macro_rules! claim_columns {
+    () => {
+        "owner TEXT NOT NULL CHECK (owner <> ''),
+         resources TEXT NOT NULL CHECK (json_type(resources) = 'array'),
+         voucher TEXT NOT NULL CHECK (voucher IN ('kernel-lock', 'process', 'ttl')),
+         holder INTEGER CHECK ((holder IS NOT NULL) = (voucher = 'kernel-lock')),
+         pid INTEGER CHECK ((pid IS NULL) = (voucher = 'ttl') AND (pid IS NULL OR pid > 0)),
+         started INTEGER CHECK ((started IS NULL) = (pid IS NULL)),
+         host TEXT NOT NULL,
+         boot TEXT NOT NULL,
+         pid_namespace INTEGER NOT NULL,
+         contract TEXT NOT NULL CHECK (contract IN ('strict', 'lease', 'kill')),
+         ttl INTEGER CHECK (ttl > 0),
+         reason TEXT,
+         ticket TEXT,"
+    };
+}
+
+/// Keys stand in tables of their own, so that one look finds what meets a resource. `numbers` has a number
+/// above every one that was drawn, for when the file of tokens is lost.
+const TABLES: &str = concat!(
+    "CREATE TABLE lease (
+         id INTEGER PRIMARY KEY CHECK (id > 0),
+         token INTEGER NOT NULL CHECK (token >= id),",
+    claim_columns!(),
+    "    acquired_at INTEGER NOT NULL,
+         heartbeat_at INTEGER NOT NULL,
+         pickup_by INTEGER,
+         revoked INTEGER NOT NULL CHECK (revoked IN (0, 1))
+     ) STRICT;
+     CREATE TABLE lease_key (key TEXT NOT NULL, lease INTEGER NOT NULL, PRIMARY KEY (key, lease))
+         STRICT, WITHOUT ROWID;
+     CREATE TABLE ticket (
+         id INTEGER PRIMARY KEY CHECK (id > 0),
+         rank INTEGER NOT NULL,",
+    claim_columns!(),
+    "    priority INTEGER NOT NULL CHECK (priority BETWEEN -100 AND 100),
+         enqueued_at INTEGER NOT NULL,
+         seen_at INTEGER NOT NULL,
+         stays INTEGER NOT NULL CHECK (stays > 0),
+         bell INTEGER,
+         under TEXT NOT NULL CHECK (json_type(under) = 'array'),
+         upgrades INTEGER
+     ) STRICT;
+     CREATE TABLE ticket_key (
+         key TEXT NOT NULL, rank INTEGER NOT NULL, ticket INTEGER NOT NULL, PRIMARY KEY (key, rank, ticket)
+     ) STRICT, WITHOUT ROWID;
+     CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;
+     INSERT INTO numbers VALUES (0);"
+);
+
+/// Opens a connection; the database may still be empty.
+pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
+    // Nobody waits for a checkpoint at the end of every short command; see `SqliteStore::checkpoint`.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .map_err(|error| explain(path, error))?;
+    Ok(connection)
+}
+
+/// Whether the tables are there; fails when they are not ours, or newer than this program.
+pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let number = |pragma: &str| {
+        connection.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(|error| explain(path, error))
+    };
+    match number("PRAGMA application_id")? {
+        APPLICATION_ID => {}
+        0 if number("SELECT count(*) FROM sqlite_schema")? == 0 => return Ok(false),
+        _ => return Err(StoreError::Foreign { path: path.to_owned() }),
+    }
+    let found = number("PRAGMA user_version")?;
+    if found > VERSION {
+        return Err(StoreError::TooNew { path: path.to_owned(), found, known: VERSION });
+    }
+    Ok(true)
+}
+
+/// Makes the tables; the caller keeps everybody else out.
+pub(super) fn set_up(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    // Records are small: with small pages a commit writes less, and a command that finds the log of others
+    // reads less.
+    let script = format!(
+        "PRAGMA page_size = 1024;
+         PRAGMA journal_mode = WAL;
+         BEGIN IMMEDIATE;
+         {TABLES}
+         PRAGMA application_id = {APPLICATION_ID};
+         PRAGMA user_version = {VERSION};
+         COMMIT;"
+    );
+    connection.execute_batch(&script).map_err(|error| explain(path, error))
+}
+
+/// Settings that a connection does not remember.
+pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew.
+    connection
+        .execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0;")
+        .map_err(|error| explain(path, error))
+}
+
+/// Says what a refusal of SQLite means.
+pub(super) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode as Code;
+    let path = path.to_owned();
+    match error.sqlite_error_code() {
+        Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Busy { path },
+        Some(Code::NotADatabase) => StoreError::Damaged { path, what: "it is not a database".to_owned() },
+        Some(Code::DatabaseCorrupt) => StoreError::Damaged { path, what: error.to_string() },
+        Some(Code::DiskFull) => {
+            let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            StoreError::Io { action: "write to", path, source }
+        }
+        Some(Code::ReadOnly | Code::PermissionDenied) => {
+            let source = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+            StoreError::Io { action: "write to", path, source }
+        }
+        _ => StoreError::Database { path, source: error },
+    }
+}
