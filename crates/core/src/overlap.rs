@@ -1,8 +1,9 @@
 //! Whether patterns can match one same path, exactly, and with that path as the proof.
 //!
-//! Two claims collide when some path is matched by both, whether or not the file exists yet. The answer comes from the product of the two
-//! automata, never from trying paths, and every yes carries a **witness**: a path that both match. Most pairs of a repository live in different
-//! folders and are told apart by their literal prefixes alone.
+//! Two claims collide when some path is matched by both, whether or not the file exists yet. The answer comes
+//! from the product of the two automata, never from trying paths, and every yes carries a **witness**: a path
+//! that both match. Most pairs of a repository live in different folders and are told apart by their literal
+//! prefixes alone.
 
 mod cover;
 mod product;
@@ -14,15 +15,16 @@ pub(crate) use product::shortest;
 
 use crate::pattern::{Pattern, is_within};
 
-/// Returns a path that both patterns match, or `None` when there is none; the order of the two does not matter.
+/// Returns a path that both patterns match, or `None` when there is none; the order of the two does not
+/// matter.
 pub fn overlap(a: &Pattern, b: &Pattern) -> Option<String> {
     if may_meet(a, b) { search_pair(a, b) } else { None }
 }
 
 /// Returns a path that all patterns match, or `None` when there is none, or no pattern.
 ///
-/// Exact, unless three or more hostile patterns need a search of more than a million states. The answer is then a path that two of
-/// them match: for a lock, a conflict too many is the safe mistake.
+/// Exact, unless three or more hostile patterns need a search of more than a million steps. The answer is
+/// then a path that two of them match: for a lock, a conflict too many is the safe mistake.
 pub fn overlap_all(patterns: &[&Pattern]) -> Option<String> {
     let mut distinct = patterns.to_vec();
     distinct.sort_unstable();
@@ -38,7 +40,7 @@ pub fn overlap_all(patterns: &[&Pattern]) -> Option<String> {
                 return None;
             }
             let automata: Vec<_> = distinct.iter().map(|pattern| pattern.automaton()).collect();
-            product::many(&automata, product::MAX_STATES)
+            product::many(&automata, product::MAX_STEPS)
                 .unwrap_or_else(|product::GaveUp| overlap(first, second))
         }
     }

@@ -12,13 +12,16 @@
 //! | `{a,b/*,}` | any of the alternatives, which may nest, hold `/` and wildcards, or be empty |
 //! | `\*` | the character after the backslash |
 //!
-//! A pattern without wildcards is a **literal** path and covers itself and its subtree, by components: `src/app` covers
-//! `src/app/x.rs` and never `src/application`. Any other pattern matches whole paths and nothing below them, unless it ends in a slash, which
-//! asks for the subtree as well: `packages/*/`. `.` is the whole repository.
+//! A pattern without wildcards is a **literal** path and covers itself and its subtree, by components:
+//! `src/app` covers `src/app/x.rs` and never `src/application`. Any other pattern matches whole paths and
+//! nothing below them, unless it ends in a slash, which asks for the subtree as well: `packages/*/`. `.` is
+//! the whole repository.
 //!
-//! Wildcards match leading dots, case matters, and a character is a Unicode scalar value (POSIX classes are ASCII, as in git).
-//! Braces mean what their alternatives would mean written out, except that a `**` is two stars side by side in the text.
-//! A path has at least one component, and none that is empty, `.` or `..`; what could only match other things is refused.
+//! Wildcards match leading dots, case matters, and a character is a Unicode scalar value (POSIX classes are
+//! ASCII, as in git). Braces mean what their alternatives would mean written out, except that a `**` is two
+//! stars side by side in the text, and that braces make a pattern no literal: `{src,docs}` is two paths,
+//! `{src/,docs/}` two subtrees. A path has at least one component, and none that is empty, `.` or `..`; what
+//! could only match other things is refused.
 
 mod automaton;
 mod class;
@@ -66,8 +69,8 @@ struct Inner {
 impl Pattern {
     /// Reads a pattern and normalises it.
     ///
-    /// `./` and doubled slashes go away, as do needless backslashes, and `**/**` becomes `**`. A literal path loses its trailing slash, for it
-    /// covers its subtree anyway: `src/` is `src`.
+    /// `./` and doubled slashes go away, as do needless backslashes, and `**/**` becomes `**`. A literal path
+    /// loses its trailing slash, for it covers its subtree anyway: `src/` is `src`.
     ///
     /// # Errors
     ///
@@ -105,20 +108,22 @@ impl Pattern {
 
     /// Says whether the pattern matches a path, given from the root of the repository.
     ///
-    /// `./`, doubled and trailing slashes in the path are ignored. An absolute path, one with `..`, and one without components are matched by no
-    /// pattern: they have to be resolved first.
+    /// `./`, doubled and trailing slashes in the path are ignored. An absolute path, one with `..`, and one
+    /// without components are matched by no pattern: they have to be resolved first.
     pub fn matches(&self, path: &str) -> bool {
         clean(path).is_some_and(|path| self.matches_clean(&path))
     }
 
-    /// Returns the leading components without wildcards, unescaped: `src/api` of `src/api/**`, nothing of `**/*.ts`.
+    /// Returns the leading components without wildcards, unescaped: `src/api` of `src/api/**`, nothing of
+    /// `**/*.ts`.
     ///
     /// Two patterns can only overlap when the prefix of one is, by components, a prefix of the other's.
     pub fn literal_prefix(&self) -> &str {
         &self.inner.prefix
     }
 
-    /// Returns the text before the last component, and nothing for a pattern of one component: `src` of `src/*.rs`.
+    /// Returns the text before the last component, and nothing for a pattern of one component: `src` of
+    /// `src/*.rs`.
     pub fn parent(&self) -> &str {
         &self.inner.text[..self.inner.parent_length]
     }

@@ -48,7 +48,8 @@ fn every_real_file_in_two_patterns_is_matched_by_both_and_so_they_overlap() {
     assert_eq!(count, 1500);
 }
 
-/// Rows of `match.tsv` where this dialect differs on purpose: pattern, path, and what it says instead (`E` refuses the pattern).
+/// Rows of `match.tsv` where this dialect differs on purpose: pattern, path, and what it says instead (`E`
+/// refuses the pattern).
 const DIFFERENCES: &[(&str, &str, &str)] = &[
     // A pattern that can match nothing is a mistake to report, where git and others say "no match".
     ("", "", "E"),

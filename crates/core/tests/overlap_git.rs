@@ -7,12 +7,14 @@ use std::process::{Command, Stdio};
 
 use lockkeeper_core::pattern::Pattern;
 
-/// The names of files. Only the first ten are folders too: git takes a folder named `a*` for what the pathspec `a*` says.
+/// The names of files. Only the first ten are folders too: git takes a folder named `a*` for what the
+/// pathspec `a*` says.
 const NAMES: &[&str] =
     &["a", "b", "ab", "ba", "aab", ".a", "a.b", "..a", "a-b", "A", "]", "[a]", "1", "a*", "x y"];
 
-/// Wildcards in git's dialect: no braces, and no backslash alone, which makes git match a folder's name only. Nor `a**/b`: a pathspec's
-/// literal start is compared apart, so git then takes those stars for a whole component; its wildmatch does not (`tests/data/match.tsv`).
+/// Wildcards in git's dialect: no braces, and no backslash alone, which makes git match a folder's name only.
+/// Nor `a**/b`: a pathspec's literal start is compared apart, so git then takes those stars for a whole
+/// component; its wildmatch does not (`tests/data/match.tsv`).
 const PATTERNS: &[&str] = &[
     "a",
     "a/b",
@@ -95,7 +97,8 @@ fn git(folder: &Path, index: &str) -> Command {
     command
 }
 
-/// A repository without files, whose indexes hold paths of one depth each: no path is both a file and a folder in one index.
+/// A repository without files, whose indexes hold paths of one depth each: no path is both a file and a
+/// folder in one index.
 struct Repository {
     folder: PathBuf,
 }
@@ -104,7 +107,7 @@ impl Repository {
     fn new() -> Self {
         let folder =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("overlap_git-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&folder).expect("the target folder can be written");
         let made = git(&folder, "none").args(["init", "--quiet"]).status().expect("git is needed");
         assert!(made.success(), "git init failed");
         Self { folder }
@@ -118,8 +121,13 @@ impl Repository {
             .stdin(Stdio::piped())
             .spawn()
             .expect("git is needed");
-        child.stdin.take().expect("the input is a pipe").write_all(lines.as_bytes()).unwrap();
-        assert!(child.wait().unwrap().success(), "git update-index failed");
+        child
+            .stdin
+            .take()
+            .expect("the input is a pipe")
+            .write_all(lines.as_bytes())
+            .expect("git reads its input");
+        assert!(child.wait().expect("git ends").success(), "git update-index failed");
     }
 
     fn list(&self, index: &str, pattern: &str) -> Vec<String> {

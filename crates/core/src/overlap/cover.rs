@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::may_meet;
 use crate::pattern::{Automaton, Label, Pattern, State, after, is_within};
 
-/// The most transitions looked at before an answer is given up; real pairs need a few hundred.
-const MAX_WORK: usize = 1 << 20;
+/// The most transitions and set members looked at before an answer is given up; real pairs need some hundreds.
+const MAX_WORK: usize = 1 << 22;
 
 /// Whether one pattern covers another, with the proof that it does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,8 @@ pub enum Coverage {
 
 /// Says whether `a` matches every path that `b` matches.
 ///
-/// `true` is always right. `false` is right too unless the patterns are hostile: where [`coverage`] gives up, the answer is `false`.
+/// `true` is always right. `false` is right too unless the patterns are hostile: where [`coverage`] gives up,
+/// the answer is `false`.
 pub fn covers(a: &Pattern, b: &Pattern) -> bool {
     if a.is_literal() && is_within(b.literal_prefix(), a.literal_prefix()) {
         return true;
@@ -32,8 +33,8 @@ pub fn covers(a: &Pattern, b: &Pattern) -> bool {
 
 /// Looks for a path of `b` that `a` does not match.
 ///
-/// Tracks which states `a` may be in after everything that `b` can read (a subset construction made only as far as needed), which can grow
-/// exponentially, so the work is bounded.
+/// Tracks which states `a` may be in after everything that `b` can read (a subset construction made only as
+/// far as needed), which can grow exponentially, so the work is bounded.
 pub fn coverage(a: &Pattern, b: &Pattern) -> Coverage {
     if !may_meet(a, b) {
         return Coverage::Missing(b.example().to_owned());
@@ -68,13 +69,14 @@ fn coverage_from(a: &Automaton, b: &Automaton, from: State, max_work: usize) -> 
         if b.accepts_in(state) && !set.iter().any(|state| a.accepts_in(*state)) {
             return Coverage::Missing(spell(&visits, place));
         }
+        let transitions: usize = set.iter().map(|state| a.edges(*state).len()).sum();
         let all_spelt = b.edges(state).iter().all(|edge| matches!(edge.label, Label::Char(_)));
         let cuts = if all_spelt { Vec::new() } else { cuts(a, set) };
         for edge in b.edges(state) {
             for read in representatives(&edge.label, &cuts) {
                 let next = set_after(a, &visits[place].set, read);
                 let known = places.entry(edge.target).or_default();
-                work += 1 + visits[place].set.len() + known.len();
+                work += 1 + transitions + known.len() * (1 + next.len());
                 if work > max_work {
                     return Coverage::Unknown;
                 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use crate::pattern::{Automaton, Edge, Label, State};
 
-/// The most states a search of three or more automata visits.
-pub(super) const MAX_STATES: usize = 1 << 20;
+/// The most steps a search of three or more automata takes; real patterns need a few thousand.
+pub(super) const MAX_STEPS: usize = 1 << 20;
 
 /// What a search of two automata found, and how much of the product it visited.
 pub(super) struct Search {
@@ -79,12 +79,12 @@ pub(super) fn pair(a: &Automaton, b: &Automaton, from: State) -> Search {
     Search { witness: None, states: visits.len() }
 }
 
-/// Finds a shortest text that all automata accept, visiting at most `max_states` states.
-pub(super) fn many(automata: &[&Automaton], max_states: usize) -> Result<Option<String>, GaveUp> {
+/// Finds a shortest text that all automata accept, in at most `max_steps` steps.
+pub(super) fn many(automata: &[&Automaton], max_steps: usize) -> Result<Option<String>, GaveUp> {
     let start: Box<[State]> = vec![0; automata.len()].into();
     let mut seen = HashSet::from([start.clone()]);
     let mut visits = vec![Visit { state: start, before: 0, read: '\0' }];
-    let mut place = 0;
+    let (mut place, mut steps) = (0, 0);
     while place < visits.len() {
         let state = visits[place].state.clone();
         if automata.iter().zip(&state).all(|(automaton, state)| automaton.accepts_in(*state)) {
@@ -93,36 +93,36 @@ pub(super) fn many(automata: &[&Automaton], max_states: usize) -> Result<Option<
             })));
         }
         let edges: Vec<&[Edge]> = automata.iter().zip(&state).map(|(a, state)| a.edges(*state)).collect();
-        let mut chosen = Vec::with_capacity(edges.len());
-        each_step(&edges, &mut chosen, &mut |chosen, read| {
-            let target: Box<[State]> = chosen.iter().map(|edge| edge.target).collect();
-            if seen.insert(target.clone()) {
-                visits.push(Visit { state: target, before: place as u32, read });
+        each_choice(&edges, &mut Vec::with_capacity(edges.len()), &mut |chosen| {
+            steps += 1;
+            if let Some(read) = common(chosen) {
+                let target: Box<[State]> = chosen.iter().map(|edge| edge.target).collect();
+                if seen.insert(target.clone()) {
+                    visits.push(Visit { state: target, before: place as u32, read });
+                }
             }
-        });
-        if visits.len() > max_states {
-            return Err(GaveUp);
-        }
+            if steps > max_steps { Err(GaveUp) } else { Ok(()) }
+        })?;
         place += 1;
     }
     Ok(None)
 }
 
-/// Calls `step` with each choice of one edge a state that can read one same character.
-fn each_step<'a>(edges: &[&'a [Edge]], chosen: &mut Vec<&'a Edge>, step: &mut impl FnMut(&[&Edge], char)) {
-    let Some((first, rest)) = edges.split_first() else {
-        if let Some(read) = common(chosen) {
-            step(chosen, read);
-        }
-        return;
-    };
+/// Calls `step` with each choice of one edge an automaton, any two of which can read one same character.
+fn each_choice<'a>(
+    edges: &[&'a [Edge]],
+    chosen: &mut Vec<&'a Edge>,
+    step: &mut impl FnMut(&[&Edge]) -> Result<(), GaveUp>,
+) -> Result<(), GaveUp> {
+    let Some((first, rest)) = edges.split_first() else { return step(chosen) };
     for edge in *first {
         if chosen.iter().all(|other| other.label.meet(&edge.label).is_some()) {
             chosen.push(edge);
-            each_step(rest, chosen, step);
+            each_choice(rest, chosen, step)?;
             chosen.pop();
         }
     }
+    Ok(())
 }
 
 /// Returns a readable character that all edges read.
@@ -141,7 +141,8 @@ fn common(edges: &[&Edge]) -> Option<char> {
 
 /// Spells the characters read on the way to a place, and makes them readable: `src/.rs` becomes `src/x.rs`.
 ///
-/// A letter goes before a component that starts with punctuation where `accepts`, asked about the state at its start, allows it.
+/// A letter goes before a component that starts with punctuation where `accepts`, asked about the state at
+/// its start, allows it.
 fn spell<S>(visits: &[Visit<S>], mut place: usize, accepts: impl Fn(&S, &str) -> bool) -> String {
     let mut reversed = Vec::new();
     while place > 0 {

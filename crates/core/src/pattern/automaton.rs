@@ -59,8 +59,8 @@ pub(crate) struct Edge {
 
 /// A nondeterministic automaton without empty transitions, starting in state 0.
 ///
-/// It accepts paths only: no component is empty, `.` or `..`, and no slash leads or trails. The states that spell the literal prefix come
-/// first and in order, so the state after `n` of its characters is `n`.
+/// It accepts paths only: no component is empty, `.` or `..`, and no slash leads or trails. The states that
+/// spell the literal prefix come first and in order, so the state after `n` of its characters is `n`.
 #[derive(Debug)]
 pub(crate) struct Automaton {
     edges: Vec<Edge>,
@@ -85,7 +85,8 @@ impl Automaton {
         made
     }
 
-    /// Adds the next state: its transitions, whether a path may end in it, and whether any may go on from it in any way.
+    /// Adds the next state: its transitions, whether a path may end in it, and whether any may go on from it
+    /// in any way.
     pub(super) fn push(&mut self, edges: impl IntoIterator<Item = Edge>, accepting: bool, open_ended: bool) {
         self.edges.extend(edges);
         let end = u32::try_from(self.edges.len()).expect("the number of transitions is bounded");
@@ -116,7 +117,8 @@ impl Automaton {
         &self.edges[start as usize..self.states[state].end as usize]
     }
 
-    /// Says whether a path that ends in `rest` is accepted when `state` is where the automaton stands before it.
+    /// Says whether a path that ends in `rest` is accepted when `state` is where the automaton stands before
+    /// it.
     pub(crate) fn accepts(&self, state: State, rest: &str) -> bool {
         let mut current = States::new(self.len());
         let mut next = States::new(self.len());

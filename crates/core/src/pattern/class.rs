@@ -5,8 +5,8 @@ use super::set::CharSet;
 
 /// Reads the class whose `[` stands before `start`; returns its set and the position after its `]`.
 ///
-/// `!` or `^` negates, a `]` that comes first is a member, `\` escapes, `a-z` is a range, and `[:name:]` is a POSIX
-/// class of ASCII characters. Whatever is written, a class never matches `/`.
+/// `!` or `^` negates, a `]` that comes first is a member, `\` escapes, `a-z` is a range, and `[:name:]` is a
+/// POSIX class of ASCII characters. Whatever is written, a class never matches `/`.
 pub(super) fn class(characters: &[char], start: usize) -> Result<(CharSet, usize), PatternError> {
     let unclosed = PatternError::UnclosedClass { column: start };
     let negated = matches!(characters.get(start), Some('!' | '^'));

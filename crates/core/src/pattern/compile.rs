@@ -1,8 +1,9 @@
 //! Builds the automaton of a pattern.
 //!
-//! Braces mean what their alternatives would mean written out, but are never written out: the elements become a graph whose forks are the
-//! alternatives, and one walk over it carries along what the elements before have said about the current component. So `a/{,b}/c` drops the
-//! doubled slash of its first alternative, `{a,}**/b` knows which `**` stands for folders, and a `..` that only some alternative makes is found.
+//! Braces mean what their alternatives would mean written out, but are never written out: the elements become
+//! a graph whose forks are the alternatives, and one walk over it carries along what the elements before have
+//! said about the current component. So `a/{,b}/c` drops the doubled slash of its first alternative,
+//! `{a,}**/b` knows which `**` stands for folders, and a `..` that only some alternative makes is found.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use super::set::CharSet;
 /// The most transitions of one automaton; two automata are compared in at most the square of it.
 pub(super) const MAX_EDGES: usize = 8192;
 
-/// Builds the automaton of normalised elements that begin with the characters of `prefix`; `text` is for the errors.
+/// Builds the automaton of normalised elements that begin with the characters of `prefix`; `text` is for the
+/// errors.
 pub(super) fn compile(nodes: &[Node], prefix: &str, text: &str) -> Result<Automaton, PatternError> {
     let mut automaton = Automaton::spelling(prefix);
     let mut graph = vec![Step::End, Step::Folders { next: END }];
@@ -126,7 +128,8 @@ impl Walk {
         })
     }
 
-    /// Follows everything reachable without reading a character; returns the transitions found and whether the end is.
+    /// Follows everything reachable without reading a character; returns the transitions found and whether
+    /// the end is.
     fn expand(&mut self, step: Index, context: Context) -> Result<(Vec<Edge>, bool), PatternError> {
         let mut found = Found { reach: vec![(step, context)], edges: Vec::new(), accepting: false };
         let mut seen = HashSet::new();
@@ -218,7 +221,8 @@ impl Found {
         self.edges.push((Label::Char('/'), step, Context::Opened));
     }
 
-    /// Reads one character of `label` at `step`, after which comes `next`; only a name may start with other than a name.
+    /// Reads one character of `label` at `step`, after which comes `next`; only a name may start with other
+    /// than a name.
     fn wild(&mut self, label: &Label, context: Context, step: Index, next: Index) {
         let dotted = match context {
             Context::Slash | Context::SkippedSlash => return self.open(step),
@@ -230,15 +234,16 @@ impl Found {
             Context::Origin | Context::Skipped | Context::Opened | Context::WildOpened => Context::WildDot,
             Context::Dot { .. } | Context::WildDot => Context::WildDotDot,
         };
-        if label.contains('.') {
-            self.edges.push((Label::Char('.'), next, dotted));
-        }
         let others = match label {
             Label::Any | Label::AnyButDot => Label::AnyButDot,
             Label::Char(_) | Label::Set(_) => Label::Set(Arc::new(label.to_set().without('.'))),
         };
         if !matches!(&others, Label::Set(set) if CharSet::is_empty(set)) {
             self.edges.push((others, next, Context::Named));
+        }
+        // Last, so that a search prefers a witness that is not hidden.
+        if label.contains('.') {
+            self.edges.push((Label::Char('.'), next, dotted));
         }
     }
 

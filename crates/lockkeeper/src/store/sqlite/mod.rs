@@ -242,7 +242,7 @@ impl Rows<'_> {
         visit: &mut dyn FnMut(Lease) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let sql = format!(
-            "SELECT {} FROM lease_key k JOIN lease l ON l.id = k.lease WHERE {condition}",
+            "SELECT {} FROM lease_key k JOIN lease l ON l.id = k.id WHERE {condition}",
             rows::LEASE_COLUMNS
         );
         self.query(&sql, params, rows::lease_from, visit)
@@ -262,13 +262,13 @@ impl Rows<'_> {
         let bound = match place {
             Some(Rank { at, id }) => {
                 params.extend([at.into(), i64::try_from(id.0).unwrap_or(i64::MAX).into()]);
-                format!("AND (k.rank, k.ticket) {beyond} (?, ?)")
+                format!("AND (k.rank, k.id) {beyond} (?, ?)")
             }
             None => String::new(),
         };
         let sql = format!(
-            "SELECT {} FROM ticket_key k JOIN ticket t ON t.id = k.ticket
-             WHERE {condition} {bound} ORDER BY k.rank {direction}, k.ticket {direction}",
+            "SELECT {} FROM ticket_key k JOIN ticket t ON t.id = k.id
+             WHERE {condition} {bound} ORDER BY k.rank {direction}, k.id {direction}",
             rows::TICKET_COLUMNS
         );
         self.query(&sql, rusqlite::params_from_iter(params.drain(..)), rows::ticket_from, visit)
@@ -398,7 +398,7 @@ impl Records for Rows<'_> {
             Change::RemoveLease(lease) => {
                 let id = lease.id.0.cast_signed();
                 for key in lease.keys() {
-                    self.execute("DELETE FROM lease_key WHERE key = ? AND lease = ?", (key.as_str(), id))?;
+                    self.execute("DELETE FROM lease_key WHERE key = ? AND id = ?", (key.as_str(), id))?;
                 }
                 let changed = self.execute("DELETE FROM lease WHERE id = ?", [id])?;
                 self.expect_one(changed, "lease", lease.id)
@@ -415,7 +415,7 @@ impl Records for Rows<'_> {
             Change::RemoveTicket(ticket) => {
                 let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
                 for key in ticket.keys() {
-                    let sql = "DELETE FROM ticket_key WHERE key = ? AND rank = ? AND ticket = ?";
+                    let sql = "DELETE FROM ticket_key WHERE key = ? AND rank = ? AND id = ?";
                     self.execute(sql, (key.as_str(), rank, id))?;
                 }
                 let changed = self.execute("DELETE FROM ticket WHERE id = ?", [id])?;

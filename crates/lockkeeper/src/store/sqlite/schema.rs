@@ -43,7 +43,7 @@ const TABLES: &str = concat!(
          pickup_by INTEGER,
          revoked INTEGER NOT NULL CHECK (revoked IN (0, 1))
      ) STRICT;
-     CREATE TABLE lease_key (key TEXT NOT NULL, lease INTEGER NOT NULL, PRIMARY KEY (key, lease))
+     CREATE TABLE lease_key (key TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, id))
          STRICT, WITHOUT ROWID;
      CREATE TABLE ticket (
          id INTEGER PRIMARY KEY CHECK (id > 0),
@@ -58,7 +58,7 @@ const TABLES: &str = concat!(
          upgrades INTEGER
      ) STRICT;
      CREATE TABLE ticket_key (
-         key TEXT NOT NULL, rank INTEGER NOT NULL, ticket INTEGER NOT NULL, PRIMARY KEY (key, rank, ticket)
+         key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, rank, id)
      ) STRICT, WITHOUT ROWID;
      CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;
      INSERT INTO numbers VALUES (0);"
