@@ -5,13 +5,13 @@
 //! Counted names make this more than a search for a cycle: of three holders of a slot it is enough that one
 //! can finish.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
 
 use crate::draft::{Draft, View, Walk};
-use crate::id::{LeaseId, Owner};
-use crate::record::{Claim, Rank, Ticket};
+use crate::id::Owner;
+use crate::record::Ticket;
 use crate::resource::{Key, Reach};
 use crate::waiting::{Asker, Jam, jams};
 
@@ -32,41 +32,23 @@ impl fmt::Display for Link {
     }
 }
 
-/// A wait that is about to begin.
-#[derive(Clone, Copy)]
-pub struct Intent<'a> {
-    /// What is wanted.
-    pub claim: &'a Claim,
-    /// The place in line that it would have.
-    pub rank: Rank,
-    /// The leases whose commands the waiting process is a part of.
-    pub under: &'a [LeaseId],
-}
-
-/// The circle that the intended wait would be caught in, given what stands in its way.
-pub fn circle<V: View>(
-    draft: &mut Draft<'_, V>,
-    intent: Intent<'_>,
-    in_the_way: &[Jam],
-) -> Result<Option<Vec<Link>>, V::Error> {
+/// The circle that a ticket is caught in which was just put into the line.
+pub fn circle<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<Option<Vec<Link>>, V::Error> {
+    let owner = &ticket.claim.owner;
     // Nobody can be waiting for an owner that holds nothing and goes before nobody.
-    let alone = intent.under.is_empty()
-        && draft.leases_of(&intent.claim.owner)?.is_empty()
-        && !goes_before_somebody(draft, intent)?;
+    let alone = ticket.under.is_empty()
+        && draft.leases_of(owner)?.is_empty()
+        && !goes_before_somebody(draft, ticket)?;
     if alone {
         return Ok(None);
     }
-    let asker = Asker { claim: intent.claim, rank: intent.rank, whole_line: true };
-    let wait = Wait::new(if in_the_way.is_empty() { Vec::new() } else { jams(draft, asker)? });
-    let mut graph = Graph::default();
-    for lease in intent.under {
-        if let Some(lease) = draft.lease(*lease)? {
-            graph.waits.entry(lease.claim.owner).or_default().push(wait.clone());
-        }
+    let mut stuck_with_it = vec![owner.clone()];
+    for lease in &ticket.under {
+        stuck_with_it.extend(draft.lease(*lease)?.map(|lease| lease.claim.owner));
     }
-    graph.waits.entry(intent.claim.owner.clone()).or_default().push(wait);
-    graph.load(draft)?;
-    Ok(graph.circle_from(&intent.claim.owner))
+    let mut graph = Graph::default();
+    graph.load(draft, &stuck_with_it)?;
+    Ok(stuck_with_it.iter().find_map(|owner| graph.circle_from(owner)))
 }
 
 /// All circles among the waits that the store has now; there are none unless force was used.
@@ -79,10 +61,7 @@ pub fn circles<V: View>(draft: &mut Draft<'_, V>) -> Result<Vec<Vec<Link>>, V::E
             owners.insert(ticket.claim.owner);
         }
     }
-    for owner in &owners {
-        graph.load_owner(draft, owner)?;
-    }
-    graph.load(draft)?;
+    graph.load(draft, &owners)?;
     let mut found: Vec<Vec<Link>> = Vec::new();
     for circle in owners.iter().filter_map(|owner| graph.circle_from(owner)) {
         let members: BTreeSet<&Owner> = circle.iter().map(|link| &link.waiter).collect();
@@ -94,78 +73,36 @@ pub fn circles<V: View>(draft: &mut Draft<'_, V>) -> Result<Vec<Vec<Link>>, V::E
     Ok(found)
 }
 
-fn goes_before_somebody<V: View>(draft: &mut Draft<'_, V>, intent: Intent<'_>) -> Result<bool, V::Error> {
-    for target in intent.claim.targets() {
-        if draft.next_ticket(&target.reach(), Walk::Up(Some(intent.rank)))?.is_some() {
+fn goes_before_somebody<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<bool, V::Error> {
+    for target in ticket.claim.targets() {
+        if draft.next_ticket(&target.reach(), Walk::Up(Some(ticket.rank)))?.is_some() {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// What one ticket waits for: on every resource, enough of these have to go.
-#[derive(Clone)]
-struct Wait {
-    groups: Vec<Group>,
-}
-
-#[derive(Clone)]
-struct Group {
-    /// Who is in the way, and on what.
-    others: Vec<(Owner, String)>,
-    must_go: usize,
-}
-
-impl Wait {
-    fn new(jams: Vec<Jam>) -> Self {
-        let group = |jam: Jam| {
-            let leases = jam.leases.into_iter().map(|found| (found.record.claim.owner, found.witness));
-            let tickets = jam.tickets.into_iter().map(|found| (found.record.claim.owner, found.witness));
-            Group { others: leases.chain(tickets).collect(), must_go: jam.must_go }
-        };
-        Self { groups: jams.into_iter().map(group).collect() }
-    }
-
-    fn owners(&self) -> impl Iterator<Item = &Owner> {
-        self.groups.iter().flat_map(|group| &group.others).map(|(owner, _)| owner)
-    }
-}
-
-/// The waits of every owner within sight; an owner without waits has none.
+/// The waits of every owner within sight, each as the jams that have to clear; an owner without waits has none.
 #[derive(Default)]
 struct Graph {
-    waits: BTreeMap<Owner, Vec<Wait>>,
-    loaded: BTreeSet<Owner>,
+    waits: BTreeMap<Owner, Vec<Vec<Jam>>>,
 }
 
 impl Graph {
-    /// Follows the waits until everybody who matters is known.
-    fn load<V: View>(&mut self, draft: &mut Draft<'_, V>) -> Result<(), V::Error> {
-        let mut open: VecDeque<Owner> = self.waits.keys().cloned().collect();
-        open.extend(self.waits.values().flatten().flat_map(Wait::owners).cloned());
-        while let Some(owner) = open.pop_front() {
-            if self.loaded.contains(&owner) {
+    /// Follows the waits from some owners on, until everybody who matters is known.
+    fn load<'o, V: View>(
+        &mut self,
+        draft: &mut Draft<'_, V>,
+        owners: impl IntoIterator<Item = &'o Owner>,
+    ) -> Result<(), V::Error> {
+        let mut open: Vec<Owner> = owners.into_iter().cloned().collect();
+        while let Some(owner) = open.pop() {
+            if self.waits.contains_key(&owner) {
                 continue;
             }
-            self.load_owner(draft, &owner)?;
-            open.extend(self.waits[&owner].iter().flat_map(Wait::owners).cloned());
-        }
-        Ok(())
-    }
-
-    fn load_owner<V: View>(&mut self, draft: &mut Draft<'_, V>, owner: &Owner) -> Result<(), V::Error> {
-        if !self.loaded.insert(owner.clone()) {
-            return Ok(());
-        }
-        let mut tickets = Vec::new();
-        collect(draft, &Reach::of(Key::of_owner(owner)), &mut tickets)?;
-        for lease in draft.leases_of(owner)? {
-            collect(draft, &Reach::of(Key::of_wait_under(lease.id)), &mut tickets)?;
-        }
-        let waits = self.waits.entry(owner.clone()).or_default();
-        for ticket in tickets {
-            let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: true };
-            waits.push(Wait::new(jams(draft, asker)?));
+            let waits = waits_of(draft, &owner)?;
+            open.extend(waits.iter().flatten().flat_map(others).map(|(other, _)| other.clone()));
+            self.waits.insert(owner, waits);
         }
         Ok(())
     }
@@ -173,12 +110,8 @@ impl Graph {
     fn able_to_finish(&self) -> BTreeSet<&Owner> {
         let mut able = BTreeSet::new();
         loop {
-            let can_go = |wait: &Wait| {
-                wait.groups.iter().all(|group| {
-                    let going = group.others.iter().filter(|(owner, _)| able.contains(owner)).count();
-                    going >= group.must_go
-                })
-            };
+            let can_go =
+                |wait: &Vec<Jam>| wait.iter().all(|jam| jam.has_room_without(|owner| able.contains(owner)));
             let more: Vec<&Owner> = self
                 .waits
                 .iter()
@@ -205,13 +138,33 @@ impl Graph {
             if let Some(first) = path.iter().position(|link| link.waiter == *at) {
                 return Some(path.split_off(first));
             }
-            let stuck =
-                self.waits.get(at)?.iter().flat_map(|wait| &wait.groups).flat_map(|group| &group.others);
-            let (holder, wanted) = stuck.into_iter().find(|(owner, _)| !able.contains(owner))?;
-            path.push(Link { waiter: at.clone(), wanted: wanted.clone(), holder: holder.clone() });
+            let mut jams = self.waits.get(at)?.iter().flatten();
+            let stuck = jams.find(|jam| !jam.has_room_without(|owner| able.contains(owner)))?;
+            let (holder, wanted) = others(stuck).find(|(owner, _)| !able.contains(owner))?;
+            path.push(Link { waiter: at.clone(), wanted: wanted.to_owned(), holder: holder.clone() });
             at = holder;
         }
     }
+}
+
+/// Who is in the way, and on what.
+fn others(jam: &Jam) -> impl Iterator<Item = (&Owner, &str)> {
+    let leases = jam.leases.iter().map(|found| (&found.record.claim.owner, found.witness.as_str()));
+    leases.chain(jam.tickets.iter().map(|found| (&found.record.claim.owner, found.witness.as_str())))
+}
+
+/// What an owner waits for: its own tickets, and those of commands that run under its leases.
+fn waits_of<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<Vec<Vec<Jam>>, V::Error> {
+    let mut tickets = Vec::new();
+    collect(draft, &Reach::of(Key::of_owner(owner)), &mut tickets)?;
+    for lease in draft.leases_of(owner)? {
+        collect(draft, &Reach::of(Key::of_wait_under(lease.id)), &mut tickets)?;
+    }
+    let mut waits = Vec::new();
+    for ticket in tickets {
+        waits.push(jams(draft, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: true })?);
+    }
+    Ok(waits)
 }
 
 fn collect<V: View>(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use crate::id::{BellId, LeaseId, Owner, Token};
-use crate::liveness::{Proof, Sight, Verdict};
+use crate::liveness::{LockSight, Proof, Sight, Verdict};
 use crate::record::{Lease, Rank, Ticket};
 use crate::resource::{Key, Reach, Target};
 use crate::time::Moment;
@@ -51,6 +51,22 @@ pub enum Walk {
     Up(Option<Rank>),
     /// From the last one before this place to the first.
     Down(Option<Rank>),
+}
+
+impl Walk {
+    fn includes(self, rank: Rank) -> bool {
+        match self {
+            Self::Up(after) => after.is_none_or(|place| rank > place),
+            Self::Down(before) => before.is_none_or(|place| rank < place),
+        }
+    }
+
+    fn meets_first(self, one: Rank, other: Rank) -> bool {
+        match self {
+            Self::Up(_) => one < other,
+            Self::Down(_) => one > other,
+        }
+    }
 }
 
 /// One change of one record.
@@ -102,6 +118,8 @@ pub struct Draft<'v, V: View> {
     leases: BTreeMap<LeaseId, Overlay<Lease>>,
     tickets: BTreeMap<LeaseId, Overlay<Ticket>>,
     freed: Vec<Target>,
+    /// Owners who hold more or less than before, and whose own tickets may stand elsewhere for it.
+    moved: Vec<Owner>,
     effects: Vec<Effect>,
     burials: Vec<Burial>,
 }
@@ -110,6 +128,23 @@ pub struct Draft<'v, V: View> {
 struct Overlay<T> {
     before: Option<T>,
     after: Option<T>,
+}
+
+/// The tickets that the decision itself put into the line, in the order of `walk`.
+fn added_tickets<'o>(
+    overlays: &'o BTreeMap<LeaseId, Overlay<Ticket>>,
+    reach: &Reach,
+    walk: Walk,
+) -> Vec<&'o Ticket> {
+    let added = overlays.values().filter(|overlay| overlay.before.is_none());
+    let within = |ticket: &&Ticket| ticket.keys().iter().any(|key| reach.includes(key));
+    let added = added.filter_map(|overlay| overlay.after.as_ref()).filter(within);
+    let mut added: Vec<&Ticket> = added.filter(|ticket| walk.includes(ticket.rank)).collect();
+    added.sort_by_key(|ticket| ticket.rank);
+    if matches!(walk, Walk::Down(_)) {
+        added.reverse();
+    }
+    added
 }
 
 impl<'v, V: View> Draft<'v, V> {
@@ -121,6 +156,7 @@ impl<'v, V: View> Draft<'v, V> {
             leases: BTreeMap::new(),
             tickets: BTreeMap::new(),
             freed: Vec::new(),
+            moved: Vec::new(),
             effects: Vec::new(),
             burials: Vec::new(),
         }
@@ -193,7 +229,7 @@ impl<'v, V: View> Draft<'v, V> {
         }
     }
 
-    /// Shows the tickets within reach; those that the decision itself added are not among them.
+    /// Shows the tickets within reach in the order of `walk`, as the decision has left them.
     pub fn tickets(
         &mut self,
         reach: &Reach,
@@ -201,11 +237,28 @@ impl<'v, V: View> Draft<'v, V> {
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), V::Error> {
         let overlays = &self.tickets;
-        self.view.tickets(reach, walk, &mut |ticket| match overlays.get(&ticket.id) {
-            None => visit(ticket),
-            Some(Overlay { after: Some(changed), .. }) => visit(changed.clone()),
-            Some(Overlay { after: None, .. }) => ControlFlow::Continue(()),
-        })
+        let mut added = added_tickets(overlays, reach, walk).into_iter().peekable();
+        let mut flow = ControlFlow::Continue(());
+        self.view.tickets(reach, walk, &mut |ticket| {
+            while let Some(new) = added.next_if(|new| walk.meets_first(new.rank, ticket.rank)) {
+                flow = visit(new.clone());
+                if flow.is_break() {
+                    return flow;
+                }
+            }
+            flow = match overlays.get(&ticket.id) {
+                None => visit(ticket),
+                Some(Overlay { after: Some(changed), .. }) => visit(changed.clone()),
+                Some(Overlay { after: None, .. }) => ControlFlow::Continue(()),
+            };
+            flow
+        })?;
+        while flow.is_continue()
+            && let Some(new) = added.next()
+        {
+            flow = visit(new.clone());
+        }
+        Ok(())
     }
 
     /// The first ticket within reach on `walk`.
@@ -242,6 +295,9 @@ impl<'v, V: View> Draft<'v, V> {
 
     /// Adds a lease, or changes one.
     pub fn put_lease(&mut self, before: Option<Lease>, after: Lease) {
+        if before.as_ref().is_none_or(|before| before.claim.resources != after.claim.resources) {
+            self.moved.push(after.claim.owner.clone());
+        }
         let overlay = self.leases.entry(after.id).or_insert(Overlay { before, after: None });
         overlay.after = Some(after);
     }
@@ -249,6 +305,7 @@ impl<'v, V: View> Draft<'v, V> {
     /// Takes a lease away and marks what it held as freed.
     pub fn remove_lease(&mut self, lease: Lease) {
         self.freed.extend(lease.claim.targets().cloned());
+        self.moved.push(lease.claim.owner.clone());
         let id = lease.id;
         self.leases.entry(id).or_insert(Overlay { before: Some(lease), after: None }).after = None;
     }
@@ -293,7 +350,11 @@ impl<'v, V: View> Draft<'v, V> {
 
     /// Has a waiter woken after the commit.
     pub fn ring(&mut self, bell: Option<BellId>) {
-        self.effects.extend(bell.map(Effect::Ring));
+        if let Some(ring) = bell.map(Effect::Ring)
+            && !self.effects.contains(&ring)
+        {
+            self.effects.push(ring);
+        }
     }
 
     /// Has the line for these targets looked at again, although nothing was taken away.
@@ -304,5 +365,74 @@ impl<'v, V: View> Draft<'v, V> {
     /// Something that was freed and not yet handed on.
     pub fn next_freed(&mut self) -> Option<Target> {
         self.freed.pop()
+    }
+
+    /// Whether there is something that was freed and not yet handed on.
+    pub fn has_freed(&self) -> bool {
+        !self.freed.is_empty()
+    }
+
+    /// An owner who came to hold more or less, and whose tickets were not yet looked at because of it.
+    pub fn next_moved(&mut self) -> Option<Owner> {
+        self.moved.pop()
+    }
+
+    /// Every lease that the decision changed: what the store has, and what it is to have.
+    pub fn changed_leases(&self) -> Vec<(Option<Lease>, Option<Lease>)> {
+        self.leases.values().map(|overlay| (overlay.before.clone(), overlay.after.clone())).collect()
+    }
+
+    /// Every ticket that the decision changed: what the store has, and what it is to have.
+    pub fn changed_tickets(&self) -> Vec<(Option<Ticket>, Option<Ticket>)> {
+        self.tickets.values().map(|overlay| (overlay.before.clone(), overlay.after.clone())).collect()
+    }
+
+    /// The records as the store has them, as if everybody in them lived: what waiters saw when they last looked.
+    pub fn as_seen_before(&mut self) -> AsSeenBefore<'_, V> {
+        AsSeenBefore(self.view)
+    }
+}
+
+/// A view without the decision's changes, in which nobody has died or run out of time.
+pub struct AsSeenBefore<'v, V: View>(&'v mut V);
+
+impl<V: View> View for AsSeenBefore<'_, V> {
+    type Error = V::Error;
+
+    fn now(&self) -> Moment {
+        Moment::from_micros(i64::MIN)
+    }
+
+    fn draw(&mut self) -> Result<u64, V::Error> {
+        self.0.draw()
+    }
+
+    fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, V::Error> {
+        self.0.lease(id)
+    }
+
+    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), V::Error> {
+        self.0.leases(reach, visit)
+    }
+
+    fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, V::Error> {
+        self.0.ticket(id)
+    }
+
+    fn tickets(
+        &mut self,
+        reach: &Reach,
+        walk: Walk,
+        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
+    ) -> Result<(), V::Error> {
+        self.0.tickets(reach, walk, visit)
+    }
+
+    fn all(&mut self) -> Result<(Vec<LeaseId>, Vec<LeaseId>), V::Error> {
+        self.0.all()
+    }
+
+    fn sight(&mut self, _proof: &Proof) -> Sight {
+        Sight::Lock(LockSight::Held)
     }
 }

@@ -12,15 +12,17 @@
 //! commits the changes if the view still holds, or runs the same function again on a newer one. Each ends by
 //! handing on what it freed, so that no resource is ever free while somebody waits for it.
 
+use std::ops::ControlFlow;
+
 use thiserror::Error;
 
-use crate::deadlock::{Intent, Link, circle};
+use crate::deadlock::{Link, circle};
 use crate::draft::{Draft, View, Walk};
 use crate::id::{BellId, LeaseId, TicketName, Token};
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
 use crate::resource::{Key, Mode, Reach, Resource, Target};
 use crate::time::{Moment, Ttl};
-use crate::waiting::{Asker, Jam, hand_off, jams, wake_behind};
+use crate::waiting::{Asker, Jam, conclude, hand_off, jams};
 
 /// Somebody asks for a lease.
 #[derive(Clone, Debug)]
@@ -110,7 +112,9 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
     if request.join
         && let Some(lease) = lease_to_join(draft, &request.claim)?
     {
-        return Ok(Outcome::Granted(Grant { lease: refresh(draft, lease), joined: true }));
+        let lease = refresh(draft, lease);
+        conclude(draft, None)?;
+        return Ok(Outcome::Granted(Grant { lease, joined: true }));
     }
     // Whoever waits comes before the newcomer, also for what a dead holder leaves.
     bury_the_dead(draft, &request.claim)?;
@@ -123,18 +127,14 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
         let token = draft.draw_token()?;
         let lease = new_lease(LeaseId(token.0), token, request.claim.clone(), now);
         draft.put_lease(None, lease.clone());
-        hand_off(draft)?;
+        conclude(draft, None)?;
         return Ok(Outcome::Granted(Grant { lease, joined: false }));
     }
     let Some(terms) = request.wait else {
-        hand_off(draft)?;
+        let in_the_way = jams(draft, Asker { whole_line: true, ..asker })?;
+        conclude(draft, None)?;
         return Ok(Outcome::Held(in_the_way));
     };
-    let intent = Intent { claim: &request.claim, rank: last, under: &request.under };
-    if let Some(links) = circle(draft, intent, &in_the_way)? {
-        hand_off(draft)?;
-        return Ok(Outcome::Deadlock(links));
-    }
     let id = LeaseId(draft.draw()?);
     let ticket = Ticket {
         id,
@@ -148,48 +148,79 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
         under: request.under.clone(),
         upgrades: None,
     };
-    // Whoever comes behind has watched the one before us.
-    wake_behind(draft, &ticket)?;
+    line_up(draft, ticket)
+}
+
+/// Puts a ticket into the line unless it would wait there for ever.
+fn line_up<V: View>(draft: &mut Draft<'_, V>, ticket: Ticket) -> Result<Outcome, V::Error> {
     draft.put_ticket(None, ticket.clone());
-    hand_off(draft)?;
-    Ok(Outcome::Waiting(Waiting { ticket, jams: in_the_way }))
+    if let Some(links) = circle(draft, &ticket)? {
+        draft.take_ticket(ticket);
+        conclude(draft, None)?;
+        return Ok(Outcome::Deadlock(links));
+    }
+    conclude_for(draft, &ticket)
+}
+
+/// Ends a decision that its own waiter asked for, and says where the ticket stands then.
+fn conclude_for<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<Outcome, V::Error> {
+    conclude(draft, Some(ticket.id))?;
+    if let Some(ticket) = draft.ticket(ticket.id)? {
+        let jams = jams(draft, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false })?;
+        return Ok(Outcome::Waiting(Waiting { ticket, jams }));
+    }
+    let Some(lease) = draft.lease(ticket.upgrades.unwrap_or(ticket.id))? else { return Ok(Outcome::Gone) };
+    let lease = refresh(draft, lease);
+    conclude(draft, None)?;
+    Ok(Outcome::Granted(Grant { lease, joined: false }))
 }
 
 /// Comes back to a ticket: takes its lease if it was granted, or goes on waiting.
+///
+/// A ticket whose time ran out is still good as long as nobody has put it away.
 pub fn attend<V: View>(
     draft: &mut Draft<'_, V>,
     id: LeaseId,
     terms: Option<WaitTerms>,
 ) -> Result<Outcome, V::Error> {
-    if let Some(lease) = draft.lease(id)? {
-        let lease = refresh(draft, lease);
-        return Ok(Outcome::Granted(Grant { lease, joined: false }));
-    }
-    let Some(ticket) = draft.ticket(id)? else { return Ok(Outcome::Gone) };
-    bury_the_dead(draft, &ticket.claim)?;
-    // The line may have moved without anybody telling: look at all that this ticket waits for.
-    let in_the_way = jams(draft, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false })?;
-    if in_the_way.is_empty() {
-        draft.offer(ticket.claim.targets());
-    }
-    hand_off(draft)?;
-    let granted = match ticket.upgrades {
-        None => draft.lease(id)?,
-        Some(lease) if draft.ticket(id)?.is_none() => draft.lease(lease)?,
-        Some(_) => None,
+    let Some(ticket) = draft.ticket(id)? else {
+        let outcome = match current(draft, id, None)? {
+            Ok(lease) => Outcome::Granted(Grant { lease: refresh(draft, lease), joined: false }),
+            Err(_) => Outcome::Gone,
+        };
+        conclude(draft, None)?;
+        return Ok(outcome);
     };
-    if let Some(lease) = granted {
-        let lease = refresh(draft, lease);
-        return Ok(Outcome::Granted(Grant { lease, joined: false }));
-    }
     let now = draft.now();
     let bell = terms.map_or(ticket.bell, |terms| terms.bell);
-    let seen_late = now.since(ticket.seen_at) > ticket.stays.get() / 4;
-    let seen_at = if seen_late { now } else { ticket.seen_at };
     let stays = terms.map_or(ticket.stays, |terms| terms.stays);
+    let seen_late = now.since(ticket.seen_at) > stays.get() / 4;
+    let seen_at = if seen_late { now } else { ticket.seen_at };
     let attended = Ticket { bell, seen_at, stays, ..ticket.clone() };
+    let verdict = draft.judge_ticket(&attended);
+    if verdict.is_free() {
+        draft.bury_ticket(ticket, verdict);
+        conclude(draft, None)?;
+        return Ok(Outcome::Gone);
+    }
     draft.put_ticket(Some(ticket), attended.clone());
-    Ok(Outcome::Waiting(Waiting { ticket: attended, jams: in_the_way }))
+    bury_the_dead(draft, &attended.claim)?;
+    // The line may have moved without anybody telling: look at all that this ticket waits for.
+    if jams(draft, Asker { claim: &attended.claim, rank: attended.rank, whole_line: false })?.is_empty() {
+        draft.offer(attended.claim.targets());
+    }
+    conclude_for(draft, &attended)
+}
+
+/// Comes back to an upgrade: once it is granted, its ticket is gone and the lease itself is stronger.
+pub fn attend_upgrade<V: View>(
+    draft: &mut Draft<'_, V>,
+    ticket: LeaseId,
+    lease: LeaseId,
+    terms: Option<WaitTerms>,
+) -> Result<Outcome, V::Error> {
+    let id = if draft.ticket(ticket)?.is_some() { ticket } else { lease };
+    attend(draft, id, terms)
 }
 
 /// Finds the claim that its user named, whether it waits or holds.
@@ -207,12 +238,11 @@ pub fn find_ticket<V: View>(
 /// Gives up a place in line, and the lease if it was granted in the meantime.
 pub fn give_up<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<(), V::Error> {
     if let Some(ticket) = draft.ticket(id)? {
-        wake_behind(draft, &ticket)?;
         draft.remove_ticket(ticket);
     } else if let Some(lease) = draft.lease(id)? {
         draft.remove_lease(lease);
     }
-    hand_off(draft)
+    conclude(draft, None)
 }
 
 /// Leaves a ticket in line without anybody sleeping on it.
@@ -221,7 +251,7 @@ pub fn walk_away<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<(), V
         let now = draft.now();
         draft.put_ticket(Some(ticket.clone()), Ticket { bell: None, seen_at: now, ..ticket });
     }
-    Ok(())
+    conclude(draft, None)
 }
 
 /// Says that the holder is still there.
@@ -235,7 +265,7 @@ pub fn renew<V: View>(
         Ok(lease) if lease.revoked => return Ok(Err(NotCurrent::Revoked(id))),
         Ok(lease) => lease,
         Err(refusal) => {
-            hand_off(draft)?;
+            conclude(draft, None)?;
             return Ok(Err(refusal));
         }
     };
@@ -243,6 +273,7 @@ pub fn renew<V: View>(
     let claim = Claim { ttl, ..lease.claim.clone() };
     let renewed = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
     draft.put_lease(Some(lease), renewed.clone());
+    conclude(draft, None)?;
     Ok(Ok(renewed))
 }
 
@@ -257,7 +288,7 @@ pub fn release<V: View>(
         return Ok(Err(NotCurrent::Token { id, given, current: lease.token }));
     }
     draft.remove_lease(lease.clone());
-    hand_off(draft)?;
+    conclude(draft, None)?;
     Ok(Ok(lease))
 }
 
@@ -271,7 +302,7 @@ pub fn upgrade<V: View>(
     let lease = match current(draft, id, token)? {
         Ok(lease) => lease,
         Err(refusal) => {
-            hand_off(draft)?;
+            conclude(draft, None)?;
             return Ok(Err(refusal));
         }
     };
@@ -280,47 +311,55 @@ pub fn upgrade<V: View>(
     if resources == lease.claim.resources {
         return Ok(Ok(Outcome::Granted(Grant { lease, joined: true })));
     }
-    let claim = Claim { resources, ticket: None, ..lease.claim.clone() };
+    if let Some(terms) = wait
+        && let Some(ticket) = ticket_to_upgrade(draft, &lease)?
+    {
+        return attend(draft, ticket.id, Some(terms)).map(Ok);
+    }
+    let claim = Claim { resources, ..lease.claim.clone() };
     bury_the_dead(draft, &claim)?;
+    hand_off(draft)?;
     let rank = Rank::of_upgrade(LeaseId(u64::MAX));
-    let asker = Asker { claim: &claim, rank, whole_line: false };
-    let in_the_way = jams(draft, asker)?;
+    let in_the_way = jams(draft, Asker { claim: &claim, rank, whole_line: false })?;
     let now = draft.now();
     if in_the_way.is_empty() {
         let token = draft.draw_token()?;
-        let stronger = Lease { token, claim, heartbeat_at: now, ..lease };
+        let stronger = Lease { token, claim, heartbeat_at: now, pickup_by: None, ..lease.clone() };
         draft.put_lease(Some(lease), stronger.clone());
-        hand_off(draft)?;
+        conclude(draft, None)?;
         return Ok(Ok(Outcome::Granted(Grant { lease: stronger, joined: false })));
     }
-    let outcome = match wait {
-        None => Outcome::Held(in_the_way),
-        Some(terms) => {
-            let intent = Intent { claim: &claim, rank, under: &[] };
-            if let Some(links) = circle(draft, intent, &in_the_way)? {
-                Outcome::Deadlock(links)
-            } else {
-                let ticket_id = LeaseId(draft.draw()?);
-                let ticket = Ticket {
-                    id: ticket_id,
-                    claim,
-                    priority: Priority::default(),
-                    rank: Rank::of_upgrade(ticket_id),
-                    enqueued_at: now,
-                    seen_at: now,
-                    stays: terms.stays,
-                    bell: terms.bell,
-                    under: Vec::new(),
-                    upgrades: Some(id),
-                };
-                wake_behind(draft, &ticket)?;
-                draft.put_ticket(None, ticket.clone());
-                Outcome::Waiting(Waiting { ticket, jams: in_the_way })
-            }
-        }
+    let Some(terms) = wait else {
+        conclude(draft, None)?;
+        return Ok(Ok(Outcome::Held(in_the_way)));
     };
-    hand_off(draft)?;
-    Ok(Ok(outcome))
+    let ticket_id = LeaseId(draft.draw()?);
+    let ticket = Ticket {
+        id: ticket_id,
+        claim: Claim { ticket: None, ..claim },
+        priority: Priority::default(),
+        rank: Rank::of_upgrade(ticket_id),
+        enqueued_at: now,
+        seen_at: now,
+        stays: terms.stays,
+        bell: terms.bell,
+        under: Vec::new(),
+        upgrades: Some(id),
+    };
+    line_up(draft, ticket).map(Ok)
+}
+
+/// The ticket that waits already for a lease to become more.
+fn ticket_to_upgrade<V: View>(draft: &mut Draft<'_, V>, lease: &Lease) -> Result<Option<Ticket>, V::Error> {
+    let mut found = None;
+    draft.tickets(&Reach::of(Key::of_owner(&lease.claim.owner)), Walk::Up(None), &mut |ticket| {
+        if ticket.upgrades != Some(lease.id) {
+            return ControlFlow::Continue(());
+        }
+        found = Some(ticket);
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
 }
 
 /// Makes a lease shared, and lets in whoever was waiting to share it.
@@ -332,17 +371,17 @@ pub fn downgrade<V: View>(
     let lease = match current(draft, id, token)? {
         Ok(lease) => lease,
         Err(refusal) => {
-            hand_off(draft)?;
+            conclude(draft, None)?;
             return Ok(Err(refusal));
         }
     };
     let shared = |resource: &Resource| Resource { mode: Mode::Shared, ..resource.clone() };
     let resources = lease.claim.resources.iter().map(shared).collect();
     let claim = Claim { resources, ..lease.claim.clone() };
-    let weaker = Lease { claim, heartbeat_at: draft.now(), ..lease };
+    let weaker = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease.clone() };
     draft.offer(weaker.claim.targets());
     draft.put_lease(Some(lease), weaker.clone());
-    hand_off(draft)?;
+    conclude(draft, None)?;
     Ok(Ok(weaker))
 }
 
@@ -381,7 +420,7 @@ pub fn revoke<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<Option<(
         draft.put_lease(Some(lease.clone()), Lease { revoked: true, ..lease.clone() });
     } else {
         draft.remove_lease(lease.clone());
-        hand_off(draft)?;
+        conclude(draft, None)?;
     }
     Ok(Some((lease, stays)))
 }
@@ -391,7 +430,7 @@ pub fn evict<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<bool, V::
     let Some(lease) = draft.lease(id)? else { return Ok(false) };
     draft.ring(lease.bell());
     draft.remove_lease(lease);
-    hand_off(draft)?;
+    conclude(draft, None)?;
     Ok(true)
 }
 
@@ -414,7 +453,7 @@ pub fn clean_up<V: View>(draft: &mut Draft<'_, V>) -> Result<(), V::Error> {
             }
         }
     }
-    hand_off(draft)
+    conclude(draft, None)
 }
 
 fn new_lease(id: LeaseId, token: Token, claim: Claim, now: Moment) -> Lease {
@@ -446,7 +485,7 @@ fn refresh<V: View>(draft: &mut Draft<'_, V>, lease: Lease) -> Lease {
     seen
 }
 
-/// Buries every dead lease and ticket that a claim meets, its owner's own included.
+/// Buries every dead lease within reach of a claim, its owner's own included.
 fn bury_the_dead<V: View>(draft: &mut Draft<'_, V>, claim: &Claim) -> Result<(), V::Error> {
     for target in claim.targets() {
         for lease in draft.leases(&target.reach())? {

@@ -50,3 +50,4 @@ pub mod record;
 pub mod resource;
 pub mod time;
 pub mod waiting;
+mod watching;

@@ -197,6 +197,18 @@ impl Ticket {
         matches!(self.claim.proof.voucher, Voucher::KernelLock { .. })
     }
 
+    /// When it leaves the line unless its owner is seen.
+    pub fn lapses_at(&self) -> Option<Moment> {
+        if self.is_resident() { None } else { Some(self.seen_at.after(self.stays.get())) }
+    }
+
+    /// Whether nobody who waits for `target` behind it can go while it waits or holds, and somebody sleeps on
+    /// it who sees to what is before it.
+    pub fn stands_for_all_before(&self, target: &Target) -> bool {
+        let takes_all = |wanted: &Resource| wanted.mode.capacity() == 1 && wanted.target.covers(target);
+        self.bell.is_some() && self.claim.resources.iter().any(takes_all)
+    }
+
     /// The keys that a store files it under.
     pub fn keys(&self) -> Vec<Key> {
         let mut keys = self.claim.keys();

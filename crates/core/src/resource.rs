@@ -85,7 +85,7 @@ impl Target {
         match self {
             Self::Name(name) => Key(format!("n{}", name.as_str())),
             Self::Path(pattern) => {
-                let prefix: &str = &pattern.literal_prefix();
+                let prefix = pattern.literal_prefix();
                 if prefix.is_empty() { Key("p".to_owned()) } else { Key(format!("p/{prefix}")) }
             }
         }

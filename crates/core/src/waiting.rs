@@ -5,15 +5,16 @@
 //! gets them all in its turn. There is one exception: a ticket that waits for something which the newcomer
 //! itself holds is not in the newcomer's way, because it cannot go before the newcomer is done.
 //!
-//! For a plain name the nearest ticket ahead stands for all those before it, since everyone on that name
-//! excludes or shares alike; only patterns and slots need the whole line.
+//! A ticket ahead that wants all of a resource for itself alone stands for everybody before it, so that the
+//! line need not be walked to its beginning.
 
 use std::ops::ControlFlow;
 
 use crate::draft::{Draft, View, Walk};
 use crate::id::{LeaseId, Owner};
 use crate::record::{Claim, Lease, Rank, Ticket};
-use crate::resource::{Mode, Resource, Target};
+use crate::resource::{Key, Mode, Reach, Resource, Target};
+pub use crate::watching::{Watched, wake_for_news, watch_list};
 
 /// Somebody in the way, and what both want.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,69 @@ pub struct Jam {
     pub must_go: usize,
 }
 
+impl Jam {
+    /// What is in the way of `resource` among these, if they leave no room.
+    fn new(
+        resource: &Resource,
+        mut leases: Vec<Obstacle<Lease>>,
+        mut tickets: Vec<Obstacle<Ticket>>,
+    ) -> Option<Self> {
+        let is_counted = |claim: &Claim| {
+            let on_same = resource_of(claim, resource);
+            on_same.is_some_and(|other| matches!(other.mode, Mode::Slots(_)))
+        };
+        let counted = matches!(resource.mode, Mode::Slots(_))
+            || leases.iter().any(|found| is_counted(&found.record.claim))
+            || tickets.iter().any(|found| is_counted(&found.record.claim));
+        if !counted {
+            leases.retain(|found| excludes(resource, &found.record.claim));
+            tickets.retain(|found| excludes(resource, &found.record.claim));
+        }
+        let mut jam = Self { resource: resource.clone(), leases, tickets, must_go: 0 };
+        let mut capacities: Vec<usize> = jam.claims().map(|claim| capacity(resource, claim)).collect();
+        capacities.sort_unstable();
+        while !has_room(resource, &capacities[jam.must_go..]) {
+            jam.must_go += 1;
+        }
+        (jam.must_go > 0).then_some(jam)
+    }
+
+    /// Whether there is room once all those are gone.
+    pub fn has_room_without(&self, is_gone: impl Fn(&Owner) -> bool) -> bool {
+        let left = self.claims().filter(|claim| !is_gone(&claim.owner));
+        let mut capacities: Vec<usize> = left.map(|claim| capacity(&self.resource, claim)).collect();
+        capacities.sort_unstable();
+        has_room(&self.resource, &capacities)
+    }
+
+    fn claims(&self) -> impl Iterator<Item = &Claim> {
+        let leases = self.leases.iter().map(|found| &found.record.claim);
+        leases.chain(self.tickets.iter().map(|found| &found.record.claim))
+    }
+}
+
+/// Whether one more fits in beside these, the least tolerant of whom comes first.
+fn has_room(resource: &Resource, capacities: &[usize]) -> bool {
+    let least = capacities.first().copied().unwrap_or(usize::MAX);
+    capacities.is_empty() || capacities.len() < least.min(capacity_of(resource))
+}
+
+fn capacity(resource: &Resource, claim: &Claim) -> usize {
+    match &resource.target {
+        // Only those that exclude are in the way of a path.
+        Target::Path(_) => 1,
+        Target::Name(_) => resource_of(claim, resource).map_or(usize::MAX, capacity_of),
+    }
+}
+
+fn capacity_of(resource: &Resource) -> usize {
+    usize::try_from(resource.mode.capacity()).unwrap_or(usize::MAX)
+}
+
+fn excludes(resource: &Resource, claim: &Claim) -> bool {
+    claim.resources.iter().any(|other| resource.excludes(other).is_some())
+}
+
 /// Who asks, and from which place in line.
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
@@ -57,24 +121,9 @@ pub fn jams<V: View>(draft: &mut Draft<'_, V>, asker: Asker<'_>) -> Result<Vec<J
     for resource in &asker.claim.resources {
         let leases = live_leases_on(draft, resource, &asker.claim.owner)?;
         let tickets = tickets_ahead(draft, asker, resource, &mut asker_holds)?;
-        let together = leases.len() + tickets.len() + 1;
-        let room = match &resource.target {
-            Target::Path(_) => 1,
-            Target::Name(_) => smallest_capacity(resource, &leases, &tickets),
-        };
-        if together > room && (!leases.is_empty() || !tickets.is_empty()) {
-            jams.push(Jam { resource: resource.clone(), must_go: together - room, leases, tickets });
-        }
+        jams.extend(Jam::new(resource, leases, tickets));
     }
     Ok(jams)
-}
-
-fn smallest_capacity(resource: &Resource, leases: &[Obstacle<Lease>], tickets: &[Obstacle<Ticket>]) -> usize {
-    let claims = leases.iter().map(|found| &found.record.claim);
-    let claims = claims.chain(tickets.iter().map(|found| &found.record.claim));
-    let on_same = claims.flat_map(|claim| &claim.resources).filter(|held| held.target == resource.target);
-    let smallest = on_same.map(|held| held.mode.capacity()).min().unwrap_or(u32::MAX);
-    usize::try_from(smallest.min(resource.mode.capacity())).unwrap_or(usize::MAX)
 }
 
 /// The leases of others that meet a resource, the dead among them buried.
@@ -116,8 +165,6 @@ fn tickets_ahead<V: View>(
     resource: &Resource,
     asker_holds: &mut Option<Vec<Lease>>,
 ) -> Result<Vec<Obstacle<Ticket>>, V::Error> {
-    let counted = matches!(resource.mode, Mode::Slots(_));
-    let nearest_is_enough = !asker.whole_line && !counted && matches!(resource.target, Target::Name(_));
     let reach = resource.target.reach();
     let mut ahead = Vec::new();
     let mut place = asker.rank;
@@ -146,10 +193,7 @@ fn tickets_ahead<V: View>(
         if waits_for(draft, &obstacle.record, &asker.claim.owner, asker_holds)? {
             continue;
         }
-        // A shared one ahead is no reason for a shared one to stop looking.
-        let decides = nearest_is_enough
-            && resource_of(&obstacle.record.claim, resource)
-                .is_some_and(|ahead| ahead.mode.capacity().min(resource.mode.capacity()) == 1);
+        let decides = !asker.whole_line && obstacle.record.stands_for_all_before(&resource.target);
         ahead.push(obstacle);
         if decides {
             return Ok(ahead);
@@ -161,7 +205,7 @@ fn resource_of<'c>(claim: &'c Claim, like: &Resource) -> Option<&'c Resource> {
     claim.resources.iter().find(|resource| resource.target == like.target)
 }
 
-/// Whether a ticket waits for something that `owner` holds; what that is, is read at most once.
+/// Whether a ticket waits for something that `owner` holds; what that is, is read and judged at most once.
 fn waits_for<V: View>(
     draft: &mut Draft<'_, V>,
     ticket: &Ticket,
@@ -170,7 +214,7 @@ fn waits_for<V: View>(
 ) -> Result<bool, V::Error> {
     let held = match held {
         Some(known) => known,
-        None => held.insert(draft.leases_of(owner)?),
+        None => held.insert(live_leases_of(draft, owner)?),
     };
     let has_in_the_way = |wanted: &Resource| {
         held.iter().flat_map(|lease| &lease.claim.resources).any(|has| wanted.excludes(has).is_some())
@@ -178,59 +222,88 @@ fn waits_for<V: View>(
     Ok(ticket.claim.resources.iter().any(has_in_the_way))
 }
 
+fn live_leases_of<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<Vec<Lease>, V::Error> {
+    let mut live = Vec::new();
+    for lease in draft.leases_of(owner)? {
+        let verdict = draft.judge_lease(&lease);
+        if verdict.is_free() {
+            draft.bury_lease(lease, verdict);
+        } else {
+            live.push(lease);
+        }
+    }
+    Ok(live)
+}
+
+/// Ends a decision: hands on what became free, and wakes those who have to look again.
+///
+/// `here` is the ticket whose waiter asked for the decision, and sees its outcome anyway.
+pub fn conclude<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -> Result<(), V::Error> {
+    loop {
+        hand_off(draft)?;
+        wake_for_news(draft, here)?;
+        // Looking again may find more of the dead.
+        if !draft.has_freed() {
+            return Ok(());
+        }
+    }
+}
+
 /// Grants what became free to whoever is next, and goes on while that frees or decides more.
 ///
 /// Every decision ends with it, so that nothing stays free while somebody waits for it.
 pub fn hand_off<V: View>(draft: &mut Draft<'_, V>) -> Result<(), V::Error> {
-    while let Some(target) = draft.next_freed() {
-        let reach = target.reach();
-        let mut passed_over: Vec<Ticket> = Vec::new();
-        let mut place = None;
-        while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
-            place = Some(ticket.rank);
-            let verdict = draft.judge_ticket(&ticket);
-            if verdict.is_free() {
-                draft.bury_ticket(ticket, verdict);
-                continue;
-            }
-            let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-            if !jams(draft, asker)?.is_empty() {
-                passed_over.push(ticket);
-                continue;
-            }
-            // Whoever was passed over watches the old holder: it is to look again.
-            for passed in passed_over.drain(..) {
-                draft.ring(passed.bell);
-            }
-            let closes = ticket.claim.resources.iter().any(|resource| {
-                resource.target == target
-                    && resource.mode == Mode::Exclusive
-                    && matches!(target, Target::Name(_))
-            });
-            grant(draft, ticket)?;
-            if closes {
-                break;
-            }
+    loop {
+        while let Some(owner) = draft.next_moved() {
+            reconsider(draft, &owner)?;
+        }
+        let Some(target) = draft.next_freed() else { return Ok(()) };
+        hand_on(draft, &target)?;
+    }
+}
+
+/// Looks at the tickets of an owner who came to hold more or less than before.
+///
+/// Whoever waits for what it holds is not in its way any more, and a lease that is gone cannot become more.
+fn reconsider<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<(), V::Error> {
+    let reach = Reach::of(Key::of_owner(owner));
+    let mut place = None;
+    while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
+        place = Some(ticket.rank);
+        let lost = match ticket.upgrades {
+            Some(lease) => draft.lease(lease)?.is_none(),
+            None => false,
+        };
+        if lost {
+            draft.ring(ticket.bell);
+            draft.remove_ticket(ticket);
+        } else {
+            draft.offer(ticket.claim.targets());
         }
     }
     Ok(())
 }
 
-/// Wakes those who watch a ticket that gives up although its process goes on.
-pub fn wake_behind<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<(), V::Error> {
-    for resource in &ticket.claim.resources {
-        let mut bells = Vec::new();
-        draft.tickets(&resource.target.reach(), Walk::Up(Some(ticket.rank)), &mut |behind| {
-            if meets(resource, &behind.claim).is_some() {
-                bells.push(behind.bell);
-            }
-            let all_wait_for_it = resource_of(&behind.claim, resource).is_some_and(|wanted| {
-                wanted.mode == Mode::Exclusive && matches!(wanted.target, Target::Name(_))
-            });
-            if all_wait_for_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        for bell in bells {
-            draft.ring(bell);
+/// Grants one target to whoever is next in its line.
+fn hand_on<V: View>(draft: &mut Draft<'_, V>, target: &Target) -> Result<(), V::Error> {
+    let reach = target.reach();
+    let mut place = None;
+    while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
+        place = Some(ticket.rank);
+        let verdict = draft.judge_ticket(&ticket);
+        if verdict.is_free() {
+            draft.bury_ticket(ticket, verdict);
+            continue;
+        }
+        let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
+        if !jams(draft, asker)?.is_empty() {
+            continue;
+        }
+        let takes_all = |wanted: &Resource| wanted.mode == Mode::Exclusive && wanted.target == *target;
+        let closes = matches!(target, Target::Name(_)) && ticket.claim.resources.iter().any(takes_all);
+        grant(draft, ticket)?;
+        if closes {
+            return Ok(());
         }
     }
     Ok(())
@@ -238,76 +311,29 @@ pub fn wake_behind<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result
 
 /// Turns a ticket into its lease, or its lease into the stronger one that it waited for.
 fn grant<V: View>(draft: &mut Draft<'_, V>, ticket: Ticket) -> Result<(), V::Error> {
-    let token = draft.draw_token()?;
-    let now = draft.now();
     draft.ring(ticket.bell);
-    let pickup_by = (!ticket.is_resident()).then(|| now.after(ticket.stays.get()));
-    let claim = ticket.claim.clone();
-    let upgraded = ticket.upgrades;
-    let id = ticket.id;
-    draft.take_ticket(ticket);
-    match upgraded {
+    draft.take_ticket(ticket.clone());
+    let now = draft.now();
+    match ticket.upgrades {
         None => {
+            let pickup_by = (!ticket.is_resident()).then(|| now.after(ticket.stays.get()));
+            let (id, claim) = (ticket.id, ticket.claim);
+            let token = draft.draw_token()?;
             let (acquired_at, heartbeat_at) = (now, now);
             draft.put_lease(
                 None,
                 Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by, revoked: false },
             );
         }
-        Some(lease_id) => {
-            if let Some(lease) = draft.lease(lease_id)? {
-                let resources = claim.resources;
-                let claim = Claim { resources, ..lease.claim.clone() };
-                let stronger = Lease { token, claim, heartbeat_at: now, ..lease };
+        Some(lease) => {
+            let lease = draft.lease(lease)?;
+            if let Some(lease) = lease.filter(|lease| lease.claim.resources != ticket.claim.resources) {
+                let claim = Claim { resources: ticket.claim.resources, ..lease.claim.clone() };
+                let token = draft.draw_token()?;
+                let stronger = Lease { token, claim, heartbeat_at: now, ..lease.clone() };
                 draft.put_lease(Some(lease), stronger);
             }
         }
     }
     Ok(())
-}
-
-/// Those whose death, or whose end in time, a waiter has to notice by itself.
-///
-/// On each resource the nearest ticket ahead will be the holder before the waiter is, and it is the same
-/// process then; so each waiter watches the one before it, and nobody's death wakes a crowd.
-pub fn watch_list(jams: &[Jam]) -> Vec<Watched> {
-    let mut watched: Vec<Watched> = Vec::new();
-    for jam in jams {
-        let tickets = jam.tickets.iter().map(|found| Watched::Ticket(found.record.clone()));
-        let leases = jam.leases.iter().map(|found| Watched::Lease(found.record.clone()));
-        let ones: Vec<Watched> = if jam.tickets.is_empty() { leases.collect() } else { tickets.collect() };
-        for one in ones {
-            if !watched.iter().any(|known| known.id() == one.id()) {
-                watched.push(one);
-            }
-        }
-    }
-    watched
-}
-
-/// A record that a waiter keeps an eye on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Watched {
-    /// A holder.
-    Lease(Lease),
-    /// A waiter further ahead.
-    Ticket(Ticket),
-}
-
-impl Watched {
-    /// Which claim it is.
-    pub fn id(&self) -> LeaseId {
-        match self {
-            Self::Lease(lease) => lease.id,
-            Self::Ticket(ticket) => ticket.id,
-        }
-    }
-
-    /// The claim itself.
-    pub fn claim(&self) -> &Claim {
-        match self {
-            Self::Lease(lease) => &lease.claim,
-            Self::Ticket(ticket) => &ticket.claim,
-        }
-    }
 }

@@ -30,5 +30,5 @@ pub mod platform;
 pub mod report;
 pub mod store;
 
-pub use keeper::{Guard, Keeper, KeeperError, Order};
+pub use keeper::{Guard, Keeper, KeeperError, Order, unique_owner};
 pub use lockkeeper_core as core;

@@ -1,2 +1,9 @@
 //! The `lockkeeper` command.
-fn main() {}
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(cli::run().code())
+}

@@ -1,4 +1,5 @@
 //! The anchor of a command that really runs under shells and wrappers.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};

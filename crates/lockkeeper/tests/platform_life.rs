@@ -1,4 +1,5 @@
 //! Proof of life with real processes: killed holders, commands that outlive them, crowds.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;

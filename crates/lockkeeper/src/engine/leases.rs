@@ -1,6 +1,6 @@
 //! The life of leases: one function for each thing that can be asked.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockkeeper_core::deadlock::{self, Link};
 use lockkeeper_core::draft::Burial;
@@ -8,7 +8,7 @@ use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
 use lockkeeper_core::lease::{self, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::resource::Target;
-use lockkeeper_core::time::Ttl;
+use lockkeeper_core::time::{Moment, Ttl};
 
 use super::Engine;
 use crate::store::StoreError;
@@ -105,6 +105,22 @@ impl Engine {
         self.look(|draft| draft.lease(id))
     }
 
+    /// Whose claim it is, whether it holds or waits.
+    pub fn owner_of(&self, id: LeaseId) -> Result<Option<Owner>, StoreError> {
+        self.look(|draft| {
+            let lease = draft.lease(id)?.map(|lease| lease.claim.owner);
+            Ok(match lease {
+                Some(owner) => Some(owner),
+                None => draft.ticket(id)?.map(|ticket| ticket.claim.owner),
+            })
+        })
+    }
+
+    /// The moment on the store's clock.
+    pub fn now(&self) -> Result<Moment, StoreError> {
+        self.look(|draft| Ok(draft.now()))
+    }
+
     /// The leases of one owner.
     pub fn leases_of(&self, owner: &Owner) -> Result<Vec<Lease>, StoreError> {
         self.look(|draft| draft.leases_of(owner))
@@ -123,14 +139,27 @@ impl Engine {
     /// Breaks a lease: its holder is told first and has `grace` to stop its work, then it is taken away.
     pub fn break_lease(&self, id: LeaseId, grace: Duration) -> Result<Option<Broken>, StoreError> {
         let (revoked, _) = self.decide(|draft| lease::revoke(draft, id))?;
-        let Some((lease, stays)) = revoked else { return Ok(None) };
-        if !stays {
-            return Ok(Some(Broken { lease, by_force: false }));
+        revoked.map(|revoked| self.see_off(revoked, grace)).transpose()
+    }
+
+    /// Breaks every lease; all holders are told first, then `grace` is given to all of them together.
+    pub fn break_all(&self, grace: Duration) -> Result<Vec<Broken>, StoreError> {
+        let until = Instant::now() + grace;
+        let (ids, _) = self.look(|draft| draft.all())?;
+        let mut revoked = Vec::new();
+        for id in ids {
+            revoked.extend(self.decide(|draft| lease::revoke(draft, id))?.0);
         }
-        let by_force = !self.wait_until_gone(&lease, grace)?;
+        let left = || until.saturating_duration_since(Instant::now());
+        revoked.into_iter().map(|revoked| self.see_off(revoked, left())).collect()
+    }
+
+    /// Waits for a holder that was told to let go, and takes the lease away when it does not.
+    fn see_off(&self, (lease, stays): (Lease, bool), grace: Duration) -> Result<Broken, StoreError> {
+        let by_force = stays && !self.wait_until_gone(&lease, grace)?;
         if by_force {
-            self.decide(|draft| lease::evict(draft, id))?;
+            self.decide(|draft| lease::evict(draft, lease.id))?;
         }
-        Ok(Some(Broken { lease, by_force }))
+        Ok(Broken { lease, by_force })
     }
 }

@@ -1,7 +1,5 @@
 //! What the system tells of one process: who started it, when, and in which state it is.
 
-use std::io;
-
 /// One process, as the system shows it at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
@@ -42,9 +40,9 @@ pub(super) fn is_thread(_pid: u32) -> bool {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::fs::File;
-    use std::io::Read;
+    use std::io::{self, Read};
 
-    use super::{Facts, State, io};
+    use super::{Facts, State};
 
     /// Reads `/proc/PID/stat`; a process that is not there gives `NotFound`.
     pub(in super::super) fn of(pid: u32) -> io::Result<Facts> {
@@ -171,9 +169,11 @@ mod linux {
 /// Without `/proc` and without libproc a process is known by its number alone, and has no start time.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 mod other {
+    use std::io;
+
     use rustix::process::{Pid, getpgid, test_kill_process};
 
-    use super::{Facts, State, io};
+    use super::{Facts, State};
 
     pub(in super::super) fn of(pid: u32) -> io::Result<Facts> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;

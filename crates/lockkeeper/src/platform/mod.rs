@@ -7,6 +7,7 @@
 pub mod anchor;
 mod apple;
 pub mod bell;
+pub mod changes;
 pub mod clock;
 mod facts;
 pub mod fs;

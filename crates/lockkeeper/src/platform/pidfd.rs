@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal};
 use super::poll;
 
 /// What asking for a handle gave.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux gives any out"))]
 pub(super) enum Opened {
     /// Refers to this process and no other, for as long as it is open.
     Handle(OwnedFd),

@@ -3,10 +3,11 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
+use rustix::io::{Errno, ioctl_fionbio};
+pub use rustix::process::Signal;
+use rustix::process::{getpid, kill_current_process_group, kill_process};
 use signal_hook::SigId;
 
 /// A descriptor that becomes readable when one of the signals arrives.
@@ -25,11 +26,14 @@ impl Signals {
     /// Those that this process was started to ignore, as `nohup` does, stay ignored, here and in commands. Only
     /// SIGCHLD is received in any case: while it is ignored, the kernel throws away how children ended.
     pub fn receive(signals: &[Signal]) -> io::Result<Self> {
-        let (arrived, announce) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let mut received = Self { arrived, registrations: Vec::with_capacity(signals.len()) };
+        let (arrived, announce) = io::pipe()?;
+        ioctl_fionbio(&arrived, true)?;
+        ioctl_fionbio(&announce, true)?;
+        let announce = Arc::new(announce);
+        let mut received = Self { arrived: arrived.into(), registrations: Vec::with_capacity(signals.len()) };
         for signal in signals {
             if *signal == Signal::CHILD || !is_ignored(*signal)? {
-                received.registrations.push(announce_on(*signal, announce.try_clone()?)?);
+                received.registrations.push(announce_on(*signal, Arc::clone(&announce))?);
             }
         }
         Ok(received)
@@ -102,12 +106,12 @@ fn is_ignored(signal: Signal) -> io::Result<bool> {
 }
 
 #[expect(unsafe_code, reason = "what runs in a signal handler has to be async-signal-safe")]
-fn announce_on(signal: Signal, announce: OwnedFd) -> io::Result<SigId> {
+fn announce_on(signal: Signal, announce: Arc<io::PipeWriter>) -> io::Result<SigId> {
     // Signals have numbers below 65.
     let byte = [signal.as_raw() as u8];
     let action = move || {
         // A full pipe wakes the reader just as well; only the 65,537th unread signal is lost.
-        let _ = rustix::io::write(&announce, &byte);
+        let _ = rustix::io::write(&*announce, &byte);
     };
     // SAFETY: the action is one write(2), which is async-signal-safe; it neither allocates, locks nor panics, and
     // errno is kept by the registry.

@@ -1,5 +1,8 @@
 //! The tables of the embedded store, and how a connection is made ready.
 
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
@@ -70,6 +73,14 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    // SQLite gives its other files the same mode. Only a file that was not there is ever opened here: closing
+    // one that a connection of this process has open would drop that connection's locks.
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(StoreError::Io { action: "make", path: path.to_owned(), source });
+        }
+        Ok(_) | Err(_) => {}
+    }
     let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
     // Nobody waits for a checkpoint at the end of every short command; see `SqliteStore::checkpoint`.
     connection
@@ -128,11 +139,11 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
         Some(Code::NotADatabase) => StoreError::Damaged { path, what: "it is not a database".to_owned() },
         Some(Code::DatabaseCorrupt) => StoreError::Damaged { path, what: error.to_string() },
         Some(Code::DiskFull) => {
-            let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            let source = io::Error::from(io::ErrorKind::StorageFull);
             StoreError::Io { action: "write to", path, source }
         }
         Some(Code::ReadOnly | Code::PermissionDenied) => {
-            let source = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+            let source = io::Error::from(io::ErrorKind::PermissionDenied);
             StoreError::Io { action: "write to", path, source }
         }
         _ => StoreError::Database { path, source: error },

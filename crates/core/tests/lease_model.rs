@@ -1,0 +1,649 @@
+//! Random histories of a few owners, compared step by step with a model of the plainest kind.
+
+#[path = "support/sleepers.rs"]
+mod sleepers;
+#[path = "support/world.rs"]
+mod world;
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+use lockkeeper_core::draft::Effect;
+use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
+use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
+use lockkeeper_core::record::{Claim, Priority, Rank};
+use lockkeeper_core::resource::{Mode, Resource, Target};
+use proptest::prelude::*;
+
+use crate::sleepers::Sleepers;
+use crate::world::{World, bell, claim, name, resident, seconds};
+
+const OWNERS: [&str; 5] = ["a", "b", "c", "d", "e"];
+const NAMES: [&str; 4] = ["n1", "n2", "n3", "n4"];
+const PATTERNS: [&str; 5] = ["src/**", "src/a.rs", "src/b.rs", "**/*.rs", "docs/**"];
+/// How long a ticket stays without its owner.
+const STAYS: u64 = 90;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Acquire {
+        owner: usize,
+        voucher: u8,
+        wants: Vec<(usize, u8)>,
+        priority: i32,
+        wait: bool,
+        join: bool,
+        ttl: u8,
+    },
+    Release(usize),
+    Renew(usize, u8),
+    Upgrade {
+        lease: usize,
+        wait: bool,
+    },
+    Downgrade(usize),
+    GiveUp(usize),
+    Attend(usize),
+    WalkAway(usize),
+    Kill(usize),
+    Advance(u64),
+    CleanUp,
+    Revoke(usize),
+    Evict(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let wants = prop::collection::vec((0..NAMES.len() + PATTERNS.len(), 0..6u8), 1..4);
+    let acquire = (0..OWNERS.len(), 0..10u8, wants, -1..2i32, 0..5u8, any::<bool>(), 0..8u8);
+    prop_oneof![
+        10 => acquire.prop_map(|(owner, voucher, wants, priority, wait, join, ttl)| Step::Acquire {
+            owner, voucher, wants, priority, wait: wait > 0, join, ttl
+        }),
+        5 => any::<usize>().prop_map(Step::Release),
+        1 => (any::<usize>(), 0..4u8).prop_map(|(lease, ttl)| Step::Renew(lease, ttl)),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(lease, wait)| Step::Upgrade { lease, wait }),
+        1 => any::<usize>().prop_map(Step::Downgrade),
+        2 => any::<usize>().prop_map(Step::GiveUp),
+        1 => any::<usize>().prop_map(Step::Attend),
+        1 => any::<usize>().prop_map(Step::WalkAway),
+        2 => any::<usize>().prop_map(Step::Kill),
+        2 => (1..25u64).prop_map(Step::Advance),
+        1 => Just(Step::CleanUp),
+        1 => any::<usize>().prop_map(Step::Revoke),
+        1 => any::<usize>().prop_map(Step::Evict),
+    ]
+}
+
+fn resources(wants: &[(usize, u8)]) -> Vec<Resource> {
+    let mut resources: Vec<Resource> = Vec::new();
+    for (target, mode) in wants {
+        let slots = |slots| Mode::Slots(NonZeroU32::new(slots).unwrap());
+        let resource = match (NAMES.get(*target), mode) {
+            (Some(text), 0..3) => name(text, Mode::Exclusive),
+            (Some(text), 3) => name(text, slots(2)),
+            (Some(text), 4) if *target == 0 => name(text, slots(3)),
+            (Some(text), _) => name(text, Mode::Shared),
+            (None, mode) => Resource {
+                target: Target::Path(PATTERNS[target - NAMES.len()].parse().unwrap()),
+                mode: if *mode < 3 { Mode::Exclusive } else { Mode::Shared },
+            },
+        };
+        if resources.iter().all(|known| known.target != resource.target) {
+            resources.push(resource);
+        }
+    }
+    resources
+}
+
+/// One claim of the model.
+#[derive(Clone, Debug)]
+struct Entry {
+    id: LeaseId,
+    claim: Claim,
+    /// Where it stands, if it waits.
+    rank: Rank,
+    /// What it makes stronger, if it waits for that.
+    upgrades: Option<LeaseId>,
+}
+
+/// The rules again: who holds, and who waits in which order.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    held: Vec<Entry>,
+    waiting: Vec<Entry>,
+}
+
+impl Model {
+    /// The others who have to go, resource by resource.
+    fn in_the_way(&self, claim: &Claim, rank: Rank) -> Vec<(Resource, Vec<&Claim>)> {
+        let mut blocked = Vec::new();
+        for wanted in &claim.resources {
+            let held = self.held.iter();
+            let ahead = self.waiting.iter().filter(|entry| {
+                entry.rank < rank && !self.waits_for_something_of(&entry.claim, claim.owner.as_str())
+            });
+            let others =
+                held.chain(ahead).map(|entry| &entry.claim).filter(|other| other.owner != claim.owner);
+            let others: Vec<&Claim> = others
+                .filter(|other| other.resources.iter().any(|r| r.target.meets(&wanted.target).is_some()))
+                .collect();
+            if !fits(wanted, &others) {
+                blocked.push((wanted.clone(), others));
+            }
+        }
+        blocked
+    }
+
+    fn waits_for_something_of(&self, claim: &Claim, owner: &str) -> bool {
+        let theirs = self.held.iter().filter(|entry| entry.claim.owner.as_str() == owner);
+        theirs.flat_map(|entry| &entry.claim.resources).any(|has| {
+            claim.resources.iter().any(|wanted| {
+                let one_only = wanted.mode.capacity() == 1 || has.mode.capacity() == 1;
+                one_only && wanted.target.meets(&has.target).is_some()
+            })
+        })
+    }
+
+    fn change(&mut self, id: LeaseId, mode: Mode) {
+        for entry in self.held.iter_mut().filter(|entry| entry.id == id) {
+            entry.claim.resources.iter_mut().for_each(|resource| resource.mode = mode);
+        }
+    }
+
+    /// Grants all that can be granted, the first in line first.
+    fn hand_off(&mut self) {
+        self.waiting.sort_by_key(|entry| entry.rank);
+        let held = self.held.clone();
+        self.waiting
+            .retain(|entry| entry.upgrades.is_none_or(|lease| held.iter().any(|held| held.id == lease)));
+        while let Some(next) =
+            self.waiting.iter().position(|entry| self.in_the_way(&entry.claim, entry.rank).is_empty())
+        {
+            let entry = self.waiting.remove(next);
+            match entry.upgrades {
+                None => self.held.push(entry),
+                Some(lease) => {
+                    let lease = self.held.iter_mut().find(|held| held.id == lease).unwrap();
+                    lease.claim.resources = entry.claim.resources;
+                }
+            }
+        }
+    }
+
+    /// Whether anybody can never go on. Only an owner with several waits at once can bring that about.
+    fn has_circle(&self) -> bool {
+        OWNERS.iter().any(|owner| self.is_stuck(&format!("worker:{owner}")))
+    }
+
+    /// Whether an owner can never go on: one thread each, and whoever can go on lets go of all it has.
+    fn is_stuck(&self, owner: &str) -> bool {
+        let mut finished: BTreeSet<&str> = BTreeSet::new();
+        loop {
+            let before = finished.len();
+            for candidate in OWNERS.map(|owner| format!("worker:{owner}")) {
+                let waits: Vec<&Entry> =
+                    self.waiting.iter().filter(|entry| entry.claim.owner.as_str() == candidate).collect();
+                let can_go = |entry: &&Entry| {
+                    self.in_the_way(&entry.claim, entry.rank).iter().all(|(wanted, others)| {
+                        let left: Vec<&Claim> = others
+                            .iter()
+                            .filter(|other| !finished.contains(other.owner.as_str()))
+                            .copied()
+                            .collect();
+                        fits(wanted, &left)
+                    })
+                };
+                if waits.is_empty() || waits.iter().any(can_go) {
+                    let all = self.held.iter().chain(&self.waiting);
+                    finished.extend(
+                        all.map(|entry| entry.claim.owner.as_str()).filter(|owner| *owner == candidate),
+                    );
+                }
+            }
+            if finished.len() == before {
+                return !finished.contains(owner)
+                    && self.waiting.iter().any(|e| e.claim.owner.as_str() == owner);
+            }
+        }
+    }
+}
+
+fn fits(wanted: &Resource, others: &[&Claim]) -> bool {
+    let theirs = |claim: &&Claim| {
+        let same = claim.resources.iter().filter(|other| other.target.meets(&wanted.target).is_some());
+        same.map(|other| other.mode.capacity()).min().unwrap()
+    };
+    let least = others.iter().map(theirs).min().unwrap_or(u32::MAX).min(wanted.mode.capacity());
+    match wanted.target {
+        Target::Name(_) => others.is_empty() || others.len() < least as usize,
+        Target::Path(_) => others.is_empty() || least > 1,
+    }
+}
+
+/// The real thing, its sleepers, and the model beside them.
+#[derive(Clone)]
+struct Trial {
+    world: World,
+    sleepers: Sleepers,
+    model: Model,
+    last_token: u64,
+    next_pid: u32,
+    pids: Vec<[u32; 3]>,
+    /// Whether woken waiters look before the next step, as the model assumes.
+    prompt: bool,
+}
+
+impl Trial {
+    fn new(prompt: bool) -> Self {
+        let pids = (0..5).map(|owner| [owner * 3 + 1, owner * 3 + 2, owner * 3 + 3]).collect();
+        Self {
+            world: World::new(),
+            sleepers: Sleepers::default(),
+            model: Model::default(),
+            last_token: 0,
+            next_pid: 100,
+            pids,
+            prompt,
+        }
+    }
+
+    fn lease(&self, n: usize) -> Option<LeaseId> {
+        let leases: Vec<LeaseId> = self.world.board.leases().map(|lease| lease.id).collect();
+        (!leases.is_empty()).then(|| leases[n % leases.len()])
+    }
+
+    fn ticket(&self, n: usize) -> Option<LeaseId> {
+        let tickets: Vec<LeaseId> = self.world.board.tickets().map(|ticket| ticket.id).collect();
+        (!tickets.is_empty()).then(|| tickets[n % tickets.len()])
+    }
+
+    fn take(&mut self, step: &Step) {
+        let effects = self.act(step).unwrap_or_default();
+        self.sleepers.notice(&self.world, &effects);
+        self.check_tokens();
+        self.check_exclusion();
+        self.check_hand_off();
+        let mut settled = self.clone();
+        settled.sleepers.settle(&mut settled.world);
+        settled.check_exclusion();
+        settled.sleepers.check(&settled.world);
+        if self.prompt {
+            // What nobody sleeps on is noticed by whoever comes next.
+            let (_, effects, _) = settled.world.decide(lease::clean_up);
+            settled.sleepers.notice(&settled.world, &effects);
+            settled.sleepers.settle(&mut settled.world);
+            *self = settled;
+            self.compare();
+        } else {
+            settled.check_every_death();
+            if let Some(id) = self.sleepers.woken().last() {
+                self.sleepers.attend(&mut self.world, *id);
+            }
+        }
+    }
+
+    fn act(&mut self, step: &Step) -> Option<Vec<Effect>> {
+        match step {
+            Step::Acquire { owner, voucher, wants, priority, wait, join, ttl } => {
+                let request = self.request(*owner, *voucher, wants, *priority, *wait, *join, *ttl);
+                Some(self.acquire(&request))
+            }
+            Step::Release(n) => {
+                let id = self.lease(*n)?;
+                let token = self.world.board.lease(id).map(|lease| lease.token);
+                let (released, effects, _) = self.world.decide(|draft| lease::release(draft, id, token));
+                released.unwrap();
+                self.model.held.retain(|entry| entry.id != id);
+                Some(effects)
+            }
+            Step::Renew(n, ttl) => {
+                let id = self.lease(*n)?;
+                let ttl = (*ttl > 0).then(|| seconds(u64::from(*ttl) * 20));
+                let live = self.is_live(id);
+                let (renewed, effects, _) = self.world.decide(|draft| lease::renew(draft, id, None, ttl));
+                assert!(live || renewed.is_err(), "renewal after the end");
+                Some(effects)
+            }
+            Step::Upgrade { lease, wait } => self.upgrade(*lease, *wait),
+            Step::Downgrade(n) => {
+                let id = self.lease(*n)?;
+                let (weaker, effects, _) = self.world.decide(|draft| lease::downgrade(draft, id, None));
+                if weaker.is_ok() {
+                    self.model.change(id, Mode::Shared);
+                }
+                Some(effects)
+            }
+            Step::GiveUp(n) => {
+                let id = self.ticket(*n)?;
+                self.sleepers.forget(id);
+                let ((), effects, _) = self.world.decide(|draft| lease::give_up(draft, id));
+                self.model.waiting.retain(|entry| entry.id != id);
+                Some(effects)
+            }
+            Step::Attend(n) => {
+                let id = self.ticket(*n)?;
+                let ticket = self.world.board.ticket(id).unwrap().clone();
+                if !self.world.ticket_is_live(&ticket) {
+                    return None;
+                }
+                self.sleepers.forget(id);
+                let terms = WaitTerms { bell: Some(BellId(id.0 + 10_000)), stays: ticket.stays };
+                let (outcome, effects, _) = self.world.decide(|draft| lease::attend(draft, id, Some(terms)));
+                if let Outcome::Waiting(waiting) = outcome {
+                    self.sleepers.sleep(&self.world, waiting);
+                }
+                Some(effects)
+            }
+            Step::WalkAway(n) => {
+                let id = self.ticket(*n)?;
+                self.sleepers.forget(id);
+                Some(self.world.decide(|draft| lease::walk_away(draft, id)).1)
+            }
+            Step::Kill(n) => {
+                let owner = n % self.pids.len();
+                let which = n / self.pids.len() % 3;
+                self.world.dead.insert(self.pids[owner][which]);
+                self.pids[owner][which] = self.next_pid;
+                self.next_pid += 1;
+                None
+            }
+            Step::Advance(seconds) => {
+                self.world.advance(*seconds);
+                None
+            }
+            Step::CleanUp => Some(self.world.decide(lease::clean_up).1),
+            Step::Revoke(n) => {
+                let id = self.lease(*n)?;
+                let (revoked, effects, _) = self.world.decide(|draft| lease::revoke(draft, id));
+                if revoked.is_some_and(|(_, stays)| !stays) {
+                    self.model.held.retain(|entry| entry.id != id);
+                }
+                Some(effects)
+            }
+            Step::Evict(n) => {
+                let id = self.lease(*n)?;
+                let (_, effects, _) = self.world.decide(|draft| lease::evict(draft, id));
+                self.model.held.retain(|entry| entry.id != id);
+                Some(effects)
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of a step, in its order")]
+    fn request(
+        &self,
+        owner: usize,
+        voucher: u8,
+        wants: &[(usize, u8)],
+        priority: i32,
+        wait: bool,
+        join: bool,
+        ttl: u8,
+    ) -> Request {
+        let pids = self.pids[owner];
+        let (voucher, bell) = match voucher {
+            0..5 => (resident(pids[0]), bell(pids[0])),
+            5..8 => (resident(pids[1]), bell(pids[1])),
+            8 => (Voucher::Process(ProcessRef { pid: pids[2], started: 1 }), bell(pids[2])),
+            _ => (Voucher::Time, BellId(900 + owner as u64)),
+        };
+        let contract = if ttl == 1 { Contract::Lease } else { Contract::Strict };
+        let ttl = (ttl < 2 || voucher == Voucher::Time).then(|| seconds(40));
+        Request {
+            claim: Claim { contract, ttl, ..claim(OWNERS[owner], voucher, resources(wants)) },
+            priority: Priority::new(priority).unwrap(),
+            under: Vec::new(),
+            wait: wait.then(|| WaitTerms { bell: Some(bell), stays: seconds(STAYS) }),
+            join,
+        }
+    }
+
+    fn acquire(&mut self, request: &Request) -> Vec<Effect> {
+        let before = self.world.board.clone();
+        let (outcome, effects, burials) = self.world.decide(|draft| lease::acquire(draft, request));
+        let claim = request.claim.clone();
+        let rank = |id| Rank::new(self.world.now, request.priority, id);
+        let blocked = !self.model.in_the_way(&claim, rank(LeaseId(u64::MAX))).is_empty();
+        let had_circle = self.model.has_circle();
+        match outcome {
+            Outcome::Granted(grant) if grant.joined => {
+                assert!(request.join && grant.lease.claim.satisfies(&claim.resources));
+            }
+            Outcome::Granted(grant) => {
+                let id = grant.lease.id;
+                assert!(!self.prompt || !blocked, "granted over others: {id}");
+                self.model.held.push(Entry { id, claim, rank: rank(id), upgrades: None });
+            }
+            Outcome::Waiting(waiting) => {
+                let id = waiting.ticket.id;
+                self.model.waiting.push(Entry { id, claim, rank: waiting.ticket.rank, upgrades: None });
+                assert!(!self.prompt || blocked, "nothing is in the way of {id}");
+                assert_eq!(waiting.ticket.rank, rank(id));
+                let is_stuck = self.model.is_stuck(request.claim.owner.as_str());
+                assert!(!self.prompt || had_circle || !is_stuck, "an unseen circle");
+                self.sleepers.sleep(&self.world, waiting);
+            }
+            Outcome::Held(jams) => {
+                assert!(!jams.is_empty() && (!self.prompt || blocked));
+                assert!(request.wait.is_none());
+                assert!(!burials.is_empty() || before == self.world.board, "a refusal left something behind");
+            }
+            Outcome::Deadlock(links) => {
+                assert!(!burials.is_empty() || before == self.world.board, "a refusal left something behind");
+                check_links(&links);
+                let mut model = self.model.clone();
+                let id = LeaseId(u64::MAX);
+                model.waiting.push(Entry { id, claim, rank: rank(id), upgrades: None });
+                assert!(
+                    !self.prompt || model.is_stuck(request.claim.owner.as_str()),
+                    "a false circle {links:?}"
+                );
+            }
+            Outcome::Gone => panic!("a new claim cannot be gone"),
+        }
+        effects
+    }
+
+    fn upgrade(&mut self, n: usize, wait: bool) -> Option<Vec<Effect>> {
+        let id = self.lease(n)?;
+        let before = self.world.board.lease(id).unwrap().clone();
+        let bell = before.bell().unwrap_or(BellId(id.0 + 20_000));
+        let terms = wait.then(|| WaitTerms { bell: Some(bell), stays: seconds(STAYS) });
+        let (outcome, effects, _) = self.world.decide(|draft| lease::upgrade(draft, id, None, terms));
+        let Ok(outcome) = outcome else { return Some(effects) };
+        let had_circle = self.model.has_circle();
+        let after = self.world.board.lease(id).expect("an upgrade never loses the lease").clone();
+        let mut claim = before.claim.clone();
+        claim.resources.iter_mut().for_each(|resource| resource.mode = Mode::Exclusive);
+        match outcome {
+            Outcome::Granted(grant) => {
+                assert_eq!(grant.lease.claim.resources, claim.resources);
+                assert!(grant.joined || after.token > before.token);
+                self.model.change(id, Mode::Exclusive);
+            }
+            Outcome::Waiting(waiting) => {
+                assert_eq!(after, before);
+                let (id, rank) = (waiting.ticket.id, waiting.ticket.rank);
+                if !self.model.waiting.iter().any(|entry| entry.id == id) {
+                    let upgrades = waiting.ticket.upgrades;
+                    self.model.waiting.push(Entry { id, claim, rank, upgrades });
+                }
+                let is_stuck = self.model.is_stuck(before.claim.owner.as_str());
+                assert!(!self.prompt || had_circle || !is_stuck, "an unseen circle");
+                self.sleepers.sleep(&self.world, waiting);
+            }
+            Outcome::Held(_) => assert_eq!(after, before),
+            Outcome::Deadlock(links) => {
+                assert_eq!(after, before);
+                check_links(&links);
+            }
+            Outcome::Gone => panic!("the lease is there"),
+        }
+        Some(effects)
+    }
+
+    fn is_live(&mut self, id: LeaseId) -> bool {
+        let lease = self.world.board.lease(id).unwrap().clone();
+        self.world.lease_is_live(&lease)
+    }
+
+    /// Invariant 2.
+    fn check_tokens(&mut self) {
+        let mut tokens: Vec<Token> = self.world.board.leases().map(|lease| lease.token).collect();
+        tokens.sort();
+        assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "a token twice");
+        let largest = tokens.last().map_or(0, |token| token.0);
+        assert!(largest <= self.world.drawn);
+        self.last_token = self.last_token.max(largest);
+    }
+
+    /// Invariant 1, pairwise and by counting, with no use of the rules' own notion of a jam.
+    fn check_exclusion(&mut self) {
+        let leases: Vec<_> = self.world.board.leases().cloned().collect();
+        let live: Vec<_> = leases.into_iter().filter(|lease| self.world.lease_is_live(lease)).collect();
+        for (n, one) in live.iter().enumerate() {
+            for other in live[n + 1..].iter().filter(|other| other.claim.owner != one.claim.owner) {
+                for (a, b) in
+                    one.claim.resources.iter().flat_map(|a| other.claim.resources.iter().map(move |b| (a, b)))
+                {
+                    let both_share = a.mode != Mode::Exclusive && b.mode != Mode::Exclusive;
+                    assert!(
+                        both_share || a.target.meets(&b.target).is_none(),
+                        "{} and {} conflict",
+                        one.id,
+                        other.id
+                    );
+                }
+            }
+        }
+        for text in NAMES {
+            let on_it: Vec<_> = live
+                .iter()
+                .flat_map(|lease| lease.claim.resources.iter().map(move |resource| (lease, resource)))
+                .filter(|(_, resource)| resource.target == name(text, Mode::Shared).target)
+                .collect();
+            let owners: BTreeSet<&str> = on_it.iter().map(|(lease, _)| lease.claim.owner.as_str()).collect();
+            for (lease, resource) in &on_it {
+                // An owner's own leases do not count against it, but they do against others.
+                let others = owners.iter().filter(|owner| **owner != lease.claim.owner.as_str()).count();
+                assert!(others < resource.mode.capacity() as usize, "too many on {text}");
+            }
+        }
+    }
+
+    /// Invariants 4 and 7: while nobody is dead or late, nobody waits without a reason.
+    fn check_hand_off(&mut self) {
+        let (leases, tickets): (Vec<_>, Vec<_>) =
+            (self.world.board.leases().cloned().collect(), self.world.board.tickets().cloned().collect());
+        let all_live = leases.iter().all(|lease| self.world.lease_is_live(lease))
+            && tickets.iter().all(|ticket| self.world.ticket_is_live(ticket));
+        if !all_live {
+            return;
+        }
+        let model = Model {
+            held: leases
+                .into_iter()
+                .map(|lease| Entry {
+                    id: lease.id,
+                    claim: lease.claim,
+                    rank: Rank::of_upgrade(LeaseId(0)),
+                    upgrades: None,
+                })
+                .collect(),
+            waiting: tickets
+                .into_iter()
+                .map(|ticket| Entry {
+                    id: ticket.id,
+                    claim: ticket.claim,
+                    rank: ticket.rank,
+                    upgrades: ticket.upgrades,
+                })
+                .collect(),
+        };
+        for entry in &model.waiting {
+            assert!(
+                !model.in_the_way(&entry.claim, entry.rank).is_empty(),
+                "{} waits for nothing\n{:#?}",
+                entry.id,
+                self.world.board
+            );
+        }
+    }
+
+    /// Whoever dies now, and then whoever dies next: nobody sleeps on.
+    fn check_every_death(&self) {
+        let mut pids: BTreeSet<u32> = BTreeSet::new();
+        let proofs = self.world.board.leases().map(|lease| &lease.claim.proof);
+        let proofs = proofs.chain(self.world.board.tickets().map(|ticket| &ticket.claim.proof));
+        pids.extend(proofs.filter_map(|proof| proof.process()).map(|process| process.pid));
+        for pid in pids {
+            let mut after = self.clone();
+            after.world.dead.insert(pid);
+            after.sleepers.notice(&after.world, &[]);
+            after.sleepers.settle(&mut after.world);
+            after.sleepers.check(&after.world);
+        }
+    }
+
+    /// The board against the model, after all who were woken have looked.
+    fn compare(&mut self) {
+        let mut model = self.model.clone();
+        model.held.retain(|entry| !self.went_by_right(entry));
+        model.waiting.retain(|entry| !self.went_by_right(entry));
+        model.hand_off();
+        let of_board: BTreeSet<(LeaseId, Vec<Resource>)> =
+            self.world.board.leases().map(|lease| (lease.id, lease.claim.resources.clone())).collect();
+        let of_model: BTreeSet<(LeaseId, Vec<Resource>)> =
+            model.held.iter().map(|entry| (entry.id, entry.claim.resources.clone())).collect();
+        assert_eq!(of_board, of_model, "who holds");
+        let of_board: BTreeSet<LeaseId> = self.world.board.tickets().map(|ticket| ticket.id).collect();
+        let of_model: BTreeSet<LeaseId> = model.waiting.iter().map(|entry| entry.id).collect();
+        assert_eq!(of_board, of_model, "who waits");
+        self.model = model;
+    }
+
+    /// Whether a claim is gone from the board because its process died or because it had a time to live.
+    ///
+    /// Dates are the business of the examples: here the board says whose time is up.
+    fn went_by_right(&self, entry: &Entry) -> bool {
+        let board = &self.world.board;
+        let upgraded = entry.upgrades.and_then(|lease| board.lease(lease));
+        let was_granted = upgraded.is_some_and(|lease| lease.claim.resources == entry.claim.resources);
+        let is_there = board.lease(entry.id).is_some() || board.ticket(entry.id).is_some() || was_granted;
+        let proof = &entry.claim.proof;
+        let is_dead = proof.process().is_some_and(|process| self.world.dead.contains(&process.pid));
+        let is_timed = entry.claim.ttl.is_some() || !matches!(proof.voucher, Voucher::KernelLock { .. });
+        !is_there && (is_dead || is_timed)
+    }
+}
+
+/// Invariant 8: the refusal names the whole circle.
+fn check_links(links: &[lockkeeper_core::deadlock::Link]) {
+    assert!(!links.is_empty());
+    for (n, link) in links.iter().enumerate() {
+        assert_eq!(link.holder, links[(n + 1) % links.len()].waiter, "{links:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Invariants 1 to 8. Requirements 154, 155, 156, 160 and 162.
+    #[test]
+    fn every_history_agrees_with_the_model(steps in prop::collection::vec(step(), 1..40)) {
+        let mut trial = Trial::new(true);
+        for step in &steps {
+            trial.take(step);
+        }
+    }
+
+    /// Invariants 4 and 7. Here woken waiters are slow, so that several steps pass before they look.
+    #[test]
+    fn no_waiter_sleeps_for_ever(steps in prop::collection::vec(step(), 1..40)) {
+        let mut trial = Trial::new(false);
+        for step in &steps {
+            trial.take(step);
+        }
+    }
+}

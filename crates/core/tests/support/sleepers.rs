@@ -1,0 +1,149 @@
+//! Waiters as an engine runs them: asleep until rung, until one of those whom they watch dies, or until a
+//! time is up. There is no timer that would save a waiter whom nobody wakes.
+
+use std::collections::BTreeMap;
+
+use lockkeeper_core::draft::{Draft, Effect};
+use lockkeeper_core::id::{BellId, LeaseId};
+use lockkeeper_core::lease::{self, Outcome, WaitTerms, Waiting};
+use lockkeeper_core::liveness::Contract;
+use lockkeeper_core::record::Ticket;
+use lockkeeper_core::time::Moment;
+use lockkeeper_core::waiting::{Asker, Watched, jams, watch_list};
+
+use crate::world::World;
+
+/// All processes that sleep on a ticket.
+#[derive(Clone, Debug, Default)]
+pub struct Sleepers {
+    asleep: BTreeMap<LeaseId, Sleeper>,
+}
+
+#[derive(Clone, Debug)]
+struct Sleeper {
+    ticket: Ticket,
+    watched: Vec<Watched>,
+    /// When the first of those watched may run out of time.
+    until: Option<Moment>,
+    woken: bool,
+}
+
+impl Sleepers {
+    /// Someone goes to sleep after having looked.
+    pub fn sleep(&mut self, world: &World, waiting: Waiting) {
+        let watched = watch_list(&waiting.jams);
+        assert!(!watched.is_empty(), "a waiter with nothing to watch: {:?}", waiting.ticket);
+        let until = first_end(world, &watched);
+        let sleeper = Sleeper { ticket: waiting.ticket, watched, until, woken: false };
+        self.asleep.insert(sleeper.ticket.id, sleeper);
+    }
+
+    /// Someone is not there any more, or sleeps on something else.
+    pub fn forget(&mut self, id: LeaseId) {
+        self.asleep.remove(&id);
+    }
+
+    pub fn is_asleep(&self, id: LeaseId) -> bool {
+        self.asleep.contains_key(&id)
+    }
+
+    /// Carries out what a decision wants done, and lets the others notice what they watch for.
+    pub fn notice(&mut self, world: &World, effects: &[Effect]) {
+        let rung: Vec<BellId> = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Ring(bell) => Some(*bell),
+                Effect::Dismantle(_) => None,
+            })
+            .collect();
+        let process_of = |watched: &Watched| watched.claim().proof.process();
+        self.asleep.retain(|_, sleeper| {
+            sleeper.ticket.claim.proof.process().is_none_or(|process| !world.dead.contains(&process.pid))
+        });
+        for sleeper in self.asleep.values_mut() {
+            let is_over = |watched: &Watched| {
+                process_of(watched).is_some_and(|process| world.dead.contains(&process.pid))
+            };
+            let is_due = sleeper.ticket.lapses_at().is_some()
+                && world.now.since(sleeper.ticket.seen_at) > sleeper.ticket.stays.get() / 3;
+            sleeper.woken |= sleeper.ticket.bell.is_some_and(|bell| rung.contains(&bell))
+                || sleeper.watched.iter().any(is_over)
+                || sleeper.until.is_some_and(|until| until < world.now)
+                || is_due;
+        }
+    }
+
+    pub fn woken(&self) -> Vec<LeaseId> {
+        self.asleep.iter().filter(|(_, sleeper)| sleeper.woken).map(|(id, _)| *id).collect()
+    }
+
+    /// One woken waiter looks.
+    pub fn attend(&mut self, world: &mut World, id: LeaseId) {
+        let Some(sleeper) = self.asleep.remove(&id) else { return };
+        let terms = WaitTerms { bell: sleeper.ticket.bell, stays: sleeper.ticket.stays };
+        let (outcome, effects, _) = world.decide(|draft| match sleeper.ticket.upgrades {
+            None => lease::attend(draft, id, Some(terms)),
+            Some(lease) => lease::attend_upgrade(draft, id, lease, Some(terms)),
+        });
+        if let Outcome::Waiting(waiting) = outcome {
+            self.sleep(world, waiting);
+        }
+        self.notice(world, &effects);
+    }
+
+    /// Lets all who are woken look, and those whom they wake, until all is quiet.
+    pub fn settle(&mut self, world: &mut World) {
+        for _ in 0..200 {
+            let Some(id) = self.woken().first().copied() else { return };
+            self.attend(world, id);
+        }
+        panic!("the waiters keep waking each other");
+    }
+
+    /// Invariants 4 and 7: nobody sleeps through what it waits for. Holds whenever nobody is woken.
+    pub fn check(&self, world: &World) {
+        for (id, sleeper) in &self.asleep {
+            let mut world = world.clone();
+            let Some(ticket) = world.board.ticket(*id).cloned() else {
+                panic!("{id} sleeps on a ticket that is gone");
+            };
+            let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
+            let (in_the_way, _, _) = world.decide(|draft| jams(draft, asker));
+            assert!(
+                !in_the_way.is_empty(),
+                "nothing is in the way of {id}, but it sleeps\n{:#?}",
+                world.board
+            );
+            // A death that nobody awake has to notice changes nothing yet.
+            let (in_the_way, _, _) =
+                world.decide(|draft| jams(&mut Draft::new(&mut draft.as_seen_before()), asker));
+            let watched = watch_list(&in_the_way);
+            for now in &watched {
+                let seen = sleeper.watched.iter().any(|then| then.id() == now.id());
+                assert!(seen, "{id} does not watch {}\n{:#?}", now.id(), world.board);
+            }
+            let in_time = match (first_end(&world, &watched), sleeper.until) {
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(end), Some(until)) => until <= end,
+            };
+            assert!(
+                in_time,
+                "{id} sleeps longer than those before it last\n{sleeper:#?}{watched:#?}{:#?}",
+                world.board
+            );
+        }
+    }
+}
+
+/// When time may end the first of them; a strict holder that is there to be seen does not end by time.
+fn first_end(world: &World, watched: &[Watched]) -> Option<Moment> {
+    let may_end = |watched: &&Watched| match watched {
+        Watched::Ticket(_) => true,
+        Watched::Lease(lease) => {
+            let seen = lease.claim.contract == Contract::Strict && lease.claim.proof.process().is_some();
+            lease.pickup_by.is_some() || !seen
+        }
+    };
+    watched.iter().filter(may_end).filter_map(Watched::ends_at).filter(|end| *end >= world.now).min()
+}

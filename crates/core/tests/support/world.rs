@@ -1,0 +1,145 @@
+//! A store of the rules alone: a board, a clock that stands until it is moved, and processes that can die.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use lockkeeper_core::board::Board;
+use lockkeeper_core::draft::{Burial, Draft, Effect, View, Walk};
+use lockkeeper_core::id::{BellId, HolderId, LeaseId};
+use lockkeeper_core::liveness::{
+    Contract, LockSight, Origin, ProcessRef, ProcessSight, Proof, Sight, Voucher,
+};
+use lockkeeper_core::record::{Claim, Lease, Ticket};
+use lockkeeper_core::resource::{Mode, Reach, Resource, Target};
+use lockkeeper_core::time::{Moment, Ttl};
+
+/// Everything that a decision can see.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub board: Board,
+    pub now: Moment,
+    pub drawn: u64,
+    pub dead: BTreeSet<u32>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self { board: Board::default(), now: Moment::from_micros(0), drawn: 0, dead: BTreeSet::new() }
+    }
+
+    /// Runs one decision and commits it.
+    pub fn decide<T>(
+        &mut self,
+        decision: impl FnOnce(&mut Draft<'_, Self>) -> Result<T, Infallible>,
+    ) -> (T, Vec<Effect>, Vec<Burial>) {
+        let mut draft = Draft::new(self);
+        let Ok(outcome) = decision(&mut draft);
+        let (changes, effects, burials) = draft.finish();
+        for change in changes {
+            self.board.apply(change);
+        }
+        (outcome, effects, burials)
+    }
+
+    pub fn advance(&mut self, seconds: u64) {
+        self.now = self.now.after(Duration::from_secs(seconds));
+    }
+
+    pub fn lease_is_live(&mut self, lease: &Lease) -> bool {
+        !Draft::new(self).judge_lease(lease).is_free()
+    }
+
+    pub fn ticket_is_live(&mut self, ticket: &Ticket) -> bool {
+        !Draft::new(self).judge_ticket(ticket).is_free()
+    }
+}
+
+impl View for World {
+    type Error = Infallible;
+
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn draw(&mut self) -> Result<u64, Infallible> {
+        self.drawn += 1;
+        Ok(self.drawn)
+    }
+
+    fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, Infallible> {
+        Ok(self.board.lease(id).cloned())
+    }
+
+    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), Infallible> {
+        self.board.leases_within(reach).into_iter().cloned().for_each(visit);
+        Ok(())
+    }
+
+    fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, Infallible> {
+        Ok(self.board.ticket(id).cloned())
+    }
+
+    fn tickets(
+        &mut self,
+        reach: &Reach,
+        walk: Walk,
+        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
+    ) -> Result<(), Infallible> {
+        self.board.visit_tickets(reach, walk, &mut |ticket| visit(ticket.clone()));
+        Ok(())
+    }
+
+    fn all(&mut self) -> Result<(Vec<LeaseId>, Vec<LeaseId>), Infallible> {
+        let leases = self.board.leases().map(|lease| lease.id).collect();
+        Ok((leases, self.board.tickets().map(|ticket| ticket.id).collect()))
+    }
+
+    fn sight(&mut self, proof: &Proof) -> Sight {
+        let is_dead = proof.process().is_some_and(|process| self.dead.contains(&process.pid));
+        match proof.voucher {
+            Voucher::KernelLock { .. } => {
+                Sight::Lock(if is_dead { LockSight::Free } else { LockSight::Held })
+            }
+            Voucher::Process(_) => {
+                Sight::Process(if is_dead { ProcessSight::Gone } else { ProcessSight::Running })
+            }
+            Voucher::Time => Sight::Nothing,
+        }
+    }
+}
+
+/// A claim of `worker:OWNER` that holds for good while the proof is good.
+pub fn claim(owner: &str, voucher: Voucher, resources: Vec<Resource>) -> Claim {
+    Claim {
+        owner: format!("worker:{owner}").parse().unwrap(),
+        resources,
+        proof: Proof {
+            origin: Origin { host: "here".to_owned(), boot: "now".to_owned(), pid_namespace: 1 },
+            voucher,
+        },
+        contract: Contract::Strict,
+        ttl: None,
+        reason: None,
+        ticket: None,
+    }
+}
+
+/// A process that stays, with a kernel lock.
+pub fn resident(pid: u32) -> Voucher {
+    Voucher::KernelLock { holder: HolderId(u64::from(pid)), process: ProcessRef { pid, started: 1 } }
+}
+
+/// The bell that a resident process waits on.
+pub fn bell(pid: u32) -> BellId {
+    BellId(u64::from(pid))
+}
+
+pub fn name(text: &str, mode: Mode) -> Resource {
+    Resource { target: Target::Name(text.parse().unwrap()), mode }
+}
+
+pub fn seconds(seconds: u64) -> Ttl {
+    Ttl::new(Duration::from_secs(seconds)).unwrap()
+}

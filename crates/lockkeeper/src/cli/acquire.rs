@@ -1,0 +1,224 @@
+//! `acquire`: take a lease and leave it.
+
+use lockkeeper::core::id::{LeaseId, TicketName};
+use lockkeeper::core::lease::{Outcome, Request, WaitTerms};
+use lockkeeper::core::liveness::{Contract, Proof, Voucher};
+use lockkeeper::core::record::Claim;
+use lockkeeper::core::time::Ttl;
+use lockkeeper::engine::Engine;
+use lockkeeper::platform::anchor;
+use lockkeeper::report::{Exit, Report};
+use serde_json::{Value, json};
+
+use super::args::{Waiting, Wanted, wait};
+use super::context::Context;
+use super::exec::leases_around;
+use super::obtain::{Manner, Obtained, obtain, reason, stays};
+use super::print;
+
+/// Take a lease and leave it; does not wait unless told
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  lease=$(lockkeeper acquire db --reason migration) && ./migrate.sh; \
+    lockkeeper release \"$lease\"\n  lockkeeper acquire --path 'src/**' --wait=30s --ticket my-turn --owner claude:S1\n\n\
+    The lease is tied to a process that outlives this command (--pid, LOCKKEEPER_PID, CLAUDE_PID, else the nearest \
+    ancestor that is not a shell started just for it), or with --ttl to its time alone. When --wait runs out, the \
+    ticket keeps its place for a while: call again with --ticket.")]
+pub(super) struct Args {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Wait for it, at most this long
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    wait: Option<String>,
+    /// The process that the lease is tied to
+    #[arg(long, value_name = "PID", allow_negative_numbers = true)]
+    pid: Option<String>,
+    /// Come back to this ticket, or give the wait this name
+    #[arg(long, value_name = "TICKET")]
+    ticket: Option<String>,
+    /// Say nothing while waiting
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
+    let manner = Manner { waiting, keep_ticket: true, quiet: args.quiet };
+    let name: Option<TicketName> = args.ticket.as_deref().map(str::parse).transpose()?;
+    let nothing_named = args.wanted.names.is_empty() && args.wanted.paths.is_empty();
+    if let Some(name) = &name {
+        let engine_if_any = context.existing_keeper()?;
+        if let Some(keeper) = &engine_if_any
+            && let Some(id) = known_ticket(keeper.engine(), name)?
+        {
+            return resume(context, args, keeper.engine(), id, &manner);
+        }
+        if nothing_named || is_generated(name) {
+            return Err(Report::new(Exit::Refused, "TICKET_UNKNOWN", format!("there is no ticket `{name}`"))
+                .with_hint("it was served, or waited too long: ask again with the names"));
+        }
+    }
+    let resources = args.wanted.resources(context)?;
+    let (priority, reason) = (args.wanted.priority()?, args.wanted.reason()?);
+    let (owner, named) = context.owner(args.wanted.owner()?.as_ref(), "acquire")?;
+    let stand = Stand::choose(context, args)?;
+    let keeper = context.keeper()?;
+    let proof = Proof { origin: keeper.engine().senses().origin().clone(), voucher: stand.voucher };
+    let claim =
+        Claim { owner, resources, proof, contract: stand.contract, ttl: stand.ttl, reason, ticket: name };
+    let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
+    let obtained = obtain(context, keeper.engine(), request, &manner)?;
+    answer(context, keeper.engine(), obtained, Some(&stand.because))
+}
+
+/// Who stands for the lease, and why.
+struct Stand {
+    voucher: Voucher,
+    contract: Contract,
+    ttl: Option<Ttl>,
+    because: String,
+}
+
+impl Stand {
+    fn choose(context: &Context, args: &Args) -> Result<Self, Report> {
+        let ttl = args.wanted.ttl()?;
+        let contract = args.wanted.contract.map(Contract::from);
+        let pid = args.pid.as_deref().map(pid).transpose()?;
+        if let (Some(ttl), None) = (ttl, pid) {
+            let because = format!("until its TTL of {} ends", print::span(ttl.get()));
+            let contract = contract.unwrap_or(Contract::Lease);
+            return Ok(Self { voucher: Voucher::Time, contract, ttl: Some(ttl), because });
+        }
+        let variable = |name: &str| std::env::var(name).ok();
+        let chosen = anchor::choose(pid, &variable)?;
+        let contract = contract.unwrap_or(Contract::Strict);
+        if contract != Contract::Strict && ttl.is_none() {
+            return Err(
+                Report::usage(format!("the contract `{contract}` needs a TTL")).with_hint("add --ttl DUR")
+            );
+        }
+        Ok(match chosen {
+            Some(anchor) => {
+                let because = format!("while process {} lives ({})", anchor.process.pid, anchor.reason);
+                Self { voucher: Voucher::Process(anchor.process), contract, ttl, because }
+            }
+            None => {
+                let ttl = context.config.ttl("ttl");
+                let because = "for the default TTL, since no process here outlives this command".to_owned();
+                Self { voucher: Voucher::Time, contract: Contract::Lease, ttl, because }
+            }
+        })
+    }
+}
+
+fn pid(text: &str) -> Result<u32, Report> {
+    text.parse().map_err(|_| {
+        Report::usage(format!("`{text}` is not the number of a process"))
+            .with_hint("give a process number between 1 and 4194304, such as $$")
+    })
+}
+
+/// `T42` is a number that the store gave; anything else is a name that a user chose.
+fn is_generated(name: &TicketName) -> bool {
+    name.as_str()
+        .strip_prefix('T')
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn known_ticket(engine: &Engine, name: &TicketName) -> Result<Option<LeaseId>, Report> {
+    if is_generated(name) {
+        return Ok(name.as_str().parse().ok());
+    }
+    engine.find_ticket(name).map_err(Report::from)
+}
+
+/// Goes on with a ticket where an earlier command left it.
+fn resume(
+    context: &Context,
+    args: &Args,
+    engine: &Engine,
+    id: LeaseId,
+    manner: &Manner,
+) -> Result<Exit, Report> {
+    if let Some(owner) = args.wanted.owner()?
+        && let Some(current) = engine.owner_of(id)?
+        && current != owner
+    {
+        return Err(Report::new(
+            Exit::Refused,
+            "TICKET_OF_ANOTHER",
+            format!("the ticket belongs to {current}"),
+        )
+        .with_hint("leave --owner out, or wait with a ticket of your own"));
+    }
+    let bell = if manner.waiting == Waiting::No { None } else { Some(engine.store().bell()?) };
+    let terms = bell.as_ref().map(|bell| WaitTerms { bell: Some(bell.id()), stays: stays(context) });
+    let obtained = match (engine.attend(id, terms)?, &bell) {
+        (Outcome::Granted(grant), _) => Obtained::Granted(grant),
+        (Outcome::Waiting(waiting), Some(bell)) => {
+            super::obtain::wait(context, engine, waiting, &**bell, manner)?
+        }
+        (Outcome::Waiting(waiting), None) => Obtained::StillInLine(waiting),
+        (Outcome::Held(_) | Outcome::Deadlock(_) | Outcome::Gone, _) => Obtained::Gone,
+    };
+    answer(context, engine, obtained, None)
+}
+
+fn answer(
+    context: &Context,
+    engine: &Engine,
+    obtained: Obtained,
+    because: Option<&str>,
+) -> Result<Exit, Report> {
+    match obtained {
+        Obtained::Granted(grant) => {
+            let lease = &grant.lease;
+            let what = if grant.joined { "already yours" } else { "acquired" };
+            let held = because.map_or(String::new(), |because| format!(", held {because}"));
+            let message = format!(
+                "{what}: {} as {} (token {}){held}",
+                print::targets(&lease.claim),
+                lease.id,
+                lease.token
+            );
+            if context.json {
+                print::json(&json!({
+                    "status": "acquired", "lease": print::lease(lease, engine.now()?), "holders": [], "witness": null,
+                    "ticket": lease.claim.ticket.as_ref().map(|name| name.as_str()), "message": message, "hint": null,
+                }));
+            } else {
+                print::data(&lease.id.to_string());
+                print::talk(&message);
+            }
+            Ok(Exit::Done)
+        }
+        Obtained::Held(jams) => blocked(context, engine, &jams, None),
+        Obtained::StillInLine(waiting) | Obtained::Interrupted(waiting, _) => {
+            let ticket = waiting.ticket.claim.ticket.as_ref().map(|name| name.as_str().to_owned());
+            let ticket = ticket.unwrap_or_else(|| waiting.ticket.id.as_ticket());
+            blocked(context, engine, &waiting.jams, Some(&ticket))
+        }
+        Obtained::Deadlock(links) => Err(print::deadlock(&links)),
+        Obtained::Gone => Err(print::ticket_gone()),
+    }
+}
+
+fn blocked(
+    context: &Context,
+    engine: &Engine,
+    jams: &[lockkeeper::core::waiting::Jam],
+    ticket: Option<&str>,
+) -> Result<Exit, Report> {
+    let report = print::held(jams, ticket);
+    if !context.json {
+        return Err(report);
+    }
+    let now = engine.now()?;
+    let holders: Vec<Value> =
+        jams.iter().flat_map(|jam| &jam.leases).map(|found| print::lease(&found.record, now)).collect();
+    let witness = jams.iter().flat_map(|jam| &jam.leases).map(|found| found.witness.clone()).next();
+    print::json(&json!({
+        "status": "blocked", "lease": null, "holders": holders, "witness": witness, "ticket": ticket,
+        "message": format!("waiting for {}", reason(jams)), "hint": report.hint(),
+    }));
+    Ok(Exit::Refused)
+}

@@ -1,0 +1,38 @@
+//! `config`: every setting and where it comes from.
+
+use lockkeeper::location::Because;
+use lockkeeper::report::{Exit, Report};
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::{print, table};
+
+pub(super) fn run(context: &Context) -> Result<Exit, Report> {
+    let because = match context.location.because {
+        Because::Named => "named",
+        Because::Git => "inside the git folder",
+        Because::Found => "found here or above",
+        Because::Here => "would be made here",
+    };
+    let state = context.location.state.display().to_string();
+    let root = context.location.root.display().to_string();
+    if context.json {
+        let settings: Vec<Value> = context
+            .config
+            .settings()
+            .iter()
+            .map(|setting| {
+                json!({ "key": setting.key, "value": setting.value, "source": setting.source.to_string(), "meaning": setting.meaning })
+            })
+            .collect();
+        print::json(&json!({ "state": state, "state_because": because, "root": root, "settings": settings }));
+        return Ok(Exit::Done);
+    }
+    let rows = context.config.settings().iter().map(|setting| {
+        let value = setting.value.clone().unwrap_or_else(|| "(not set)".to_owned());
+        vec![setting.key.to_owned(), value, setting.source.to_string(), setting.meaning.to_owned()]
+    });
+    print::out(&format!("state  {state}  ({because})\nroot   {root}  (paths are relative to it)\n\n"));
+    print::out(&table::table(&["SETTING", "VALUE", "FROM", "MEANING"], &rows.collect::<Vec<_>>()));
+    Ok(Exit::Done)
+}

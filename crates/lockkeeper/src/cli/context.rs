@@ -1,0 +1,146 @@
+//! What every command starts from: flags, settings, the place, and the store once it is needed.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use lockkeeper::config::{Config, Inputs};
+use lockkeeper::core::id::Owner;
+use lockkeeper::location::{Location, Surroundings};
+use lockkeeper::report::{Exit, Report};
+use lockkeeper::store::SqliteStore;
+use lockkeeper::{Keeper, KeeperError};
+
+/// Flags that every command has.
+#[derive(clap::Args)]
+pub(super) struct Globals {
+    /// Folder of the state [default: inside the git folder, else .lockkeeper/]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(super) dir: Option<String>,
+    /// Engine of the state: sqlite:PATH
+    #[arg(long, global = true, value_name = "URL")]
+    pub(super) store: Option<String>,
+    /// Print one JSON object on stdout
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    /// Language of messages that have translations
+    #[arg(long, global = true, value_enum)]
+    pub(super) lang: Option<Lang>,
+    /// Whether to use colour
+    #[arg(long, global = true, value_enum, value_name = "WHEN")]
+    pub(super) color: Option<When>,
+}
+
+/// The languages of messages.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Lang {
+    En,
+    Ja,
+    Zh,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+/// The surroundings of a command.
+pub(super) struct Context {
+    pub(super) json: bool,
+    pub(super) config: Config,
+    pub(super) location: Location,
+    pub(super) cwd: PathBuf,
+}
+
+impl Context {
+    pub(super) fn new(globals: Globals) -> Result<Self, Report> {
+        let no_cwd = |error: std::io::Error| {
+            Report::of(Exit::Failed, "MACHINE", &error)
+                .with_hint("the current folder is gone: change to another")
+        };
+        let mut surroundings = Surroundings::of_process(None).map_err(no_cwd)?;
+        let root = surroundings.locate().root;
+        let flags = flag_values(&globals);
+        let variable = |name: &str| std::env::var(name).ok();
+        let config = Config::load(&Inputs { root: &root, variable: &variable, flags: &flags })?;
+        choose_color(config.text("color").unwrap_or("auto"));
+        surroundings.named = named_folder(&config, &root)?;
+        let location = surroundings.locate();
+        Ok(Self { json: globals.json, config, location, cwd: surroundings.cwd })
+    }
+
+    /// Opens the store, and makes it if there is none.
+    pub(super) fn keeper(&self) -> Result<Keeper, Report> {
+        Keeper::open(&self.location.state).map_err(Report::from)
+    }
+
+    /// Opens the store if there is one: who only looks leaves nothing behind.
+    pub(super) fn existing_keeper(&self) -> Result<Option<Keeper>, Report> {
+        if SqliteStore::exists(&self.location.state) { self.keeper().map(Some) } else { Ok(None) }
+    }
+
+    /// The owner that was named, or one that nobody else has.
+    pub(super) fn owner(&self, flag: Option<&Owner>, kind: &str) -> Result<(Owner, bool), Report> {
+        let named = flag.cloned().or_else(|| self.config.text("owner").and_then(|text| text.parse().ok()));
+        match named {
+            Some(owner) => Ok((owner, true)),
+            None => {
+                Ok((lockkeeper::unique_owner(kind).map_err(|error: KeeperError| Report::from(error))?, false))
+            }
+        }
+    }
+}
+
+/// What a person set on this command line, as key, flag and value.
+fn flag_values(globals: &Globals) -> Vec<(&'static str, &'static str, String)> {
+    let mut values = Vec::new();
+    values.extend(globals.dir.clone().map(|dir| ("dir", "--dir", dir)));
+    values.extend(globals.store.clone().map(|store| ("store", "--store", store)));
+    let lang = globals.lang.and_then(|lang| lang.to_possible_value());
+    values.extend(lang.map(|lang| ("lang", "--lang", lang.get_name().to_owned())));
+    let color = globals.color.and_then(|when| when.to_possible_value());
+    values.extend(color.map(|when| ("color", "--color", when.get_name().to_owned())));
+    values
+}
+
+/// The folder that a setting names; a store's address counts before a folder, when it was set later or equally late.
+fn named_folder(config: &Config, root: &std::path::Path) -> Result<Option<PathBuf>, Report> {
+    let setting =
+        |key: &str| config.settings().iter().find(|setting| setting.key == key && setting.value.is_some());
+    let (dir, store) = (setting("dir"), setting("store"));
+    let store_wins = match (dir, store) {
+        (Some(dir), Some(store)) => store.source >= dir.source,
+        (None, Some(_)) => true,
+        (Some(_) | None, None) => false,
+    };
+    let chosen = if store_wins { store } else { dir };
+    let Some(value) = chosen.and_then(|setting| setting.value.as_deref()) else { return Ok(None) };
+    let path = if store_wins { store_path(value)? } else { value };
+    // What a file says is relative to that project; what a person types, to where they are.
+    let in_file =
+        chosen.is_some_and(|setting| matches!(setting.source, lockkeeper::config::Source::Project(_)));
+    Ok(Some(if in_file { root.join(path) } else { PathBuf::from(path) }))
+}
+
+fn store_path(address: &str) -> Result<&str, Report> {
+    match address.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => Ok(path),
+        _ => Err(Report::new(
+            Exit::Usage,
+            "UNKNOWN_STORE",
+            format!("`{address}` is not a store that this program knows"),
+        )
+        .with_hint("the embedded one is sqlite:FOLDER")),
+    }
+}
+
+fn choose_color(when: &str) {
+    let choice = match when {
+        "always" => anstream::ColorChoice::Always,
+        "never" => anstream::ColorChoice::Never,
+        _ => anstream::ColorChoice::Auto,
+    };
+    choice.write_global();
+}

@@ -1,0 +1,194 @@
+//! `exec`: hold, run, release.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use lockkeeper::core::id::LeaseId;
+use lockkeeper::core::lease::{Grant, NotCurrent, Request};
+use lockkeeper::core::liveness::Contract;
+use lockkeeper::core::record::{Claim, Lease};
+use lockkeeper::core::time::Moment;
+use lockkeeper::engine::Engine;
+use lockkeeper::exec::{Event, Next, Spec, StartError, start};
+use lockkeeper::platform::clock;
+use lockkeeper::report::{Exit, Report};
+use lockkeeper::store::Bell;
+
+use super::args::{Waiting, Wanted, wait};
+use super::context::Context;
+use super::obtain::{Manner, Obtained, grace, obtain};
+use super::print;
+
+/// Hold a lease while a command runs
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  lockkeeper exec db -- ./migrate.sh\n  \
+    lockkeeper exec --path 'src/api/**' --reason 'rename User' -- claude -p 'rename User'\n  \
+    lockkeeper exec build --slots 2 -- make\n  lockkeeper exec deploy --no-wait -- ./deploy.sh\n\n\
+    The command sees LOCKKEEPER_LEASE and LOCKKEEPER_TOKEN. If this wrapper is killed, the lease stays held until \
+    the command and everything it started are gone.")]
+pub(super) struct Args {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Wait at most this long [default: as long as it takes]
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    wait: Option<String>,
+    /// Do not wait
+    #[arg(long, conflicts_with = "wait")]
+    no_wait: bool,
+    /// Say nothing while waiting
+    #[arg(long, short)]
+    quiet: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
+    let resources = args.wanted.resources(context)?;
+    let waiting = match (args.no_wait, wait(args.wait.as_deref())?) {
+        (true, _) => Waiting::No,
+        (false, Some(waiting)) => waiting,
+        (false, None) => context.config.span("wait").map_or(Waiting::Forever, Waiting::For),
+    };
+    let ttl = args.wanted.ttl()?;
+    let contract = args.wanted.contract.map_or(Contract::Strict, Contract::from);
+    if ttl.is_none() && contract != Contract::Strict {
+        return Err(
+            Report::usage(format!("the contract `{contract}` needs a TTL")).with_hint("add --ttl DUR")
+        );
+    }
+    let (priority, reason) = (args.wanted.priority()?, args.wanted.reason()?);
+    let (owner, _) = context.owner(args.wanted.owner()?.as_ref(), "exec")?;
+    let keeper = context.keeper()?;
+    let proof = keeper.resident_proof()?;
+    let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None };
+    let under = leases_around(context);
+    let request = Request { claim, priority, under: under.clone(), wait: None, join: false };
+    let manner = Manner { waiting, keep_ticket: false, quiet: args.quiet };
+    let lease = match obtain(context, keeper.engine(), request, &manner)? {
+        Obtained::Granted(Grant { lease, .. }) => lease,
+        Obtained::Held(jams) => return Err(print::held(&jams, None)),
+        Obtained::StillInLine(waiting) => return Err(print::held(&waiting.jams, None)),
+        Obtained::Deadlock(links) => return Err(print::deadlock(&links)),
+        Obtained::Interrupted(_, signal) => return Ok(interrupted(signal.as_raw())),
+        Obtained::Gone => return Err(print::ticket_gone()),
+    };
+    let mut command = args.command.into_iter();
+    let mut around = under;
+    around.push(lease.id);
+    let spec = Spec {
+        program: command.next().unwrap_or_default(),
+        args: command.collect(),
+        env: variables(context, &lease, &around),
+        ..Spec::default()
+    };
+    let running = match start(&spec, Some(keeper.life_lock()?)) {
+        Ok(running) => running,
+        Err(error) => {
+            keeper.engine().release(lease.id, Some(lease.token))?.map_err(Report::from)?;
+            return Err(not_started(&error));
+        }
+    };
+    // From here on others can tell us that the lease is lost; the command runs meanwhile.
+    let holder_bell = lease.bell().map(|bell| keeper.engine().store().bell_with_id(bell)).transpose();
+    let mut watch = Watch { engine: keeper.engine(), lease: &lease, grace: grace(context), lost: None };
+    let ending = match &holder_bell {
+        Ok(Some(bell)) => {
+            running.supervise(&[bell.as_fd()], &mut |event| watch.on_event(event, Some(&**bell)))
+        }
+        Ok(None) | Err(_) => running.supervise(&[], &mut |event| watch.on_event(event, None)),
+    };
+    let lost = watch.lost;
+    let ending = ending.map_err(|error| {
+        Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
+            .with_hint("the command may still run; the lease is held while it does")
+    });
+    let released = keeper.engine().release(lease.id, Some(lease.token));
+    let ending = ending?;
+    match (lost, released) {
+        (Some(loss), _) => Err(print::lease_lost(&lease, &loss, Some(ending))),
+        (None, Ok(Err(loss))) => Err(print::lease_lost(&lease, &loss, None)),
+        (None, Ok(Ok(_))) => Ok(Exit::Command(ending.exit_code())),
+        (None, Err(error)) => {
+            // The end of this process frees it all the same.
+            print::report(&Report::from(error), false);
+            Ok(Exit::Command(ending.exit_code()))
+        }
+    }
+}
+
+/// Keeps an eye on the lease while the command runs.
+struct Watch<'w> {
+    engine: &'w Engine,
+    lease: &'w Lease,
+    grace: Duration,
+    lost: Option<NotCurrent>,
+}
+
+impl Watch<'_> {
+    fn on_event(&mut self, event: Event, bell: Option<&dyn Bell>) -> Next {
+        if let Some(bell) = bell {
+            bell.quiet();
+        }
+        let (id, token) = (self.lease.id, self.lease.token);
+        let looked = match event {
+            Event::Deadline => self.engine.renew(id, Some(token), None).map(|renewed| renewed.err()),
+            Event::Started | Event::Ready(_) => self.engine.lease(id).map(|found| match found {
+                None => Some(NotCurrent::Unknown(id)),
+                Some(found) if found.revoked => Some(NotCurrent::Revoked(id)),
+                Some(found) if found.token != token => {
+                    Some(NotCurrent::Token { id, given: token, current: found.token })
+                }
+                Some(_) => None,
+            }),
+        };
+        match looked {
+            Ok(Some(loss)) => {
+                self.lost = Some(loss);
+                Next::Stop(self.grace)
+            }
+            Ok(None) => self.next_renewal().map_or(Next::Wait, Next::WaitUntil),
+            // The store may be back before the lease runs out.
+            Err(_) => Next::WaitUntil(clock::now().after(Duration::from_millis(500))),
+        }
+    }
+
+    fn next_renewal(&self) -> Option<Moment> {
+        self.lease.claim.ttl.map(|ttl| clock::now().after(ttl.get() / 3))
+    }
+}
+
+/// The leases whose commands we are a part of: `FOLDER:L1,L2`, of this store only.
+pub(super) fn leases_around(context: &Context) -> Vec<LeaseId> {
+    let Ok(value) = std::env::var("LOCKKEEPER_UNDER") else { return Vec::new() };
+    match value.rsplit_once(':') {
+        Some((folder, ids)) if std::path::Path::new(folder) == context.location.state => {
+            ids.split(',').filter_map(|id| id.parse().ok()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn variables(context: &Context, lease: &Lease, around: &[LeaseId]) -> Vec<(OsString, OsString)> {
+    let ids: Vec<String> = around.iter().map(ToString::to_string).collect();
+    let mut under = context.location.state.clone().into_os_string();
+    under.push(format!(":{}", ids.join(",")));
+    vec![
+        ("LOCKKEEPER_LEASE".into(), lease.id.to_string().into()),
+        ("LOCKKEEPER_TOKEN".into(), lease.token.to_string().into()),
+        ("LOCKKEEPER_UNDER".into(), under),
+    ]
+}
+
+fn interrupted(signal: i32) -> Exit {
+    Exit::Command(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+}
+
+fn not_started(error: &StartError) -> Report {
+    let hint = match error {
+        StartError::NotFound { .. } => "check the spelling and PATH; the command comes after `--`",
+        StartError::CannotExecute { .. } => "is it executable? try: chmod +x",
+        StartError::Other { .. } => "the lease was released",
+    };
+    Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
+}

@@ -1,0 +1,129 @@
+//! `renew`, `release`, `upgrade`, `downgrade`: the rest of a lease's life.
+
+use lockkeeper::Keeper;
+use lockkeeper::core::lease::{NotCurrent, Outcome, WaitTerms};
+use lockkeeper::core::record::Lease;
+use lockkeeper::report::{Exit, Report};
+use serde_json::json;
+
+use super::args::{Waiting, Which, ttl, wait};
+use super::context::Context;
+use super::obtain::{Manner, Obtained, stays, wait as wait_in_line};
+use super::print;
+
+/// Say that the holder of a lease is still there
+#[derive(clap::Args)]
+pub(super) struct RenewArgs {
+    #[command(flatten)]
+    which: Which,
+    /// A new TTL
+    #[arg(long, value_name = "DUR")]
+    ttl: Option<String>,
+}
+
+/// Give a lease back
+#[derive(clap::Args)]
+pub(super) struct ReleaseArgs {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Make a shared lease exclusive
+#[derive(clap::Args)]
+pub(super) struct UpgradeArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Wait for the other readers, at most this long
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    wait: Option<String>,
+}
+
+pub(super) fn renew(context: &Context, args: &RenewArgs) -> Result<Exit, Report> {
+    let (id, token) = (args.which.id()?, args.which.token()?);
+    let new_ttl = args.ttl.as_deref().map(ttl).transpose()?;
+    let keeper = keeper(context, &args.which)?;
+    let renewed = keeper.engine().renew(id, token, new_ttl)?;
+    done(context, &keeper, "renewed", renewed)
+}
+
+pub(super) fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
+    let (id, token) = (args.which.id()?, args.which.token()?);
+    let keeper = keeper(context, &args.which)?;
+    refuse_stranger(context, &keeper, id)?;
+    let released = keeper.engine().release(id, token)?;
+    done(context, &keeper, "released", released)
+}
+
+pub(super) fn downgrade(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
+    let (id, token) = (args.which.id()?, args.which.token()?);
+    let keeper = keeper(context, &args.which)?;
+    refuse_stranger(context, &keeper, id)?;
+    let weaker = keeper.engine().downgrade(id, token)?;
+    done(context, &keeper, "downgraded", weaker)
+}
+
+pub(super) fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
+    let (id, token) = (args.which.id()?, args.which.token()?);
+    let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
+    let keeper = keeper(context, &args.which)?;
+    refuse_stranger(context, &keeper, id)?;
+    let engine = keeper.engine();
+    let bell = if waiting == Waiting::No { None } else { Some(engine.store().bell()?) };
+    let terms = bell.as_ref().map(|bell| WaitTerms { bell: Some(bell.id()), stays: stays(context) });
+    let manner = Manner { waiting, keep_ticket: false, quiet: false };
+    let obtained = match (engine.upgrade(id, token, terms)?.map_err(Report::from)?, &bell) {
+        (Outcome::Waiting(in_line), Some(bell)) => wait_in_line(context, engine, in_line, &**bell, &manner)?,
+        (Outcome::Waiting(in_line), None) => Obtained::StillInLine(in_line),
+        (Outcome::Granted(grant), _) => Obtained::Granted(grant),
+        (Outcome::Held(jams), _) => Obtained::Held(jams),
+        (Outcome::Deadlock(links), _) => Obtained::Deadlock(links),
+        (Outcome::Gone, _) => Obtained::Gone,
+    };
+    match obtained {
+        Obtained::Granted(grant) => done(context, &keeper, "upgraded", Ok(grant.lease)),
+        Obtained::Held(jams) => Err(print::held(&jams, None)),
+        Obtained::StillInLine(waiting) | Obtained::Interrupted(waiting, _) => {
+            Err(print::held(&waiting.jams, None))
+        }
+        Obtained::Deadlock(links) => Err(print::deadlock(&links)),
+        Obtained::Gone => Err(print::ticket_gone()),
+    }
+}
+
+/// Who gave a name may only end leases of that name.
+fn refuse_stranger(
+    context: &Context,
+    keeper: &Keeper,
+    id: lockkeeper::core::id::LeaseId,
+) -> Result<(), Report> {
+    let Some(own) = context.config.text("owner") else { return Ok(()) };
+    match keeper.engine().owner_of(id)? {
+        Some(owner) if owner.as_str() != own => {
+            Err(Report::new(Exit::Refused, "NOT_THE_OWNER", format!("{id} belongs to {owner}, not to {own}"))
+                .with_hint(format!("to force it: lockkeeper locks break {id} --yes")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn keeper(context: &Context, which: &Which) -> Result<Keeper, Report> {
+    let id = which.id()?;
+    context.existing_keeper()?.ok_or_else(|| Report::from(NotCurrent::Unknown(id)))
+}
+
+fn done(
+    context: &Context,
+    keeper: &Keeper,
+    what: &str,
+    outcome: Result<Lease, NotCurrent>,
+) -> Result<Exit, Report> {
+    let lease = outcome.map_err(Report::from)?;
+    let message = format!("{what}: {} ({}), token {}", lease.id, print::targets(&lease.claim), lease.token);
+    if context.json {
+        let lease = print::lease(&lease, keeper.engine().now()?);
+        print::json(&json!({ "status": what, "lease": lease, "message": message }));
+    } else {
+        print::talk(&message);
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,266 @@
+//! `locks`: who holds and who waits, and what to do about the dead, the stuck and the stubborn.
+
+use clap::Subcommand;
+use lockkeeper::core::id::LeaseId;
+use lockkeeper::core::liveness::Verdict;
+use lockkeeper::engine::{Broken, Listing};
+use lockkeeper::platform::clock;
+use lockkeeper::report::{Exit, Report};
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::obtain::{grace, reason};
+use super::{print, table, watch};
+
+/// Show who holds and who waits; find cycles, clean up, force
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Args {
+    /// Show it live, until Ctrl-C
+    #[arg(long, short)]
+    watch: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Look for waits that never end; exit 75 if there are any
+    CheckDeadlock,
+    /// Put away leases and tickets of the dead
+    Cleanup,
+    /// Take a lease from its holder, who is told first and may stop its work
+    Break(BreakArgs),
+    /// Break every lease
+    ForceReleaseAll(ForceArgs),
+}
+
+#[derive(clap::Args)]
+struct BreakArgs {
+    /// The lease, such as L42
+    #[arg(value_name = "LEASE")]
+    lease: String,
+    #[command(flatten)]
+    force: ForceArgs,
+}
+
+#[derive(clap::Args)]
+struct ForceArgs {
+    /// Yes, really
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    match &args.command {
+        None if args.watch => watch::run(context),
+        None => show(context),
+        Some(Command::CheckDeadlock) => check_deadlock(context),
+        Some(Command::Cleanup) => clean_up(context),
+        Some(Command::Break(args)) => {
+            let id: LeaseId = args.lease.parse()?;
+            confirm(&args.force, &format!("break {id}"))?;
+            break_one(context, id)
+        }
+        Some(Command::ForceReleaseAll(args)) => {
+            confirm(args, "force-release-all")?;
+            break_all(context)
+        }
+    }
+}
+
+/// Everything there is; nothing when there is no store yet.
+pub(super) fn listing(context: &Context) -> Result<Listing, Report> {
+    match context.existing_keeper()? {
+        Some(keeper) => Ok(keeper.engine().listing()?),
+        None => Ok(Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() }),
+    }
+}
+
+fn show(context: &Context) -> Result<Exit, Report> {
+    let listing = listing(context)?;
+    if context.json {
+        print::json(&as_json(&listing));
+    } else {
+        print::out(&as_text(&listing));
+    }
+    Ok(Exit::Done)
+}
+
+/// The listing for programs.
+pub(super) fn as_json(listing: &Listing) -> Value {
+    let leases: Vec<Value> = listing
+        .holders
+        .iter()
+        .map(|holder| {
+            let mut value = print::lease(&holder.lease, listing.now);
+            value["state"] = lockkeeper::engine::evidence::verdict_word(holder.verdict).into();
+            value
+        })
+        .collect();
+    let waiters: Vec<Value> = listing
+        .waiters
+        .iter()
+        .map(|waiter| print::ticket(&waiter.ticket, &waiter.jams, waiter.position, listing.now))
+        .collect();
+    json!({ "leases": leases, "waiters": waiters })
+}
+
+/// The listing for people.
+pub(super) fn as_text(listing: &Listing) -> String {
+    if listing.holders.is_empty() && listing.waiters.is_empty() {
+        return "nothing is held; take a lease with `lockkeeper exec NAME -- CMD` or `lockkeeper acquire NAME`\n".to_owned();
+    }
+    let held = listing.holders.iter().map(|holder| {
+        let lease = &holder.lease;
+        let ends =
+            lease.expires_at().map_or_else(|| "-".to_owned(), |end| print::span(end.since(listing.now)));
+        let process =
+            lease.claim.proof.process().map_or_else(|| "-".to_owned(), |process| process.pid.to_string());
+        vec![
+            lease.id.to_string(),
+            table::plain(lease.claim.owner.as_str()),
+            resources(&lease.claim),
+            print::span(listing.now.since(lease.acquired_at)),
+            ends,
+            process,
+            print::verdict(holder.verdict),
+            lease.token.to_string(),
+            table::plain(lease.claim.reason.as_deref().unwrap_or("")),
+        ]
+    });
+    let heading = ["LEASE", "OWNER", "HOLDS", "FOR", "ENDS IN", "PID", "STATE", "TOKEN", "REASON"];
+    let mut text = table::table(&heading, &held.collect::<Vec<_>>());
+    if !listing.waiters.is_empty() {
+        let waiting = listing.waiters.iter().map(|waiter| {
+            let because = if waiter.verdict.is_free() {
+                "gone: it will be skipped".to_owned()
+            } else {
+                reason(&waiter.jams)
+            };
+            vec![
+                waiter.ticket.id.as_ticket(),
+                table::plain(waiter.ticket.claim.owner.as_str()),
+                resources(&waiter.ticket.claim),
+                print::span(listing.now.since(waiter.ticket.enqueued_at)),
+                waiter.position.to_string(),
+                waiter.ticket.priority.to_string(),
+                table::plain(&because),
+            ]
+        });
+        let heading = ["TICKET", "OWNER", "WANTS", "FOR", "PLACE", "PRIORITY", "WAITS FOR"];
+        text.push('\n');
+        text.push_str(&table::table(&heading, &waiting.collect::<Vec<_>>()));
+    }
+    let dead =
+        listing.holders.iter().filter(|holder| matches!(holder.verdict, Verdict::Dead(_) | Verdict::Expired));
+    match dead.count() {
+        0 => {}
+        count => text.push_str(&format!(
+            "\n{count} dead or expired: free for whoever asks; `lockkeeper locks cleanup` puts them away\n"
+        )),
+    }
+    text
+}
+
+fn resources(claim: &lockkeeper::core::record::Claim) -> String {
+    let parts = claim.resources.iter().map(|resource| match resource.mode {
+        lockkeeper::core::resource::Mode::Exclusive => resource.target.to_string(),
+        mode => format!("{} ({mode})", resource.target),
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn check_deadlock(context: &Context) -> Result<Exit, Report> {
+    let circles = match context.existing_keeper()? {
+        Some(keeper) => keeper.engine().circles()?,
+        None => Vec::new(),
+    };
+    if let Some(first) = circles.first() {
+        return Err(print::deadlock(first).with_context("cycles", circles.len()));
+    }
+    if context.json {
+        print::json(&json!({ "deadlocks": [] }));
+    } else {
+        print::talk("no deadlock: every wait can end");
+    }
+    Ok(Exit::Done)
+}
+
+fn clean_up(context: &Context) -> Result<Exit, Report> {
+    let burials = match context.existing_keeper()? {
+        Some(keeper) => keeper.engine().clean_up()?,
+        None => Vec::new(),
+    };
+    if context.json {
+        let cleaned: Vec<Value> = burials
+            .iter()
+            .map(|burial| {
+                let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
+                let state = lockkeeper::engine::evidence::verdict_word(burial.verdict);
+                json!({ "id": id, "owner": burial.owner.as_str(), "state": state })
+            })
+            .collect();
+        print::json(&json!({ "cleaned": cleaned }));
+        return Ok(Exit::Done);
+    }
+    for burial in &burials {
+        let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
+        let why = match burial.verdict {
+            Verdict::Dead(death) => death.to_string(),
+            verdict => lockkeeper::engine::evidence::verdict_word(verdict).to_owned(),
+        };
+        print::data(&format!("{id} of {}: {why}", table::plain(burial.owner.as_str())));
+    }
+    print::talk(&format!("{} cleaned up", burials.len()));
+    Ok(Exit::Done)
+}
+
+fn confirm(force: &ForceArgs, what: &str) -> Result<(), Report> {
+    if force.yes {
+        return Ok(());
+    }
+    Err(Report::usage("this takes work away from somebody who may be at it")
+        .with_hint(format!("if you are sure: lockkeeper locks {what} --yes")))
+}
+
+fn break_one(context: &Context, id: LeaseId) -> Result<Exit, Report> {
+    let unknown = || Report::from(lockkeeper::core::lease::NotCurrent::Unknown(id));
+    let keeper = context.existing_keeper()?.ok_or_else(unknown)?;
+    let broken = keeper.engine().break_lease(id, grace(context))?.ok_or_else(unknown)?;
+    tell_broken(context, &[broken]);
+    Ok(Exit::Done)
+}
+
+fn break_all(context: &Context) -> Result<Exit, Report> {
+    let Some(keeper) = context.existing_keeper()? else {
+        tell_broken(context, &[]);
+        return Ok(Exit::Done);
+    };
+    let broken = keeper.engine().break_all(grace(context))?;
+    tell_broken(context, &broken);
+    Ok(Exit::Done)
+}
+
+fn tell_broken(context: &Context, broken: &[Broken]) {
+    if context.json {
+        let broken: Vec<Value> = broken
+            .iter()
+            .map(|one| {
+                let owner = one.lease.claim.owner.as_str();
+                json!({ "id": one.lease.id.to_string(), "owner": owner, "by_force": one.by_force })
+            })
+            .collect();
+        print::json(&json!({ "broken": broken }));
+        return;
+    }
+    for one in broken {
+        let how = if one.by_force {
+            "by force: its holder did not let go, and may still be at work"
+        } else {
+            "done"
+        };
+        print::data(&format!("{} of {}: {how}", one.lease.id, table::plain(one.lease.claim.owner.as_str())));
+    }
+    print::talk(&format!("{} broken", broken.len()));
+}

@@ -1,0 +1,42 @@
+//! `man`: manual pages made from the command definitions.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::CommandFactory;
+use lockkeeper::report::{Exit, Report};
+
+/// Write the manual pages
+#[derive(clap::Args)]
+#[command(
+    after_help = "Without --out the page of lockkeeper itself goes to stdout: lockkeeper man | man -l -"
+)]
+pub(super) struct Args {
+    /// Write one page a command into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit, Report> {
+    let command = super::Cli::command();
+    match &args.out {
+        None => {
+            let mut page = Vec::new();
+            let rendered = clap_mangen::Man::new(command).render(&mut page);
+            rendered.map_err(|error| Report::of(Exit::Failed, "INTERNAL", &error))?;
+            super::print::out(&String::from_utf8_lossy(&page));
+        }
+        Some(folder) => {
+            let written = fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder));
+            written.map_err(|error| {
+                Report::new(
+                    Exit::Failed,
+                    "UNWRITABLE",
+                    format!("cannot write to {}: {error}", folder.display()),
+                )
+                .with_hint("choose another folder with --out")
+            })?;
+        }
+    }
+    Ok(Exit::Done)
+}

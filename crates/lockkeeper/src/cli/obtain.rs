@@ -1,0 +1,202 @@
+//! Getting a lease with the whole of waiting around it: bell, signals, progress.
+
+use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use lockkeeper::core::lease::{Grant, Outcome, Request, WaitTerms, Waiting as InLine};
+use lockkeeper::core::time::{Ttl, format_span};
+use lockkeeper::core::waiting::Jam;
+use lockkeeper::engine::{Engine, Patience, Waited};
+use lockkeeper::platform::signal::{Signal, Signals};
+use lockkeeper::report::Report;
+use lockkeeper::store::Bell;
+
+use super::args::Waiting;
+use super::context::Context;
+
+/// What became of it.
+pub(super) enum Obtained {
+    Granted(Grant),
+    /// Others hold it, or held it all the time.
+    Held(Vec<Jam>),
+    /// The time was up; the ticket is still in line.
+    StillInLine(InLine),
+    Deadlock(Vec<lockkeeper::core::deadlock::Link>),
+    /// A signal came while waiting.
+    Interrupted(InLine, Signal),
+    /// The ticket is gone.
+    Gone,
+}
+
+/// How to go about it.
+pub(super) struct Manner {
+    pub(super) waiting: Waiting,
+    /// Whether the ticket stays in line when the time is up.
+    pub(super) keep_ticket: bool,
+    pub(super) quiet: bool,
+}
+
+/// Asks for a lease, and waits for it if told to.
+pub(super) fn obtain(
+    context: &Context,
+    engine: &Engine,
+    mut request: Request,
+    manner: &Manner,
+) -> Result<Obtained, Report> {
+    match engine.acquire(&request)? {
+        Outcome::Granted(grant) => return Ok(Obtained::Granted(grant)),
+        Outcome::Deadlock(links) => return Ok(Obtained::Deadlock(links)),
+        Outcome::Gone => return Ok(Obtained::Gone),
+        Outcome::Waiting(waiting) => return Ok(Obtained::StillInLine(waiting)),
+        Outcome::Held(jams) => {
+            if stop_overdue(context, engine, &jams)? {
+                if let Outcome::Granted(grant) = engine.acquire(&request)? {
+                    return Ok(Obtained::Granted(grant));
+                }
+            }
+            if manner.waiting == Waiting::No {
+                return Ok(Obtained::Held(jams));
+            }
+        }
+    }
+    let bell = engine.store().bell()?;
+    request.wait = Some(WaitTerms { bell: Some(bell.id()), stays: stays(context) });
+    match engine.acquire(&request)? {
+        Outcome::Granted(grant) => Ok(Obtained::Granted(grant)),
+        Outcome::Waiting(waiting) => wait(context, engine, waiting, &*bell, manner),
+        Outcome::Held(jams) => Ok(Obtained::Held(jams)),
+        Outcome::Deadlock(links) => Ok(Obtained::Deadlock(links)),
+        Outcome::Gone => Ok(Obtained::Gone),
+    }
+}
+
+/// How long a ticket stays in line while its owner is away.
+pub(super) fn stays(context: &Context) -> Ttl {
+    let fallback = Duration::from_secs(120);
+    context.config.ttl("ticket_ttl").or_else(|| Ttl::new(fallback).ok()).expect("two minutes are a TTL")
+}
+
+/// How long a command may take to stop.
+pub(super) fn grace(context: &Context) -> Duration {
+    context.config.span("grace").unwrap_or(Duration::from_secs(10))
+}
+
+fn stop_overdue(context: &Context, engine: &Engine, jams: &[Jam]) -> Result<bool, Report> {
+    let mut stopped = false;
+    for found in jams.iter().flat_map(|jam| &jam.leases) {
+        stopped |= engine.stop_if_overdue(&found.record, grace(context))?;
+    }
+    Ok(stopped)
+}
+
+/// Sleeps in line until the lease is granted, the time is up or a signal comes.
+pub(super) fn wait(
+    context: &Context,
+    engine: &Engine,
+    waiting: InLine,
+    bell: &dyn Bell,
+    manner: &Manner,
+) -> Result<Obtained, Report> {
+    let ticket = waiting.ticket.id;
+    let until = match manner.waiting {
+        Waiting::For(span) => Instant::now().checked_add(span),
+        Waiting::No => Some(Instant::now()),
+        Waiting::Forever => None,
+    };
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
+        .map_err(lockkeeper::KeeperError::Machine)?;
+    let mut teller = Teller::new(manner.quiet || context.json);
+    let interrupts = [signals.as_fd()];
+    let tick = teller.is_live.then_some(Duration::from_secs(1));
+    let patience = Patience { until, interrupts: &interrupts, grace: grace(context), tick };
+    let waited = engine.wait(waiting, bell, &patience, &mut |waiting| teller.tell(waiting));
+    teller.clear();
+    match waited {
+        Ok(Waited::Granted(grant)) => Ok(Obtained::Granted(grant)),
+        Ok(Waited::Gone) => Ok(Obtained::Gone),
+        Ok(Waited::TimedOut(waiting)) => {
+            leave(engine, manner, ticket)?;
+            Ok(if manner.keep_ticket { Obtained::StillInLine(waiting) } else { Obtained::Held(waiting.jams) })
+        }
+        Ok(Waited::Interrupted(waiting)) => {
+            leave(engine, manner, ticket)?;
+            let signal = signals.take().ok().and_then(|taken| taken.first().copied()).unwrap_or(Signal::TERM);
+            Ok(Obtained::Interrupted(waiting, signal))
+        }
+        Err(error) => {
+            // What went wrong counts; the place in line is given back as well as can be.
+            let _ = engine.give_up(ticket);
+            Err(error.into())
+        }
+    }
+}
+
+fn leave(engine: &Engine, manner: &Manner, ticket: lockkeeper::core::id::LeaseId) -> Result<(), Report> {
+    if manner.keep_ticket {
+        engine.walk_away(ticket)?
+    } else {
+        engine.give_up(ticket)?
+    }
+    Ok(())
+}
+
+/// Tells a person what is waited for: a line with a clock on a terminal, a line at each change elsewhere.
+struct Teller {
+    quiet: bool,
+    is_live: bool,
+    since: Instant,
+    last: String,
+}
+
+impl Teller {
+    fn new(quiet: bool) -> Self {
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_live = !quiet && std::io::stderr().is_terminal() && !dumb;
+        Self { quiet, is_live, since: Instant::now(), last: String::new() }
+    }
+
+    fn tell(&mut self, waiting: &InLine) {
+        let reason = reason(&waiting.jams);
+        if self.quiet || (!self.is_live && reason == self.last) {
+            return;
+        }
+        let mut stderr = std::io::stderr().lock();
+        // Talk that cannot be printed is not worth failing for.
+        let _ = if self.is_live {
+            let waited = format_span(self.since.elapsed());
+            write!(stderr, "\r\x1b[Kwaiting {waited} for {reason}").and_then(|()| stderr.flush())
+        } else {
+            writeln!(stderr, "waiting for {reason} (ticket {})", waiting.ticket.id.as_ticket())
+        };
+        self.last = reason;
+    }
+
+    fn clear(&self) {
+        if self.is_live && !self.last.is_empty() {
+            let mut stderr = std::io::stderr().lock();
+            let _ = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
+        }
+    }
+}
+
+/// "`db`, held by worker:1 (12 s); behind exec:2".
+pub(super) fn reason(jams: &[Jam]) -> String {
+    let parts = jams.iter().map(|jam| {
+        let mut text = jam.resource.target.to_string();
+        if let Some(found) = jam.leases.first() {
+            text.push_str(&format!(", held by {}", found.record.claim.owner));
+            if let Some(reason) = &found.record.claim.reason {
+                text.push_str(&format!(" ({reason})"));
+            }
+            if found.witness != jam.resource.target.as_str() {
+                text.push_str(&format!(", both match {}", found.witness));
+            }
+        }
+        if let Some(found) = jam.tickets.first() {
+            text.push_str(&format!(", behind {}", found.record.claim.owner));
+        }
+        text
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,88 @@
+//! `locks --watch`: the listing, live.
+
+use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use lockkeeper::KeeperError;
+use lockkeeper::engine::Listing;
+use lockkeeper::platform::changes::Changes;
+use lockkeeper::platform::poll;
+use lockkeeper::platform::signal::{Signal, Signals};
+use lockkeeper::report::{Exit, Report};
+
+use super::context::Context;
+use super::locks::{as_json, as_text, listing};
+use super::{print, table};
+
+/// Ages are shown in seconds, so a terminal is drawn again every second.
+const TICK: Duration = Duration::from_secs(1);
+/// A storm of changes is shown this often at the most.
+const BREATHER: Duration = Duration::from_millis(50);
+
+pub(super) fn run(context: &Context) -> Result<Exit, Report> {
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::WINCH])
+        .map_err(KeeperError::Machine)?;
+    let changes = Changes::watch(&context.location.state).map_err(KeeperError::Machine)?;
+    let terminal = !context.json && std::io::stdout().is_terminal();
+    let mut shown = String::new();
+    loop {
+        changes.drain();
+        let listing = listing(context)?;
+        if !show(context, &listing, terminal, &mut shown) {
+            return Ok(Exit::Done);
+        }
+        let mut descriptors = vec![signals.as_fd()];
+        descriptors.extend(changes.as_fd());
+        let ready = poll::wait(&descriptors, (terminal || changes.as_fd().is_none()).then_some(TICK));
+        let ready = ready.map_err(KeeperError::Machine)?;
+        let arrived = signals.take().map_err(KeeperError::Machine)?;
+        if arrived.iter().any(|signal| *signal != Signal::WINCH) {
+            return Ok(Exit::Done);
+        }
+        if ready.contains(1) {
+            // Let what belongs together arrive, unless the user wants to leave.
+            let interrupted = poll::wait(&[signals.as_fd()], Some(BREATHER)).map_err(KeeperError::Machine)?;
+            if interrupted.any()
+                && signals.take().is_ok_and(|taken| taken.iter().any(|one| *one != Signal::WINCH))
+            {
+                return Ok(Exit::Done);
+            }
+        }
+    }
+}
+
+/// Shows what changed; false when nobody reads any more.
+fn show(context: &Context, listing: &Listing, terminal: bool, shown: &mut String) -> bool {
+    if terminal {
+        let heading =
+            format!("{}   Ctrl-C to leave", table::plain(&context.location.state.display().to_string()));
+        let screen = format!("\x1b[H{heading}\n\n{}", as_text(listing)).replace('\n', "\x1b[K\n");
+        let mut stdout = anstream::stdout().lock();
+        return stdout.write_all(format!("{screen}\x1b[J").as_bytes()).and_then(|()| stdout.flush()).is_ok();
+    }
+    let text =
+        if context.json { format!("{}\n", as_json(listing)) } else { format!("{}\n", as_text(listing)) };
+    let (known, new) = (comparable(context, listing), shown);
+    if known == *new {
+        return true;
+    }
+    *new = known;
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    if written.is_err() {
+        print::talk("the reader has gone");
+    }
+    written.is_ok()
+}
+
+/// What makes two listings different for a program: not their ages.
+fn comparable(context: &Context, listing: &Listing) -> String {
+    let leases = listing
+        .holders
+        .iter()
+        .map(|holder| format!("{}/{:?}/{:?}", holder.lease.id, holder.lease.token, holder.verdict));
+    let waiters =
+        listing.waiters.iter().map(|waiter| format!("{}/{}", waiter.ticket.id.as_ticket(), waiter.position));
+    format!("{}{:?}", context.json, leases.chain(waiters).collect::<Vec<_>>())
+}

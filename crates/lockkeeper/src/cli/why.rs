@@ -1,0 +1,145 @@
+//! `why`: the chain of evidence for "held" or "free", and what to do.
+
+use lockkeeper::core::resource::Target;
+use lockkeeper::core::time::format_span;
+use lockkeeper::engine::evidence::{Evidence, verdict_word};
+use lockkeeper::platform::clock;
+use lockkeeper::report::{Exit, Report};
+use serde_json::{Value, json};
+
+use super::args::path_target;
+use super::context::Context;
+use super::obtain::reason;
+use super::{print, table};
+
+/// Explain why a name or path is held or free, and what to do
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// A name, or a path; both are looked at unless a flag says which
+    #[arg(value_name = "NAME|PATH")]
+    target: String,
+    /// It is a path
+    #[arg(long, conflicts_with = "name")]
+    path: bool,
+    /// It is a name
+    #[arg(long)]
+    name: bool,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    let targets = targets(context, args)?;
+    let keeper = context.existing_keeper()?;
+    let mut found = Vec::new();
+    for target in targets {
+        found.push(match &keeper {
+            Some(keeper) => keeper.engine().why(&target)?,
+            None => Evidence { target, now: clock::now(), holders: Vec::new(), waiters: Vec::new() },
+        });
+    }
+    // A word can be a name and a path: what nobody has anything to do with is left out.
+    let busy = found.iter().any(|evidence| !evidence.holders.is_empty() || !evidence.waiters.is_empty());
+    if busy {
+        found.retain(|evidence| !evidence.holders.is_empty() || !evidence.waiters.is_empty());
+    } else {
+        found.truncate(1);
+    }
+    if context.json {
+        let held = found.iter().any(Evidence::is_held);
+        let chains: Vec<Value> = found.iter().map(as_json).collect();
+        print::json(&json!({ "target": args.target, "held": held, "evidence": chains }));
+    } else {
+        for evidence in &found {
+            print::out(&as_text(evidence));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn targets(context: &Context, args: &Args) -> Result<Vec<Target>, Report> {
+    let name = || args.target.parse().map(Target::Name).map_err(Report::from);
+    if args.name {
+        return Ok(vec![name()?]);
+    }
+    let path = path_target(context, &args.target);
+    if args.path {
+        return Ok(vec![path?]);
+    }
+    match (name(), path) {
+        (Ok(name), Ok(path)) => Ok(vec![name, path]),
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(vec![one]),
+        (Err(_), Err(error)) => Err(error),
+    }
+}
+
+fn as_json(evidence: &Evidence) -> Value {
+    let holders: Vec<Value> = evidence
+        .holders
+        .iter()
+        .map(|chain| {
+            let steps: Vec<Value> = chain
+                .steps
+                .iter()
+                .map(|step| json!({ "question": step.question, "seen": step.seen, "means": step.means }))
+                .collect();
+            json!({
+                "lease": print::lease(&chain.holder.lease, evidence.now),
+                "witness": chain.witness,
+                "steps": steps,
+                "verdict": verdict_word(chain.holder.verdict),
+                "advice": chain.advice,
+            })
+        })
+        .collect();
+    let waiters: Vec<Value> = evidence
+        .waiters
+        .iter()
+        .map(|waiter| print::ticket(&waiter.ticket, &waiter.jams, waiter.position, evidence.now))
+        .collect();
+    let kind = match evidence.target {
+        Target::Name(_) => "name",
+        Target::Path(_) => "path",
+    };
+    json!({ kind: evidence.target.as_str(), "held": evidence.is_held(), "holders": holders, "waiters": waiters })
+}
+
+fn as_text(evidence: &Evidence) -> String {
+    let state = if evidence.is_held() { "held" } else { "free" };
+    let mut text = format!("{} is {state}\n", evidence.target);
+    if evidence.holders.is_empty() {
+        text.push_str("  nobody has a lease on it: just take it\n");
+    }
+    for chain in &evidence.holders {
+        let lease = &chain.holder.lease;
+        text.push_str(&format!(
+            "\n{} of {}, token {}, for {}: {}\n",
+            lease.id,
+            table::plain(lease.claim.owner.as_str()),
+            lease.token,
+            format_span(evidence.now.since(lease.acquired_at)),
+            print::targets(&lease.claim),
+        ));
+        if chain.witness != evidence.target.as_str() {
+            text.push_str(&format!("  both match {}\n", chain.witness));
+        }
+        if let Some(reason) = &lease.claim.reason {
+            text.push_str(&format!("  reason: {}\n", table::plain(reason)));
+        }
+        for (number, step) in chain.steps.iter().enumerate() {
+            let (question, seen, means) =
+                (step.question, table::plain(&step.seen), table::plain(&step.means));
+            text.push_str(&format!("  {}. {question}: {seen}: {means}\n", number + 1));
+        }
+        text.push_str(&format!("  what to do: {}\n", chain.advice));
+    }
+    for waiter in &evidence.waiters {
+        text.push_str(&format!(
+            "\nwaiting, place {}: {} of {} for {}: {}\n",
+            waiter.position,
+            waiter.ticket.id.as_ticket(),
+            table::plain(waiter.ticket.claim.owner.as_str()),
+            format_span(evidence.now.since(waiter.ticket.enqueued_at)),
+            table::plain(&reason(&waiter.jams)),
+        ));
+    }
+    text
+}

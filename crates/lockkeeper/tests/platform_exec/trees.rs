@@ -1,0 +1,69 @@
+//! Whole trees, ended by a process that did not start them.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use lockkeeper::platform::process;
+use lockkeeper::platform::tree::{Root, Stop, descendants, stop_tree};
+use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
+
+/// Starts a script and reads the numbers of the processes that it says it consists of.
+fn tree(script: &str, size: usize) -> (Child, Vec<ProcessRef>) {
+    tree_of(Command::new("sh").args(["-c", script]), size)
+}
+
+fn tree_of(command: &mut Command, size: usize) -> (Child, Vec<ProcessRef>) {
+    let mut root = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(root.stdout.take().unwrap()).lines().take(size);
+    let processes = lines.map(|line| process::identify(line.unwrap().parse().unwrap()).unwrap()).collect();
+    (root, processes)
+}
+
+fn stop(root: Root, grace: Duration, mark: Option<&str>) -> Vec<ProcessRef> {
+    stop_tree(&Stop { root, grace, mark }).unwrap()
+}
+
+const STUBBORN: &str = "trap '' TERM; echo $$; sh -c 'echo $$; sleep 600 & echo $!; wait' & wait; wait";
+
+#[test]
+fn a_stranger_ends_root_and_all_below_it() {
+    let (mut root, processes) = tree(STUBBORN, 3);
+    assert_eq!(descendants(root.id()).unwrap().len(), 2);
+    assert_eq!(stop(Root::Process(processes[0]), Duration::from_millis(20), None), []);
+    assert!(processes.iter().all(|process| process::look(*process) == ProcessSight::Gone));
+    root.wait().unwrap();
+}
+
+#[test]
+fn a_reused_number_is_never_signalled() {
+    let (mut root, processes) = tree("echo $$; exec sleep 600", 1);
+    let earlier = ProcessRef { started: processes[0].started - 1, ..processes[0] };
+    assert_eq!(stop(Root::Process(earlier), Duration::ZERO, None), []);
+    assert_eq!(process::look(processes[0]), ProcessSight::Running);
+    root.kill().unwrap();
+    root.wait().unwrap();
+}
+
+#[test]
+fn this_process_and_those_who_started_it_are_refused() {
+    let own = process::current().unwrap();
+    let parent = process::identify(std::os::unix::process::parent_id()).unwrap();
+    for root in [own, parent] {
+        let stop = Stop { root: Root::Process(root), grace: Duration::ZERO, mark: None };
+        assert!(stop_tree(&stop).is_err());
+    }
+}
+
+#[test]
+fn what_was_left_behind_is_found_by_its_mark() {
+    let id = format!("test-{}", std::process::id());
+    let mark = format!("LOCKKEEPER_RUN_ID={id}");
+    let script = "(setsid sleep 600 & echo $!)";
+    let (mut root, processes) =
+        tree_of(Command::new("sh").args(["-c", script]).env("LOCKKEEPER_RUN_ID", id), 1);
+    root.wait().unwrap();
+    assert_eq!(process::look(processes[0]), ProcessSight::Running);
+    assert_eq!(stop(Root::Marked, Duration::from_secs(60), Some(&mark)), []);
+    assert_eq!(process::look(processes[0]), ProcessSight::Gone);
+}
