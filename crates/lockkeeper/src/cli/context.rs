@@ -55,14 +55,14 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) fn new(globals: Globals) -> Result<Self, Report> {
+    pub(super) fn new(globals: &Globals) -> Result<Self, Report> {
         let no_cwd = |error: std::io::Error| {
             Report::of(Exit::Failed, "MACHINE", &error)
                 .with_hint("the current folder is gone: change to another")
         };
         let mut surroundings = Surroundings::of_process(None).map_err(no_cwd)?;
         let root = surroundings.locate().root;
-        let flags = flag_values(&globals);
+        let flags = flag_values(globals);
         let variable = |name: &str| std::env::var(name).ok();
         let config = Config::load(&Inputs { root: &root, variable: &variable, flags: &flags })?;
         choose_color(config.text("color").unwrap_or("auto"));

@@ -104,34 +104,19 @@ fn usage(error: &clap::Error) -> Exit {
 }
 
 fn dispatch(cli: Cli) -> Result<Exit, Report> {
-    match &cli.command {
-        Command::Completions(args) => return completions::run(args),
-        Command::Man(args) => return man::run(args),
-        Command::Exec(_)
-        | Command::Acquire(_)
-        | Command::Renew(_)
-        | Command::Release(_)
-        | Command::Upgrade(_)
-        | Command::Downgrade(_)
-        | Command::Fence(_)
-        | Command::Locks(_)
-        | Command::Why(_)
-        | Command::Conflicts(_)
-        | Command::Config => {}
-    }
-    let context = Context::new(cli.globals)?;
+    let context = || Context::new(&cli.globals);
     match cli.command {
-        Command::Exec(args) => exec::run(&context, args),
-        Command::Acquire(args) => acquire::run(&context, &args),
-        Command::Renew(args) => lifecycle::renew(&context, &args),
-        Command::Release(args) => lifecycle::release(&context, &args),
-        Command::Upgrade(args) => lifecycle::upgrade(&context, &args),
-        Command::Downgrade(args) => lifecycle::downgrade(&context, &args),
-        Command::Fence(args) => fence::run(&context, &args),
-        Command::Locks(args) => locks::run(&context, &args),
-        Command::Why(args) => why::run(&context, &args),
-        Command::Conflicts(args) => conflicts::run(&context, &args),
-        Command::Config => config::run(&context),
+        Command::Exec(args) => exec::run(&context()?, args),
+        Command::Acquire(args) => acquire::run(&context()?, &args),
+        Command::Renew(args) => lifecycle::renew(&context()?, &args),
+        Command::Release(args) => lifecycle::release(&context()?, &args),
+        Command::Upgrade(args) => lifecycle::upgrade(&context()?, &args),
+        Command::Downgrade(args) => lifecycle::downgrade(&context()?, &args),
+        Command::Fence(args) => fence::run(&context()?, &args),
+        Command::Locks(args) => locks::run(&context()?, &args),
+        Command::Why(args) => why::run(&context()?, &args),
+        Command::Conflicts(args) => conflicts::run(&context()?, &args),
+        Command::Config => config::run(&context()?),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }
