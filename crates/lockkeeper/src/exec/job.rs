@@ -32,6 +32,8 @@ pub(super) struct Job {
     terminal: Option<Terminal>,
     /// Whether the command has the terminal whenever the wrapper may have it.
     hands_over: bool,
+    /// Whether the command was seen to be stopped and not yet continued.
+    command_is_stopped: bool,
     interrupt_passed_on: bool,
 }
 
@@ -44,14 +46,12 @@ impl Job {
         let signals = Signals::receive(&received)?;
         let terminal = Terminal::on_stdin();
         let hands_over = terminal.is_some() && !terminal::stdout_is_piped();
-        Ok(Self { signals, terminal, hands_over, interrupt_passed_on: false })
+        Ok(Self { signals, terminal, hands_over, command_is_stopped: false, interrupt_passed_on: false })
     }
 
-    /// The command is there.
+    /// The command is there. If it was stopped for not having the terminal by now, that will be told as any stop.
     pub(super) fn started(&self, group: Pid) {
-        if self.hands_over {
-            self.hand_over(group);
-        }
+        self.hand_over(group);
     }
 
     /// A signal arrived at the wrapper. That it cannot reach the command is no reason to end.
@@ -68,13 +68,17 @@ impl Job {
 
     /// The command was stopped by `reason`.
     pub(super) fn stopped(&mut self, reason: Signal, group: Pid) -> io::Result<()> {
+        self.command_is_stopped = true;
         if self.terminal.is_none() {
             self.terminal = Terminal::of_session();
         }
         let Some(terminal) = &self.terminal else { return Ok(()) };
         let wants_terminal = matches!(reason, Signal::TTIN | Signal::TTOU);
         if wants_terminal && (terminal.is_ours() || terminal.listens_to(group)) {
-            self.hand_over(group);
+            // Continued without it, it would be stopped again at once.
+            if terminal.give_to(group).is_ok() {
+                self.resume(group);
+            }
             return Ok(());
         }
         let _ = terminal.take_back_from(group);
@@ -85,9 +89,6 @@ impl Job {
         }
         // Here the shell has continued us; or nobody could, and then the command goes on as well.
         self.resume(group);
-        for signal in self.signals.take()?.into_iter().filter(|signal| *signal != Signal::CONT) {
-            self.pass_on(signal, group);
-        }
         Ok(())
     }
 
@@ -103,20 +104,20 @@ impl Job {
         }
     }
 
-    fn resume(&self, group: Pid) {
-        match &self.terminal {
-            Some(terminal) if self.hands_over && terminal.is_ours() => self.hand_over(group),
-            _ => {
-                let _ = kill_process_group(group, Signal::CONT);
-            }
+    fn resume(&mut self, group: Pid) {
+        self.hand_over(group);
+        // A second SIGCONT could undo the next stop.
+        if std::mem::take(&mut self.command_is_stopped) {
+            let _ = kill_process_group(group, Signal::CONT);
         }
     }
 
-    /// Gives the command the terminal, and continues it in case it was stopped for not having it.
     fn hand_over(&self, group: Pid) {
-        let given = self.terminal.as_ref().is_some_and(|terminal| terminal.give_to(group).is_ok());
-        if given {
-            let _ = kill_process_group(group, Signal::CONT);
+        if let Some(terminal) = &self.terminal
+            && self.hands_over
+            && terminal.is_ours()
+        {
+            let _ = terminal.give_to(group);
         }
     }
 }

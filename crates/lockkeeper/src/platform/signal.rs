@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::io::{Errno, ioctl_fionbio};
 pub use rustix::process::Signal;
-use rustix::process::{getpid, kill_current_process_group, kill_process};
+use rustix::process::kill_current_process_group;
 use signal_hook::SigId;
 
 /// A descriptor that becomes readable when one of the signals arrives.
@@ -74,12 +74,24 @@ impl Drop for Signals {
 
 /// Sends a signal to this process with its default effect; returns when it had none or the process was continued.
 pub fn suffer(signal: Signal) -> io::Result<()> {
-    with_default(signal, || kill_process(getpid(), signal))
+    // Raised in this thread, it takes effect before the call returns. Nobody can change how STOP and KILL work.
+    let changeable = !matches!(signal, Signal::STOP | Signal::KILL);
+    let before = changeable.then(|| disposition(signal, Some(&with_handler(libc::SIG_DFL)))).transpose()?;
+    let outcome = signal_hook::low_level::raise(signal.as_raw());
+    if let Some(before) = before {
+        disposition(signal, Some(&before))?;
+    }
+    outcome
 }
 
-/// Sends a signal to this process's whole group, with its default effect on this process.
+/// Sends a signal to all of this process's group, with its default effect on this process.
 pub fn suffer_with_group(signal: Signal) -> io::Result<()> {
-    with_default(signal, || kill_current_process_group(signal))
+    // The others first; ours would come at some time in some thread, so it is thrown away and raised afterwards.
+    let before = disposition(signal, Some(&with_handler(libc::SIG_IGN)))?;
+    let outcome = kill_current_process_group(signal);
+    disposition(signal, Some(&before))?;
+    outcome?;
+    suffer(signal)
 }
 
 /// Does something while the calling thread cannot be stopped for changing a terminal from the background.
@@ -88,17 +100,6 @@ pub(super) fn without_ttou<T>(action: impl FnOnce() -> T) -> T {
     let outcome = action();
     change_mask(libc::SIG_SETMASK, &before);
     outcome
-}
-
-fn with_default(signal: Signal, action: impl FnOnce() -> rustix::io::Result<()>) -> io::Result<()> {
-    // The kernel lets nobody change these two, and they need no help.
-    if matches!(signal, Signal::STOP | Signal::KILL) {
-        return Ok(action()?);
-    }
-    let before = disposition(signal, Some(&default_disposition()))?;
-    let outcome = action();
-    disposition(signal, Some(&before))?;
-    Ok(outcome?)
 }
 
 fn is_ignored(signal: Signal) -> io::Result<bool> {
@@ -120,17 +121,19 @@ fn announce_on(signal: Signal, announce: Arc<io::PipeWriter>) -> io::Result<SigI
 
 #[expect(unsafe_code, reason = "rustix has no safe sigaction")]
 fn disposition(signal: Signal, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
-    let mut before = default_disposition();
+    let mut before = with_handler(libc::SIG_DFL);
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: both point to such structures or nowhere; `new` is the default or one that was in force before.
+    // SAFETY: both point to such structures or nowhere; `new` is the default, to ignore, or one that was in force before.
     let outcome = unsafe { libc::sigaction(signal.as_raw(), new, &raw mut before) };
     if outcome == 0 { Ok(before) } else { Err(io::Error::last_os_error()) }
 }
 
 #[expect(unsafe_code, reason = "the structure has system-specific fields, so no literal can be written")]
-fn default_disposition() -> libc::sigaction {
-    // SAFETY: it holds integers and optional pointers, for which zero is a value; a zero handler is SIG_DFL.
-    unsafe { std::mem::zeroed() }
+fn with_handler(handler: libc::sighandler_t) -> libc::sigaction {
+    // SAFETY: it holds integers and optional pointers, for which zero is a value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    action
 }
 
 #[expect(unsafe_code, reason = "rustix has no signal sets")]
@@ -156,6 +159,7 @@ fn change_mask(how: c_int, set: &libc::sigset_t) -> libc::sigset_t {
 mod tests {
     use super::*;
     use crate::platform::poll;
+    use rustix::process::{getpid, kill_process};
 
     #[test]
     fn signals_arrive_in_a_readable_descriptor() {

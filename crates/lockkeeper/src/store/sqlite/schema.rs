@@ -126,7 +126,7 @@ pub(super) fn set_up(connection: &Connection, path: &Path) -> Result<(), StoreEr
 pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew.
     connection
-        .execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0;")
+        .execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 64;")
         .map_err(|error| explain(path, error))
 }
 
