@@ -153,7 +153,8 @@ fn others(jam: &Jam) -> impl Iterator<Item = (&Owner, &str)> {
     leases.chain(jam.tickets.iter().map(|found| (&found.record.claim.owner, found.witness.as_str())))
 }
 
-/// What an owner waits for: its own tickets, and those of commands that run under its leases.
+/// What an owner waits for: its own tickets, and those of commands that run under its leases, the dead among
+/// them buried.
 fn waits_of<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<Vec<Vec<Jam>>, V::Error> {
     let mut tickets = Vec::new();
     collect(draft, &Reach::of(Key::of_owner(owner)), &mut tickets)?;
@@ -162,6 +163,11 @@ fn waits_of<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<Vec<Vec<
     }
     let mut waits = Vec::new();
     for ticket in tickets {
+        let verdict = draft.judge_ticket(&ticket);
+        if verdict.is_free() {
+            draft.bury_ticket(ticket, verdict);
+            continue;
+        }
         waits.push(jams(draft, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: true })?);
     }
     Ok(waits)

@@ -324,7 +324,7 @@ pub fn upgrade<V: View>(
     let now = draft.now();
     if in_the_way.is_empty() {
         let token = draft.draw_token()?;
-        let stronger = Lease { token, claim, heartbeat_at: now, pickup_by: None, ..lease.clone() };
+        let stronger = Lease { token, claim, heartbeat_at: now, pickup_by: None, ..lease };
         draft.put_lease(Some(lease), stronger.clone());
         conclude(draft, None)?;
         return Ok(Ok(Outcome::Granted(Grant { lease: stronger, joined: false })));
@@ -378,7 +378,7 @@ pub fn downgrade<V: View>(
     let shared = |resource: &Resource| Resource { mode: Mode::Shared, ..resource.clone() };
     let resources = lease.claim.resources.iter().map(shared).collect();
     let claim = Claim { resources, ..lease.claim.clone() };
-    let weaker = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease.clone() };
+    let weaker = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
     draft.offer(weaker.claim.targets());
     draft.put_lease(Some(lease), weaker.clone());
     conclude(draft, None)?;

@@ -8,6 +8,7 @@
 //! A ticket ahead that wants all of a resource for itself alone stands for everybody before it, so that the
 //! line need not be walked to its beginning.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use crate::draft::{Draft, View, Walk};
@@ -34,7 +35,7 @@ pub struct Jam {
     pub leases: Vec<Obstacle<Lease>>,
     /// Who waits for it and goes first.
     pub tickets: Vec<Obstacle<Ticket>>,
-    /// How many of them have to go before there is room.
+    /// How many of their owners have to go before there is room.
     pub must_go: usize,
 }
 
@@ -57,8 +58,7 @@ impl Jam {
             tickets.retain(|found| excludes(resource, &found.record.claim));
         }
         let mut jam = Self { resource: resource.clone(), leases, tickets, must_go: 0 };
-        let mut capacities: Vec<usize> = jam.claims().map(|claim| capacity(resource, claim)).collect();
-        capacities.sort_unstable();
+        let capacities = jam.capacities(|_| false);
         while !has_room(resource, &capacities[jam.must_go..]) {
             jam.must_go += 1;
         }
@@ -67,10 +67,21 @@ impl Jam {
 
     /// Whether there is room once all those are gone.
     pub fn has_room_without(&self, is_gone: impl Fn(&Owner) -> bool) -> bool {
-        let left = self.claims().filter(|claim| !is_gone(&claim.owner));
-        let mut capacities: Vec<usize> = left.map(|claim| capacity(&self.resource, claim)).collect();
+        has_room(&self.resource, &self.capacities(is_gone))
+    }
+
+    /// How many others each owner puts up with, the least tolerant first.
+    ///
+    /// An owner counts once, however many claims it has: they do not exclude each other.
+    fn capacities(&self, is_gone: impl Fn(&Owner) -> bool) -> Vec<usize> {
+        let mut by_owner: BTreeMap<&Owner, usize> = BTreeMap::new();
+        for claim in self.claims().filter(|claim| !is_gone(&claim.owner)) {
+            let least = by_owner.entry(&claim.owner).or_insert(usize::MAX);
+            *least = (*least).min(capacity(&self.resource, claim));
+        }
+        let mut capacities: Vec<usize> = by_owner.into_values().collect();
         capacities.sort_unstable();
-        has_room(&self.resource, &capacities)
+        capacities
     }
 
     fn claims(&self) -> impl Iterator<Item = &Claim> {
@@ -97,7 +108,8 @@ fn capacity_of(resource: &Resource) -> usize {
     usize::try_from(resource.mode.capacity()).unwrap_or(usize::MAX)
 }
 
-fn excludes(resource: &Resource, claim: &Claim) -> bool {
+/// Whether a claim excludes a resource by itself, however many others there are.
+pub(crate) fn excludes(resource: &Resource, claim: &Claim) -> bool {
     claim.resources.iter().any(|other| resource.excludes(other).is_some())
 }
 
@@ -330,7 +342,7 @@ fn grant<V: View>(draft: &mut Draft<'_, V>, ticket: Ticket) -> Result<(), V::Err
             if let Some(lease) = lease.filter(|lease| lease.claim.resources != ticket.claim.resources) {
                 let claim = Claim { resources: ticket.claim.resources, ..lease.claim.clone() };
                 let token = draft.draw_token()?;
-                let stronger = Lease { token, claim, heartbeat_at: now, ..lease.clone() };
+                let stronger = Lease { token, claim, heartbeat_at: now, ..lease };
                 draft.put_lease(Some(lease), stronger);
             }
         }

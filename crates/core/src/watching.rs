@@ -8,14 +8,14 @@
 //! A watch is as old as the waiter's last look. Whenever a decision puts somebody before a waiter whom it
 //! did not see then, or lets somebody's time end sooner, the waiter is woken to look again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::draft::{Draft, View, Walk};
 use crate::id::{LeaseId, Owner};
 use crate::record::{Claim, Lease, Rank, Ticket};
 use crate::resource::{Key, Reach, Target};
 use crate::time::Moment;
-use crate::waiting::{Asker, Jam, jams};
+use crate::waiting::{Asker, Jam, excludes, jams};
 
 /// A record that a waiter keeps an eye on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +70,15 @@ pub fn watch_list(jams: &[Jam]) -> Vec<Watched> {
     };
     for jam in jams {
         let stands_for_all = |ticket: &Ticket| ticket.stands_for_all_before(&jam.resource.target);
-        let last = jam.tickets.iter().position(|found| stands_for_all(&found.record));
-        let near = last.map_or(jam.tickets.as_slice(), |last| &jam.tickets[..=last]);
-        near.iter().for_each(|found| add(Watched::Ticket(found.record.clone())));
-        if last.is_none() {
+        let Some(last) = jam.tickets.iter().position(|found| stands_for_all(&found.record)) else {
+            jam.tickets.iter().for_each(|found| add(Watched::Ticket(found.record.clone())));
             jam.leases.iter().for_each(|found| add(Watched::Lease(found.record.clone())));
-        }
+            continue;
+        };
+        // What is before the last one has no say in this, not even in whether the others are counted.
+        let near = jam.tickets[..=last].iter().map(|found| &found.record);
+        let near = near.filter(|ticket| excludes(&jam.resource, &ticket.claim));
+        near.for_each(|ticket| add(Watched::Ticket(ticket.clone())));
     }
     watched
 }
@@ -107,8 +110,8 @@ pub fn wake_for_news<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -
 /// What a decision means for those who wait.
 #[derive(Default)]
 struct News {
-    /// From which place in which line on somebody may have come before others, or will be gone sooner.
-    places: BTreeMap<Target, Option<Rank>>,
+    /// From which place in which line on somebody may have come or gone before others, or will go sooner.
+    places: BTreeSet<(Target, Option<Rank>)>,
     /// Owners who hold more or less: whether a ticket ahead waits for them decides what their own see.
     owners: BTreeSet<Owner>,
     /// Tickets that stood for nobody before this decision.
@@ -160,10 +163,7 @@ impl News {
     }
 
     fn mark(&mut self, claim: &Claim, from: Option<Rank>) {
-        for target in claim.targets() {
-            let known = self.places.entry(target.clone()).or_insert(from);
-            *known = (*known).min(from);
-        }
+        self.places.extend(claim.targets().map(|target| (target.clone(), from)));
     }
 
     /// Tells those behind a place in the line for one target.

@@ -7,7 +7,7 @@ use lockkeeper_core::draft::{Draft, Effect};
 use lockkeeper_core::id::{BellId, LeaseId};
 use lockkeeper_core::lease::{self, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::Contract;
-use lockkeeper_core::record::Ticket;
+use lockkeeper_core::record::{Claim, Ticket};
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Asker, Watched, jams, watch_list};
 
@@ -16,16 +16,17 @@ use crate::world::World;
 /// All processes that sleep on a ticket.
 #[derive(Clone, Debug, Default)]
 pub struct Sleepers {
-    asleep: BTreeMap<LeaseId, Sleeper>,
+    pub asleep: BTreeMap<LeaseId, Sleeper>,
 }
 
+/// One of them.
 #[derive(Clone, Debug)]
-struct Sleeper {
-    ticket: Ticket,
-    watched: Vec<Watched>,
+pub struct Sleeper {
+    pub ticket: Ticket,
+    pub watched: Vec<Watched>,
     /// When the first of those watched may run out of time.
-    until: Option<Moment>,
-    woken: bool,
+    pub until: Option<Moment>,
+    pub woken: bool,
 }
 
 impl Sleepers {
@@ -41,10 +42,6 @@ impl Sleepers {
     /// Someone is not there any more, or sleeps on something else.
     pub fn forget(&mut self, id: LeaseId) {
         self.asleep.remove(&id);
-    }
-
-    pub fn is_asleep(&self, id: LeaseId) -> bool {
-        self.asleep.contains_key(&id)
     }
 
     /// Carries out what a decision wants done, and lets the others notice what they watch for.
@@ -91,15 +88,6 @@ impl Sleepers {
         self.notice(world, &effects);
     }
 
-    /// Lets all who are woken look, and those whom they wake, until all is quiet.
-    pub fn settle(&mut self, world: &mut World) {
-        for _ in 0..200 {
-            let Some(id) = self.woken().first().copied() else { return };
-            self.attend(world, id);
-        }
-        panic!("the waiters keep waking each other");
-    }
-
     /// Invariants 4 and 7: nobody sleeps through what it waits for. Holds whenever nobody is woken.
     pub fn check(&self, world: &World) {
         for (id, sleeper) in &self.asleep {
@@ -108,11 +96,11 @@ impl Sleepers {
                 panic!("{id} sleeps on a ticket that is gone");
             };
             let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-            let (in_the_way, _, _) = world.decide(|draft| jams(draft, asker));
+            let (in_the_way, _, _) = world.clone().decide(|draft| jams(draft, asker));
             assert!(
                 !in_the_way.is_empty(),
-                "nothing is in the way of {id}, but it sleeps\n{:#?}",
-                world.board
+                "nothing is in the way of {id}, but it sleeps\n{}",
+                describe(&world)
             );
             // A death that nobody awake has to notice changes nothing yet.
             let (in_the_way, _, _) =
@@ -120,18 +108,14 @@ impl Sleepers {
             let watched = watch_list(&in_the_way);
             for now in &watched {
                 let seen = sleeper.watched.iter().any(|then| then.id() == now.id());
-                assert!(seen, "{id} does not watch {}\n{:#?}", now.id(), world.board);
+                assert!(seen, "{id} does not watch {}\n{}", now.id(), describe(&world));
             }
             let in_time = match (first_end(&world, &watched), sleeper.until) {
                 (None, _) => true,
                 (Some(_), None) => false,
                 (Some(end), Some(until)) => until <= end,
             };
-            assert!(
-                in_time,
-                "{id} sleeps longer than those before it last\n{sleeper:#?}{watched:#?}{:#?}",
-                world.board
-            );
+            assert!(in_time, "{id} sleeps longer than those before it last\n{}", describe(&world));
         }
     }
 }
@@ -146,4 +130,23 @@ fn first_end(world: &World, watched: &[Watched]) -> Option<Moment> {
         }
     };
     watched.iter().filter(may_end).filter_map(Watched::ends_at).filter(|end| *end >= world.now).min()
+}
+
+/// The world on a few lines, for a person who looks for the reason.
+pub fn describe(world: &World) -> String {
+    let describe = |claim: &Claim| {
+        let resources: Vec<String> =
+            claim.resources.iter().map(|resource| format!("{} {}", resource.mode, resource.target)).collect();
+        let pid = claim.proof.process().map_or(0, |process| process.pid);
+        let state = if world.dead.contains(&pid) { "dead" } else { "live" };
+        format!("{} {state} {pid}: {}", claim.owner, resources.join(", "))
+    };
+    let leases = world.board.leases().map(|lease| format!("{} {}", lease.id, describe(&lease.claim)));
+    let tickets = world.board.tickets().map(|ticket| {
+        let away = if ticket.bell.is_none() { " away" } else { "" };
+        let (ticket, rank) =
+            (format!("{}{away} {}", ticket.id.as_ticket(), describe(&ticket.claim)), ticket.rank);
+        format!("{ticket} at {}", rank.at)
+    });
+    leases.chain(tickets).collect::<Vec<String>>().join("\n")
 }

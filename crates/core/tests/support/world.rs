@@ -42,18 +42,6 @@ impl World {
         }
         (outcome, effects, burials)
     }
-
-    pub fn advance(&mut self, seconds: u64) {
-        self.now = self.now.after(Duration::from_secs(seconds));
-    }
-
-    pub fn lease_is_live(&mut self, lease: &Lease) -> bool {
-        !Draft::new(self).judge_lease(lease).is_free()
-    }
-
-    pub fn ticket_is_live(&mut self, ticket: &Ticket) -> bool {
-        !Draft::new(self).judge_ticket(ticket).is_free()
-    }
 }
 
 impl View for World {

@@ -11,10 +11,10 @@ use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::args::{Waiting, Wanted, wait};
-use super::context::Context;
+use super::context::{Context, Globals};
 use super::exec::leases_around;
 use super::obtain::{Manner, Obtained, obtain, reason, stays};
-use super::print;
+use super::{Verb, print};
 
 /// Take a lease and leave it; does not wait unless told
 #[derive(clap::Args)]
@@ -40,7 +40,15 @@ pub(super) struct Args {
     quiet: bool,
 }
 
-pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+impl Verb for Args {
+    const NAME: &'static str = "acquire";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?, &self)
+    }
+}
+
+fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
     let manner = Manner { waiting, keep_ticket: true, quiet: args.quiet };
     let name: Option<TicketName> = args.ticket.as_deref().map(str::parse).transpose()?;

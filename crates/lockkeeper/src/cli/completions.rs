@@ -1,8 +1,10 @@
 //! `completions`: scripts made from the command definitions.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use lockkeeper::report::{Exit, Report};
+
+use super::Verb;
+use super::context::Globals;
 
 /// Print a completion script for a shell
 #[derive(clap::Args)]
@@ -14,9 +16,17 @@ pub(super) struct Args {
     shell: Shell,
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit, Report> {
+impl Verb for Args {
+    const NAME: &'static str = "completions";
+
+    fn run(self, _: &Globals) -> Result<Exit, Report> {
+        run(&self)
+    }
+}
+
+fn run(args: &Args) -> Result<Exit, Report> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut super::Cli::command(), "lockkeeper", &mut script);
+    clap_complete::generate(args.shell, &mut super::command_line(), "lockkeeper", &mut script);
     super::print::out(&String::from_utf8_lossy(&script));
     Ok(Exit::Done)
 }

@@ -4,10 +4,22 @@ use lockkeeper::location::Because;
 use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
-use super::context::Context;
-use super::{print, table};
+use super::context::{Context, Globals};
+use super::{Verb, print, table};
 
-pub(super) fn run(context: &Context) -> Result<Exit, Report> {
+/// Show every setting and where it comes from
+#[derive(clap::Args)]
+pub(super) struct Args {}
+
+impl Verb for Args {
+    const NAME: &'static str = "config";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?)
+    }
+}
+
+fn run(context: &Context) -> Result<Exit, Report> {
     let because = match context.location.because {
         Because::Named => "named",
         Because::Git => "inside the git folder",

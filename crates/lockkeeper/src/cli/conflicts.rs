@@ -9,8 +9,8 @@ use lockkeeper::core::pattern::Pattern;
 use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
-use super::context::Context;
-use super::print;
+use super::context::{Context, Globals};
+use super::{Verb, print};
 
 /// Compare patterns: can two of them match one same path?
 #[derive(clap::Args)]
@@ -39,7 +39,15 @@ struct CheckArgs {
     pairs: Option<String>,
 }
 
-pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+impl Verb for Args {
+    const NAME: &'static str = "conflicts";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?, &self)
+    }
+}
+
+fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     match &args.command {
         Command::Check(args) => match &args.pairs {
             Some(file) => check_pairs(file),

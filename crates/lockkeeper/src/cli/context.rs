@@ -61,13 +61,14 @@ impl Context {
                 .with_hint("the current folder is gone: change to another")
         };
         let mut surroundings = Surroundings::of_process(None).map_err(no_cwd)?;
-        let root = surroundings.locate().root;
+        let unnamed = surroundings.locate();
+        let root = unnamed.root.clone();
         let flags = flag_values(globals);
         let variable = |name: &str| std::env::var(name).ok();
         let config = Config::load(&Inputs { root: &root, variable: &variable, flags: &flags })?;
         choose_color(config.text("color").unwrap_or("auto"));
         surroundings.named = named_folder(&config, &root)?;
-        let location = surroundings.locate();
+        let location = if surroundings.named.is_some() { surroundings.locate() } else { unnamed };
         Ok(Self { json: globals.json, config, location, cwd: surroundings.cwd })
     }
 

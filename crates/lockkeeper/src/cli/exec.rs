@@ -1,6 +1,7 @@
 //! `exec`: hold, run, release.
 
 use std::ffi::OsString;
+use std::io;
 use std::time::Duration;
 
 use lockkeeper::core::id::LeaseId;
@@ -9,15 +10,18 @@ use lockkeeper::core::liveness::Contract;
 use lockkeeper::core::record::{Claim, Lease};
 use lockkeeper::core::time::Moment;
 use lockkeeper::engine::Engine;
-use lockkeeper::exec::{Event, Next, Spec, StartError, start};
+use lockkeeper::exec::{Ending, Event, Next, Running, Spec, StartError, start};
 use lockkeeper::platform::clock;
 use lockkeeper::report::{Exit, Report};
 use lockkeeper::store::Bell;
 
 use super::args::{Waiting, Wanted, wait};
-use super::context::Context;
+use super::context::{Context, Globals};
 use super::obtain::{Manner, Obtained, grace, obtain};
-use super::print;
+use super::{Verb, print};
+
+/// A command that takes longer stays.
+const SOON: Duration = Duration::from_millis(20);
 
 /// Hold a lease while a command runs
 #[derive(clap::Args)]
@@ -43,7 +47,15 @@ pub(super) struct Args {
     command: Vec<OsString>,
 }
 
-pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
+impl Verb for Args {
+    const NAME: &'static str = "exec";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?, self)
+    }
+}
+
+fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let resources = args.wanted.resources(context)?;
     let waiting = match (args.no_wait, wait(args.wait.as_deref())?) {
         (true, _) => Waiting::No,
@@ -89,15 +101,8 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
             return Err(not_started(&error));
         }
     };
-    // From here on others can tell us that the lease is lost; the command runs meanwhile.
-    let holder_bell = lease.bell().map(|bell| keeper.engine().store().bell_with_id(bell)).transpose();
     let mut watch = Watch { engine: keeper.engine(), lease: &lease, grace: grace(context), lost: None };
-    let ending = match &holder_bell {
-        Ok(Some(bell)) => {
-            running.supervise(&[bell.as_fd()], &mut |event| watch.on_event(event, Some(&**bell)))
-        }
-        Ok(None) | Err(_) => running.supervise(&[], &mut |event| watch.on_event(event, None)),
-    };
+    let ending = supervise(running, &mut watch);
     let lost = watch.lost;
     let ending = ending.map_err(|error| {
         Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
@@ -108,12 +113,32 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     match (lost, released) {
         (Some(loss), _) => Err(print::lease_lost(&lease, &loss, Some(ending))),
         (None, Ok(Err(loss))) => Err(print::lease_lost(&lease, &loss, None)),
-        (None, Ok(Ok(_))) => Ok(Exit::Command(ending.exit_code())),
+        (None, Ok(Ok(_))) => {
+            // The kernel puts everything away faster than we could.
+            std::mem::forget(keeper);
+            Ok(Exit::Command(ending.exit_code()))
+        }
         (None, Err(error)) => {
             // The end of this process frees it all the same.
             print::report(&Report::from(error), false);
             Ok(Exit::Command(ending.exit_code()))
         }
+    }
+}
+
+/// Sees the command through. Most commands are over before anybody could want their lease: only for one that
+/// stays is a bell put up, by which others tell that the lease is lost.
+fn supervise(mut running: Running, watch: &mut Watch<'_>) -> io::Result<Ending> {
+    if let Some(ending) = running.supervise_until(clock::now().after(SOON))? {
+        return Ok(ending);
+    }
+    let bell = watch.lease.bell().map(|bell| watch.engine.store().bell_with_id(bell)).transpose();
+    match &bell {
+        Ok(Some(bell)) => {
+            running.supervise(&[bell.as_fd()], &mut |event| watch.on_event(event, Some(&**bell)))
+        }
+        // Without a bell the loss is noticed at the end.
+        Ok(None) | Err(_) => running.supervise(&[], &mut |event| watch.on_event(event, None)),
     }
 }
 

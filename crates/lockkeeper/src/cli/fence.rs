@@ -5,8 +5,8 @@ use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::args::{path_target, token};
-use super::context::Context;
-use super::print;
+use super::context::{Context, Globals};
+use super::{Verb, print};
 
 /// Succeed only while a token is the current one for a name or path
 #[derive(clap::Args)]
@@ -24,7 +24,15 @@ pub(super) struct Args {
     path: bool,
 }
 
-pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+impl Verb for Args {
+    const NAME: &'static str = "fence";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?, &self)
+    }
+}
+
+fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let target =
         if args.path { path_target(context, &args.target)? } else { Target::Name(args.target.parse()?) };
     let token = token(&args.token)?;

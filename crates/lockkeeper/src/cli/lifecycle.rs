@@ -7,9 +7,9 @@ use lockkeeper::report::{Exit, Report};
 use serde_json::json;
 
 use super::args::{Waiting, Which, ttl, wait};
-use super::context::Context;
+use super::context::{Context, Globals};
 use super::obtain::{Manner, Obtained, stays, wait as wait_in_line};
-use super::print;
+use super::{Verb, print};
 
 /// Say that the holder of a lease is still there
 #[derive(clap::Args)]
@@ -28,7 +28,14 @@ pub(super) struct ReleaseArgs {
     which: Which,
 }
 
-/// Make a shared lease exclusive
+/// Make an exclusive lease shared
+#[derive(clap::Args)]
+pub(super) struct DowngradeArgs {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Make a shared lease exclusive; it stays shared when that fails
 #[derive(clap::Args)]
 pub(super) struct UpgradeArgs {
     #[command(flatten)]
@@ -38,7 +45,39 @@ pub(super) struct UpgradeArgs {
     wait: Option<String>,
 }
 
-pub(super) fn renew(context: &Context, args: &RenewArgs) -> Result<Exit, Report> {
+impl Verb for RenewArgs {
+    const NAME: &'static str = "renew";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        renew(&Context::new(globals)?, &self)
+    }
+}
+
+impl Verb for ReleaseArgs {
+    const NAME: &'static str = "release";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        release(&Context::new(globals)?, &self)
+    }
+}
+
+impl Verb for UpgradeArgs {
+    const NAME: &'static str = "upgrade";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        upgrade(&Context::new(globals)?, &self)
+    }
+}
+
+impl Verb for DowngradeArgs {
+    const NAME: &'static str = "downgrade";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        downgrade(&Context::new(globals)?, &self)
+    }
+}
+
+fn renew(context: &Context, args: &RenewArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
     let new_ttl = args.ttl.as_deref().map(ttl).transpose()?;
     let keeper = keeper(context, &args.which)?;
@@ -46,7 +85,7 @@ pub(super) fn renew(context: &Context, args: &RenewArgs) -> Result<Exit, Report>
     done(context, &keeper, "renewed", renewed)
 }
 
-pub(super) fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
+fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
     let keeper = keeper(context, &args.which)?;
     refuse_stranger(context, &keeper, id)?;
@@ -54,7 +93,7 @@ pub(super) fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Rep
     done(context, &keeper, "released", released)
 }
 
-pub(super) fn downgrade(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
+fn downgrade(context: &Context, args: &DowngradeArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
     let keeper = keeper(context, &args.which)?;
     refuse_stranger(context, &keeper, id)?;
@@ -62,7 +101,7 @@ pub(super) fn downgrade(context: &Context, args: &ReleaseArgs) -> Result<Exit, R
     done(context, &keeper, "downgraded", weaker)
 }
 
-pub(super) fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
+fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
     let keeper = keeper(context, &args.which)?;

@@ -8,9 +8,9 @@ use lockkeeper::platform::clock;
 use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
-use super::context::Context;
+use super::context::{Context, Globals};
 use super::obtain::{grace, reason};
-use super::{print, table, watch};
+use super::{Verb, print, table, watch};
 
 /// Show who holds and who waits; find cycles, clean up, force
 #[derive(clap::Args)]
@@ -51,7 +51,15 @@ struct ForceArgs {
     yes: bool,
 }
 
-pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+impl Verb for Args {
+    const NAME: &'static str = "locks";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?, &self)
+    }
+}
+
+fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     match &args.command {
         None if args.watch => watch::run(context),
         None => show(context),

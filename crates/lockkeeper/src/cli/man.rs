@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::CommandFactory;
 use lockkeeper::report::{Exit, Report};
+
+use super::Verb;
+use super::context::Globals;
 
 /// Write the manual pages
 #[derive(clap::Args)]
@@ -17,8 +19,16 @@ pub(super) struct Args {
     out: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit, Report> {
-    let command = super::Cli::command();
+impl Verb for Args {
+    const NAME: &'static str = "man";
+
+    fn run(self, _: &Globals) -> Result<Exit, Report> {
+        run(&self)
+    }
+}
+
+fn run(args: &Args) -> Result<Exit, Report> {
+    let command = super::command_line();
     match &args.out {
         None => {
             let mut page = Vec::new();

@@ -17,78 +17,104 @@ mod table;
 mod watch;
 mod why;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{ArgMatches, Command, FromArgMatches};
 use lockkeeper::report::{Exit, Report};
 
-use context::{Context, Globals};
+use context::Globals;
 
-/// Locks, claims on paths and fair waiting for many workers in one repository.
-#[derive(Parser)]
-#[command(name = "lockkeeper", version, propagate_version = true, arg_required_else_help = true)]
-#[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 bad input, 69 store unreachable, 75 held by another, \
-                        76 lease lost; `exec` passes the command's own code on."
-)]
-struct Cli {
-    #[command(flatten)]
-    globals: Globals,
-    #[command(subcommand)]
-    command: Command,
+/// One command: what it takes, and what it does.
+trait Verb: clap::Args {
+    /// The word on the command line.
+    const NAME: &'static str;
+
+    /// Does it.
+    fn run(self, globals: &Globals) -> Result<Exit, Report>;
 }
 
-#[derive(Subcommand)]
-enum Command {
-    /// Hold a lease while a command runs
-    Exec(exec::Args),
-    /// Take a lease and leave it; does not wait unless told
-    Acquire(acquire::Args),
-    /// Say that the holder of a lease is still there
-    Renew(lifecycle::RenewArgs),
-    /// Give a lease back
-    Release(lifecycle::ReleaseArgs),
-    /// Make a shared lease exclusive; it stays shared when that fails
-    Upgrade(lifecycle::UpgradeArgs),
-    /// Make an exclusive lease shared
-    Downgrade(lifecycle::ReleaseArgs),
-    /// Succeed only while a token is the current one for a name or path
-    Fence(fence::Args),
-    /// Show who holds and who waits; find cycles, clean up, force
-    Locks(locks::Args),
-    /// Explain why a name or path is held or free, and what to do
-    Why(why::Args),
-    /// Compare patterns: can two of them match one same path?
-    Conflicts(conflicts::Args),
-    /// Show every setting and where it comes from
-    Config,
-    /// Print a completion script for a shell
-    Completions(completions::Args),
-    /// Write the manual pages
-    Man(man::Args),
+/// A command as the table below has it.
+struct Entry {
+    name: &'static str,
+    augment: fn(Command) -> Command,
+    run: fn(&Globals, &ArgMatches) -> Result<Exit, Report>,
 }
 
-/// Runs the command that the arguments ask for.
-pub fn run() -> Exit {
-    let matches = match Cli::command().try_get_matches() {
-        Ok(matches) => matches,
-        Err(error) => return usage(&error),
-    };
-    let cli = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
-        Err(error) => return usage(&error),
-    };
-    let json = cli.globals.json;
-    match dispatch(cli) {
-        Ok(exit) => exit,
-        Err(report) => {
-            print::report(&report, json);
-            report.exit()
-        }
+impl Entry {
+    const fn of<V: Verb>() -> Self {
+        Self { name: V::NAME, augment: V::augment_args, run: run_verb::<V> }
     }
 }
 
+fn run_verb<V: Verb>(globals: &Globals, matches: &ArgMatches) -> Result<Exit, Report> {
+    V::from_arg_matches(matches).map_err(|error| Report::usage(error.to_string()))?.run(globals)
+}
+
+/// Every command, in the order in which help shows them.
+const VERBS: [Entry; 13] = [
+    Entry::of::<exec::Args>(),
+    Entry::of::<acquire::Args>(),
+    Entry::of::<lifecycle::RenewArgs>(),
+    Entry::of::<lifecycle::ReleaseArgs>(),
+    Entry::of::<lifecycle::UpgradeArgs>(),
+    Entry::of::<lifecycle::DowngradeArgs>(),
+    Entry::of::<fence::Args>(),
+    Entry::of::<locks::Args>(),
+    Entry::of::<why::Args>(),
+    Entry::of::<conflicts::Args>(),
+    Entry::of::<config::Args>(),
+    Entry::of::<completions::Args>(),
+    Entry::of::<man::Args>(),
+];
+
+/// Runs the command that the arguments ask for.
+pub fn run() -> Exit {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let matches = match parse(&args) {
+        Ok(matches) => matches,
+        Err(error) => return usage(&error, &args),
+    };
+    let globals = match Globals::from_arg_matches(&matches) {
+        Ok(globals) => globals,
+        Err(error) => return usage(&error, &args),
+    };
+    let Some((name, matches)) = matches.subcommand() else { return Exit::Usage };
+    let Some(entry) = VERBS.iter().find(|entry| entry.name == name) else { return Exit::Usage };
+    (entry.run)(&globals, matches).unwrap_or_else(|report| {
+        print::report(&report, globals.json);
+        report.exit()
+    })
+}
+
+/// The definition of the whole command line.
+fn command_line() -> Command {
+    tree(&VERBS.iter().collect::<Vec<_>>())
+}
+
+fn tree(entries: &[&Entry]) -> Command {
+    let root = Command::new("lockkeeper")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Locks, claims on paths and fair waiting for many workers in one repository")
+        .after_help(
+            "Exit codes: 0 done, 1 failed, 2 bad input, 69 store unreachable, 75 held by another, 76 lease lost; \
+             `exec` passes the command's own code on.",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true);
+    let root = <Globals as clap::Args>::augment_args(root);
+    root.subcommands(entries.iter().map(|entry| (entry.augment)(Command::new(entry.name))))
+}
+
+/// Defining all commands takes longer than taking a lock, so only the one that is named is defined at first.
+fn parse(args: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    let named = args.iter().skip(1).find_map(|arg| VERBS.iter().find(|entry| arg == entry.name));
+    let quick = named.and_then(|entry| tree(&[entry]).try_get_matches_from(args).ok());
+    quick.map_or_else(|| command_line().try_get_matches_from(args), Ok)
+}
+
 /// Prints what clap has to say: help on stdout, mistakes on stderr.
-fn usage(error: &clap::Error) -> Exit {
-    let asked_for_json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
+fn usage(error: &clap::Error, args: &[OsString]) -> Exit {
+    let asked_for_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     if error.use_stderr() && asked_for_json {
         let text = error.to_string();
         let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -101,23 +127,4 @@ fn usage(error: &clap::Error) -> Exit {
     // Nothing can be done when even this cannot be printed.
     let _ = error.print();
     if error.use_stderr() { Exit::Usage } else { Exit::Done }
-}
-
-fn dispatch(cli: Cli) -> Result<Exit, Report> {
-    let context = || Context::new(&cli.globals);
-    match cli.command {
-        Command::Exec(args) => exec::run(&context()?, args),
-        Command::Acquire(args) => acquire::run(&context()?, &args),
-        Command::Renew(args) => lifecycle::renew(&context()?, &args),
-        Command::Release(args) => lifecycle::release(&context()?, &args),
-        Command::Upgrade(args) => lifecycle::upgrade(&context()?, &args),
-        Command::Downgrade(args) => lifecycle::downgrade(&context()?, &args),
-        Command::Fence(args) => fence::run(&context()?, &args),
-        Command::Locks(args) => locks::run(&context()?, &args),
-        Command::Why(args) => why::run(&context()?, &args),
-        Command::Conflicts(args) => conflicts::run(&context()?, &args),
-        Command::Config => config::run(&context()?),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
-    }
 }

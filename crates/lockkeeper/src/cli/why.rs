@@ -8,9 +8,9 @@ use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::args::path_target;
-use super::context::Context;
+use super::context::{Context, Globals};
 use super::obtain::reason;
-use super::{print, table};
+use super::{Verb, print, table};
 
 /// Explain why a name or path is held or free, and what to do
 #[derive(clap::Args)]
@@ -26,7 +26,15 @@ pub(super) struct Args {
     name: bool,
 }
 
-pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+impl Verb for Args {
+    const NAME: &'static str = "why";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?, &self)
+    }
+}
+
+fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let targets = targets(context, args)?;
     let keeper = context.existing_keeper()?;
     let mut found = Vec::new();

@@ -134,6 +134,17 @@ impl Running {
         }
     }
 
+    /// Sleeps until the command ends, or `until` has come; None means that it still runs.
+    pub fn supervise_until(&mut self, until: Moment) -> io::Result<Option<Ending>> {
+        while clock::now() < until {
+            self.sleep(&[], Some(until))?;
+            if let Some(ending) = self.attend()? {
+                return Ok(Some(ending));
+            }
+        }
+        Ok(None)
+    }
+
     /// Ends the command with its whole tree: TERM, grace, KILL. A wrapper also ends what was left behind; a worker
     /// finds that by `mark`, a `NAME=value` that the command was started with.
     ///

@@ -34,9 +34,6 @@ use super::{Bell, Decision, Records, Store, StoreError};
 use crate::platform::{bell, clock, fs as local, gate};
 use tokens::{Drawing, Tokens};
 
-/// How long the log may grow, in pages, before somebody copies it into the database.
-const CHECKPOINT_AT: i64 = 256;
-
 /// The embedded store.
 pub struct SqliteStore {
     folder: PathBuf,
@@ -79,18 +76,6 @@ impl SqliteStore {
     /// Whether a store was ever made in `folder`.
     pub fn exists(folder: &Path) -> bool {
         folder.join("leases.db").exists()
-    }
-
-    /// Copies the log into the database once it is long; nobody waits for it, and it waits for nobody.
-    pub fn checkpoint(&self) -> Result<(), StoreError> {
-        let connection = self.connection();
-        let log = self.path.with_extension("db-wal");
-        let pages = fs::metadata(log).map_or(0, |log| i64::try_from(log.len()).unwrap_or(0) / 1048);
-        if pages < CHECKPOINT_AT {
-            return Ok(());
-        }
-        let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        done.map_err(|error| schema::explain(&self.path, error))
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -387,12 +372,12 @@ impl Records for Rows<'_> {
         self.changed = true;
         match change {
             Change::AddLease(lease) => {
-                let changed = self.execute(&rows::insert_lease(), rows::lease_values(&lease))?;
+                let changed = self.execute(rows::INSERT_LEASE, rows::lease_values(&lease))?;
                 self.expect_one(changed, "lease", lease.id)?;
                 self.add_keys("lease_key", &lease.keys(), None, lease.id)
             }
             Change::UpdateLease(lease) => {
-                let changed = self.execute(&rows::update_lease(), rows::lease_values(&lease))?;
+                let changed = self.execute(rows::UPDATE_LEASE, rows::lease_values(&lease))?;
                 self.expect_one(changed, "lease", lease.id)
             }
             Change::RemoveLease(lease) => {
@@ -404,12 +389,12 @@ impl Records for Rows<'_> {
                 self.expect_one(changed, "lease", lease.id)
             }
             Change::AddTicket(ticket) => {
-                let changed = self.execute(&rows::insert_ticket(), rows::ticket_values(&ticket))?;
+                let changed = self.execute(rows::INSERT_TICKET, rows::ticket_values(&ticket))?;
                 self.expect_one(changed, "ticket", ticket.id)?;
                 self.add_keys("ticket_key", &ticket.keys(), Some(ticket.rank.at), ticket.id)
             }
             Change::UpdateTicket(ticket) => {
-                let changed = self.execute(&rows::update_ticket(), rows::ticket_values(&ticket))?;
+                let changed = self.execute(rows::UPDATE_TICKET, rows::ticket_values(&ticket))?;
                 self.expect_one(changed, "ticket", ticket.id)
             }
             Change::RemoveTicket(ticket) => {

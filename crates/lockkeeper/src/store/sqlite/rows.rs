@@ -2,193 +2,101 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::id::{BellId, HolderId, LeaseId, Token};
-use lockkeeper_core::liveness::{Contract, Origin, ProcessRef, Proof, Voucher};
+use lockkeeper_core::id::{BellId, LeaseId, Token};
 use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
 use lockkeeper_core::time::{Moment, Ttl};
-use rusqlite::types::{ToSql, Value};
-use rusqlite::{Row, params_from_iter};
+use rusqlite::Row;
+use rusqlite::types::ToSql;
 
 use crate::encoding;
 use crate::store::StoreError;
 
-/// The columns of a claim, in the order of [`claim_values`].
-macro_rules! claim_columns {
-    () => {
-        "owner, resources, voucher, holder, pid, started, host, boot, pid_namespace, contract, ttl, reason, ticket"
-    };
-}
-const CLAIM_WIDTH: usize = 13;
-
-pub(super) const LEASE_COLUMNS: &str =
-    concat!("l.id, l.token, ", claim_columns!(), ", acquired_at, heartbeat_at, pickup_by, revoked");
-pub(super) const TICKET_COLUMNS: &str = concat!(
-    "t.id, t.rank, ",
-    claim_columns!(),
-    ", priority, enqueued_at, seen_at, stays, bell, under, upgrades"
-);
-const LEASE_FIELDS: &str =
-    concat!("id, token, ", claim_columns!(), ", acquired_at, heartbeat_at, pickup_by, revoked");
-const TICKET_FIELDS: &str =
-    concat!("id, rank, ", claim_columns!(), ", priority, enqueued_at, seen_at, stays, bell, under, upgrades");
+/// What is read of a lease, called `l`.
+pub(super) const LEASE_COLUMNS: &str = "l.id, token, claim, acquired_at, heartbeat_at, pickup_by, revoked";
+/// What is read of a ticket, called `t`.
+pub(super) const TICKET_COLUMNS: &str =
+    "t.id, t.rank, claim, priority, enqueued_at, seen_at, stays, bell, under, upgrades";
 
 /// Adds a lease that is not there.
-pub(super) fn insert_lease() -> String {
-    insert("lease", LEASE_FIELDS)
-}
-
+pub(super) const INSERT_LEASE: &str = "INSERT INTO lease VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 /// Changes a lease that is there.
-pub(super) fn update_lease() -> String {
-    update("lease", LEASE_FIELDS)
-}
-
+pub(super) const UPDATE_LEASE: &str =
+    "UPDATE lease SET (token, claim, acquired_at, heartbeat_at, pickup_by, revoked)
+     = (?2, ?3, ?4, ?5, ?6, ?7) WHERE id = ?1";
 /// Adds a ticket that is not there.
-pub(super) fn insert_ticket() -> String {
-    insert("ticket", TICKET_FIELDS)
-}
-
+pub(super) const INSERT_TICKET: &str = "INSERT INTO ticket VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 /// Changes a ticket that is there.
-pub(super) fn update_ticket() -> String {
-    update("ticket", TICKET_FIELDS)
-}
+pub(super) const UPDATE_TICKET: &str =
+    "UPDATE ticket SET (rank, claim, priority, enqueued_at, seen_at, stays, bell, under, upgrades)
+     = (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) WHERE id = ?1";
 
-fn insert(table: &str, fields: &str) -> String {
-    format!("INSERT INTO {table} ({fields}) VALUES ({})", marks(fields))
-}
-
-fn update(table: &str, fields: &str) -> String {
-    format!("UPDATE {table} SET ({fields}) = ({}) WHERE id = ?1", marks(fields))
-}
-
-fn marks(fields: &str) -> String {
-    let count = fields.split(',').count();
-    let marks: Vec<String> = (1..=count).map(|number| format!("?{number}")).collect();
-    marks.join(",")
-}
-
-/// The values of a lease's fields.
+/// The values of a lease's columns.
 pub(super) fn lease_values(lease: &Lease) -> impl rusqlite::Params {
-    let mut values = vec![integer(lease.id.0), integer(lease.token.0)];
-    claim_values(&lease.claim, &mut values);
-    values.push(lease.acquired_at.as_micros().into());
-    values.push(lease.heartbeat_at.as_micros().into());
-    values.push(lease.pickup_by.map(Moment::as_micros).into());
-    values.push(i64::from(lease.revoked).into());
-    params_from_iter(values)
+    (
+        integer(lease.id.0),
+        integer(lease.token.0),
+        encoding::claim_to_json(&lease.claim),
+        lease.acquired_at.as_micros(),
+        lease.heartbeat_at.as_micros(),
+        lease.pickup_by.map(Moment::as_micros),
+        lease.revoked,
+    )
 }
 
-/// The values of a ticket's fields.
+/// The values of a ticket's columns.
 pub(super) fn ticket_values(ticket: &Ticket) -> impl rusqlite::Params {
-    let mut values = vec![integer(ticket.id.0), ticket.rank.at.into()];
-    claim_values(&ticket.claim, &mut values);
-    values.push(i64::from(ticket.priority.get()).into());
-    values.push(ticket.enqueued_at.as_micros().into());
-    values.push(ticket.seen_at.as_micros().into());
-    values.push(micros(ticket.stays).into());
-    values.push(ticket.bell.map(|bell| integer(bell.0)).unwrap_or(Value::Null));
-    values.push(encoding::lease_ids_to_json(&ticket.under).into());
-    values.push(ticket.upgrades.map(|id| integer(id.0)).unwrap_or(Value::Null));
-    params_from_iter(values)
+    (
+        integer(ticket.id.0),
+        ticket.rank.at,
+        encoding::claim_to_json(&ticket.claim),
+        ticket.priority.get(),
+        ticket.enqueued_at.as_micros(),
+        ticket.seen_at.as_micros(),
+        micros(ticket.stays),
+        ticket.bell.map(|bell| integer(bell.0)),
+        encoding::lease_ids_to_json(&ticket.under),
+        ticket.upgrades.map(|id| integer(id.0)),
+    )
 }
 
 /// Reads a row of [`LEASE_COLUMNS`].
 pub(super) fn lease_from(row: &Row<'_>) -> Result<Lease, StoreError> {
-    let rest = 2 + CLAIM_WIDTH;
     Ok(Lease {
         id: LeaseId(number(row, 0)?),
         token: Token(number(row, 1)?),
         claim: claim_from(row, 2)?,
-        acquired_at: Moment::from_micros(get(row, rest)?),
-        heartbeat_at: Moment::from_micros(get(row, rest + 1)?),
-        pickup_by: get::<Option<i64>>(row, rest + 2)?.map(Moment::from_micros),
-        revoked: get::<i64>(row, rest + 3)? != 0,
+        acquired_at: Moment::from_micros(get(row, 3)?),
+        heartbeat_at: Moment::from_micros(get(row, 4)?),
+        pickup_by: get::<Option<i64>>(row, 5)?.map(Moment::from_micros),
+        revoked: get(row, 6)?,
     })
 }
 
 /// Reads a row of [`TICKET_COLUMNS`].
 pub(super) fn ticket_from(row: &Row<'_>) -> Result<Ticket, StoreError> {
-    let rest = 2 + CLAIM_WIDTH;
     let id = LeaseId(number(row, 0)?);
-    let priority = i32::try_from(get::<i64>(row, rest)?).ok().and_then(|level| Priority::new(level).ok());
+    let under = encoding::lease_ids_from_json(get_str(row, 8)?);
     Ok(Ticket {
         id,
         rank: Rank { at: get(row, 1)?, id },
         claim: claim_from(row, 2)?,
-        priority: priority.ok_or_else(|| impossible("priority"))?,
-        enqueued_at: Moment::from_micros(get(row, rest + 1)?),
-        seen_at: Moment::from_micros(get(row, rest + 2)?),
-        stays: ttl_from(get(row, rest + 3)?)?,
-        bell: get::<Option<i64>>(row, rest + 4)?.map(|bell| BellId(bell.cast_unsigned())),
-        under: encoding::lease_ids_from_json(&get::<String>(row, rest + 5)?)
-            .ok_or_else(|| impossible("under"))?,
-        upgrades: get::<Option<i64>>(row, rest + 6)?.map(|id| LeaseId(id.cast_unsigned())),
+        priority: Priority::new(get(row, 3)?).map_err(|_| impossible("priority"))?,
+        enqueued_at: Moment::from_micros(get(row, 4)?),
+        seen_at: Moment::from_micros(get(row, 5)?),
+        stays: ttl_from(get(row, 6)?)?,
+        bell: get::<Option<i64>>(row, 7)?.map(|bell| BellId(bell.cast_unsigned())),
+        under: under.ok_or_else(|| impossible("list of leases"))?,
+        upgrades: get::<Option<i64>>(row, 9)?.map(|id| LeaseId(id.cast_unsigned())),
     })
 }
 
-fn claim_values(claim: &Claim, values: &mut Vec<Value>) {
-    let holder = match claim.proof.voucher {
-        Voucher::KernelLock { holder, .. } => integer(holder.0),
-        Voucher::Process(_) | Voucher::Time => Value::Null,
-    };
-    let process = claim.proof.process();
-    let origin = &claim.proof.origin;
-    values.extend([
-        claim.owner.as_str().to_owned().into(),
-        encoding::resources_to_json(&claim.resources).into(),
-        claim.proof.voucher.to_string().into(),
-        holder,
-        process.map(|process| i64::from(process.pid)).into(),
-        process.map_or(Value::Null, |process| integer(process.started)),
-        origin.host.clone().into(),
-        origin.boot.clone().into(),
-        integer(origin.pid_namespace),
-        claim.contract.to_string().into(),
-        claim.ttl.map(micros).into(),
-        claim.reason.clone().into(),
-        claim.ticket.as_ref().map(|name| name.as_str().to_owned()).into(),
-    ]);
-}
-
-fn claim_from(row: &Row<'_>, first: usize) -> Result<Claim, StoreError> {
-    let text = |index: usize| get_str(row, first + index);
-    let process = || -> Result<ProcessRef, StoreError> {
-        let pid = u32::try_from(get::<i64>(row, first + 4)?).map_err(|_| impossible("pid"))?;
-        Ok(ProcessRef { pid, started: number(row, first + 5)? })
-    };
-    let voucher = match text(2)? {
-        "kernel-lock" => {
-            Voucher::KernelLock { holder: HolderId(number(row, first + 3)?), process: process()? }
-        }
-        "process" => Voucher::Process(process()?),
-        "ttl" => Voucher::Time,
-        _ => return Err(impossible("voucher")),
-    };
-    let contract = match text(9)? {
-        "strict" => Contract::Strict,
-        "lease" => Contract::Lease,
-        "kill" => Contract::Kill,
-        _ => return Err(impossible("contract")),
-    };
-    let origin = Origin {
-        host: text(6)?.to_owned(),
-        boot: text(7)?.to_owned(),
-        pid_namespace: number(row, first + 8)?,
-    };
-    let ticket: Option<String> = get(row, first + 12)?;
-    Ok(Claim {
-        owner: text(0)?.parse().map_err(|_| impossible("owner"))?,
-        resources: encoding::resources_from_json(text(1)?).ok_or_else(|| impossible("resources"))?,
-        proof: Proof { origin, voucher },
-        contract,
-        ttl: get::<Option<i64>>(row, first + 10)?.map(ttl_from).transpose()?,
-        reason: get(row, first + 11)?,
-        ticket: ticket.map(|name| name.parse()).transpose().map_err(|_| impossible("ticket"))?,
-    })
+fn claim_from(row: &Row<'_>, index: usize) -> Result<Claim, StoreError> {
+    encoding::claim_from_json(get_str(row, index)?).ok_or_else(|| impossible("claim"))
 }
 
 /// SQLite's integers are signed: what does not fit never occurs, since numbers are drawn from one.
-fn integer(number: u64) -> Value {
-    Value::Integer(number.cast_signed())
+fn integer(number: u64) -> i64 {
+    number.cast_signed()
 }
 
 fn micros(ttl: Ttl) -> i64 {

@@ -15,57 +15,27 @@ const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// Counts up with every change of the tables that an older program could not use.
 const VERSION: i64 = 1;
 
-/// The columns that a claim has in both tables.
-macro_rules! claim_columns {
-    () => {
-        "owner TEXT NOT NULL CHECK (owner <> ''),
-         resources TEXT NOT NULL CHECK (json_type(resources) = 'array'),
-         voucher TEXT NOT NULL CHECK (voucher IN ('kernel-lock', 'process', 'ttl')),
-         holder INTEGER CHECK ((holder IS NOT NULL) = (voucher = 'kernel-lock')),
-         pid INTEGER CHECK ((pid IS NULL) = (voucher = 'ttl') AND (pid IS NULL OR pid > 0)),
-         started INTEGER CHECK ((started IS NULL) = (pid IS NULL)),
-         host TEXT NOT NULL,
-         boot TEXT NOT NULL,
-         pid_namespace INTEGER NOT NULL,
-         contract TEXT NOT NULL CHECK (contract IN ('strict', 'lease', 'kill')),
-         ttl INTEGER CHECK (ttl > 0),
-         reason TEXT,
-         ticket TEXT,"
-    };
-}
-
+/// The tables are read anew by every command, so they are as plain as can be: types are strict, and what a
+/// column may say is checked where a row is read, in `rows`.
+///
 /// Keys stand in tables of their own, so that one look finds what meets a resource. `numbers` has a number
 /// above every one that was drawn, for when the file of tokens is lost.
-const TABLES: &str = concat!(
-    "CREATE TABLE lease (
-         id INTEGER PRIMARY KEY CHECK (id > 0),
-         token INTEGER NOT NULL CHECK (token >= id),",
-    claim_columns!(),
-    "    acquired_at INTEGER NOT NULL,
-         heartbeat_at INTEGER NOT NULL,
-         pickup_by INTEGER,
-         revoked INTEGER NOT NULL CHECK (revoked IN (0, 1))
-     ) STRICT;
-     CREATE TABLE lease_key (key TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, id))
-         STRICT, WITHOUT ROWID;
-     CREATE TABLE ticket (
-         id INTEGER PRIMARY KEY CHECK (id > 0),
-         rank INTEGER NOT NULL,",
-    claim_columns!(),
-    "    priority INTEGER NOT NULL CHECK (priority BETWEEN -100 AND 100),
-         enqueued_at INTEGER NOT NULL,
-         seen_at INTEGER NOT NULL,
-         stays INTEGER NOT NULL CHECK (stays > 0),
-         bell INTEGER,
-         under TEXT NOT NULL CHECK (json_type(under) = 'array'),
-         upgrades INTEGER
-     ) STRICT;
-     CREATE TABLE ticket_key (
-         key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, rank, id)
-     ) STRICT, WITHOUT ROWID;
-     CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;
-     INSERT INTO numbers VALUES (0);"
-);
+const TABLES: &str = "
+CREATE TABLE lease (
+    id INTEGER PRIMARY KEY, token INTEGER NOT NULL, claim TEXT NOT NULL,
+    acquired_at INTEGER NOT NULL, heartbeat_at INTEGER NOT NULL, pickup_by INTEGER, revoked INTEGER NOT NULL
+) STRICT;
+CREATE TABLE lease_key (key TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, id)) STRICT, WITHOUT ROWID;
+CREATE TABLE ticket (
+    id INTEGER PRIMARY KEY, rank INTEGER NOT NULL, claim TEXT NOT NULL,
+    priority INTEGER NOT NULL, enqueued_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, stays INTEGER NOT NULL,
+    bell INTEGER, under TEXT NOT NULL, upgrades INTEGER
+) STRICT;
+CREATE TABLE ticket_key (
+    key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, rank, id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;
+INSERT INTO numbers VALUES (0);";
 
 /// Opens a connection; the database may still be empty.
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
@@ -82,7 +52,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
         Ok(_) | Err(_) => {}
     }
     let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
-    // Nobody waits for a checkpoint at the end of every short command; see `SqliteStore::checkpoint`.
+    // Nobody waits for a checkpoint at the end of every short command: a commit does it now and then.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|error| explain(path, error))?;
@@ -124,9 +94,10 @@ pub(super) fn set_up(connection: &Connection, path: &Path) -> Result<(), StoreEr
 
 /// Settings that a connection does not remember.
 pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew.
+    // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew. The log
+    // is kept short, because a command that finds nobody else there reads all of it.
     connection
-        .execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 64;")
+        .execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 24;")
         .map_err(|error| explain(path, error))
 }
 

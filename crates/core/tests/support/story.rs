@@ -1,0 +1,205 @@
+//! Words to tell a story of owners in: `world.hold(ask("a").name("db"))`.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use lockkeeper_core::deadlock::Link;
+use lockkeeper_core::draft::Effect;
+use lockkeeper_core::id::{BellId, LeaseId};
+use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
+use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
+use lockkeeper_core::record::{Claim, Lease, Priority, Ticket};
+use lockkeeper_core::resource::{Mode, Resource, Target};
+use lockkeeper_core::waiting::{Jam, Watched, watch_list};
+
+use crate::world::{World, bell, claim, name, resident, seconds};
+
+/// Somebody asks: by default a resident process of its own, for good.
+#[derive(Clone)]
+pub struct Ask(Request);
+
+/// The process of owner `a` is 1, of `b` 2, and so on.
+pub fn pid(owner: &str) -> u32 {
+    u32::from(owner.as_bytes()[0] - b'a') + 1
+}
+
+pub fn ask(owner: &str) -> Ask {
+    Ask(Request {
+        claim: claim(owner, resident(pid(owner)), Vec::new()),
+        priority: Priority::default(),
+        under: Vec::new(),
+        wait: Some(WaitTerms { bell: Some(bell(pid(owner))), stays: seconds(100) }),
+        join: false,
+    })
+}
+
+impl Ask {
+    pub fn name(self, text: &str) -> Self {
+        self.wants(name(text, Mode::Exclusive))
+    }
+
+    pub fn shared(self, text: &str) -> Self {
+        self.wants(name(text, Mode::Shared))
+    }
+
+    pub fn slots(self, text: &str, count: u32) -> Self {
+        self.wants(name(text, Mode::Slots(NonZeroU32::new(count).unwrap())))
+    }
+
+    pub fn path(self, pattern: &str) -> Self {
+        self.wants(Resource { target: Target::Path(pattern.parse().unwrap()), mode: Mode::Exclusive })
+    }
+
+    pub fn shared_path(self, pattern: &str) -> Self {
+        self.wants(Resource { target: Target::Path(pattern.parse().unwrap()), mode: Mode::Shared })
+    }
+
+    fn wants(mut self, resource: Resource) -> Self {
+        self.0.claim.resources.push(resource);
+        self
+    }
+
+    pub fn priority(mut self, level: i32) -> Self {
+        self.0.priority = Priority::new(level).unwrap();
+        self
+    }
+
+    /// Another process of the same owner.
+    pub fn of_process(mut self, pid: u32) -> Self {
+        self.0.claim.proof.voucher = resident(pid);
+        self.0.wait = Some(WaitTerms { bell: Some(bell(pid)), stays: seconds(100) });
+        self
+    }
+
+    /// A command that is soon gone, on behalf of a process.
+    pub fn for_process(mut self, pid: u32) -> Self {
+        self.0.claim.proof.voucher = Voucher::Process(ProcessRef { pid, started: 1 });
+        self
+    }
+
+    /// Nobody vouches, so that only time tells.
+    pub fn by_time(mut self, ttl: u64) -> Self {
+        self.0.claim.proof.voucher = Voucher::Time;
+        self.ttl(ttl)
+    }
+
+    pub fn ttl(mut self, ttl: u64) -> Self {
+        self.0.claim.ttl = Some(seconds(ttl));
+        self
+    }
+
+    pub fn contract(mut self, contract: Contract) -> Self {
+        self.0.claim.contract = contract;
+        self
+    }
+
+    pub fn ticket_name(mut self, text: &str) -> Self {
+        self.0.claim.ticket = Some(text.parse().unwrap());
+        self
+    }
+
+    pub fn under(mut self, lease: &Lease) -> Self {
+        self.0.under.push(lease.id);
+        self
+    }
+
+    /// A lease that the owner has will do.
+    pub fn join(mut self) -> Self {
+        self.0.join = true;
+        self
+    }
+
+    pub fn claim(&self) -> &Claim {
+        &self.0.claim
+    }
+}
+
+impl World {
+    pub fn pass(&mut self, seconds: u64) {
+        self.now = self.now.after(Duration::from_secs(seconds));
+    }
+
+    pub fn kill(&mut self, owner: &str) {
+        self.dead.insert(pid(owner));
+    }
+
+    /// Asks without waiting.
+    fn try_for(&mut self, mut ask: Ask) -> (Outcome, Vec<Effect>) {
+        ask.0.wait = None;
+        let (outcome, effects, _) = self.decide(|draft| lease::acquire(draft, &ask.0));
+        (outcome, effects)
+    }
+
+    /// Gets it at once.
+    pub fn hold(&mut self, ask: Ask) -> Lease {
+        self.hold_and_tell(ask).0
+    }
+
+    /// The same, with what else the decision wants done.
+    pub fn hold_and_tell(&mut self, ask: Ask) -> (Lease, Vec<Effect>) {
+        match self.try_for(ask) {
+            (Outcome::Granted(grant), effects) => (grant.lease, effects),
+            (other, _) => panic!("not granted: {other:?}"),
+        }
+    }
+
+    /// Does not get it at once.
+    pub fn refused(&mut self, ask: Ask) -> Vec<Jam> {
+        match self.try_for(ask) {
+            (Outcome::Held(jams), _) => jams,
+            (other, _) => panic!("not refused: {other:?}"),
+        }
+    }
+
+    /// Does not get it at once, and waits.
+    pub fn queue(&mut self, ask: &Ask) -> Ticket {
+        self.queue_and_watch(ask).0
+    }
+
+    /// The same, with whom it watches and what else the decision wants done.
+    pub fn queue_and_watch(&mut self, ask: &Ask) -> (Ticket, Vec<LeaseId>, Vec<Effect>) {
+        let (outcome, effects, _) = self.decide(|draft| lease::acquire(draft, &ask.0));
+        let Outcome::Waiting(waiting) = outcome else { panic!("not waiting: {outcome:?}") };
+        let watched = watch_list(&waiting.jams).iter().map(Watched::id).collect();
+        (waiting.ticket, watched, effects)
+    }
+
+    /// Is told that it would wait for ever.
+    pub fn deadlock(&mut self, ask: &Ask) -> Vec<Link> {
+        let before = self.board.clone();
+        let (outcome, _, _) = self.decide(|draft| lease::acquire(draft, &ask.0));
+        let Outcome::Deadlock(links) = outcome else { panic!("no deadlock: {outcome:?}") };
+        assert_eq!(before, self.board, "a refusal leaves nothing behind");
+        links
+    }
+
+    pub fn release(&mut self, lease: &Lease) -> Vec<Effect> {
+        let (released, effects, _) = self.decide(|draft| lease::release(draft, lease.id, None));
+        released.unwrap();
+        effects
+    }
+
+    pub fn attend(&mut self, ticket: &Ticket) -> Outcome {
+        self.decide(|draft| lease::attend(draft, ticket.id, None)).0
+    }
+
+    /// Whether the ticket has become a lease.
+    pub fn holds(&self, ticket: &Ticket) -> bool {
+        self.board.lease(ticket.id).is_some()
+    }
+
+    pub fn waits(&self, ticket: &Ticket) -> bool {
+        self.board.ticket(ticket.id).is_some()
+    }
+
+    /// How the upgrader waits.
+    pub fn upgrade(&mut self, lease: &Lease) -> Outcome {
+        let terms = Some(WaitTerms { bell: lease.bell(), stays: seconds(100) });
+        self.decide(|draft| lease::upgrade(draft, lease.id, None, terms)).0.unwrap()
+    }
+}
+
+/// The bell of an owner's own process, rung.
+pub fn rung(owner: &str) -> Effect {
+    Effect::Ring(BellId(u64::from(pid(owner))))
+}
