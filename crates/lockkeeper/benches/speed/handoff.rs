@@ -1,0 +1,159 @@
+//! From the end of one holder to the start of the next.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::process::Child;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockkeeper::Keeper;
+
+use crate::measure::{Row, lockkeeper, median, quiet};
+
+/// Ten commands wait in line; each writes down when it starts and when it ends.
+pub fn between_commands() -> Vec<Row> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (state, file) = (folder.path().join("state"), folder.path().join("flock"));
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for round in 0..12 {
+        ours.extend(gaps(&folder.path().join(format!("ours{round}")), |script| {
+            let mut command = quiet(lockkeeper());
+            command.arg("--dir").arg(&state).args(["exec", "db", "--", "sh", "-c"]).arg(script);
+            command.spawn().expect("it starts")
+        }));
+        bare.extend(gaps(&folder.path().join(format!("bare{round}")), |script| {
+            quiet("flock").arg(&file).args(["sh", "-c"]).arg(script).spawn().expect("it starts")
+        }));
+    }
+    vec![Row::times("hand-off between waiting commands, against flock(1)", median(ours), median(bare), 1.5)]
+}
+
+/// Starts ten commands at once and returns the gaps between the end of one and the start of the next.
+fn gaps(log: &Path, start: impl Fn(&str) -> Child) -> Vec<Duration> {
+    // The first holds until all are in line; date has nanoseconds and both ends pay for it alike.
+    let script = format!("date +%s%N >> {0}; sleep 0.02; date +%s%N >> {0}", log.display());
+    let children: Vec<Child> = (0..10).map(|_| start(&script)).collect();
+    for mut child in children {
+        child.wait().expect("it ends");
+    }
+    let times: Vec<u64> =
+        fs::read_to_string(log).expect("a log").lines().map(|line| line.parse().expect("a time")).collect();
+    // The first few were still lining up.
+    times
+        .chunks(2)
+        .skip(4)
+        .zip(times.chunks(2).skip(5))
+        .map(|(one, next)| Duration::from_nanos(next[0] - one[1]))
+        .collect()
+}
+
+/// Two threads with a keeper each pass one lock to and fro, against two threads on a bare flock.
+pub fn between_threads() -> Vec<Row> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let ours = ping_pong(2000, || {
+        let keeper = Keeper::open(&state).expect("a store");
+        move |critical: &mut dyn FnMut()| {
+            let guard = keeper.lock("db").wait_forever().acquire().expect("it comes");
+            critical();
+            drop(guard);
+        }
+    });
+    let path = folder.path().join("flock");
+    File::create(&path).expect("a file");
+    let bare = ping_pong(2000, || {
+        let file = File::open(&path).expect("a file");
+        move |critical: &mut dyn FnMut()| {
+            file.lock().expect("it comes");
+            critical();
+            file.unlock().expect("it goes");
+        }
+    });
+    vec![Row::times("hand-off within a process, against a bare flock", ours, bare, 6.0)]
+}
+
+/// The median time from one thread leaving to the other entering, while both always want in.
+fn ping_pong<L>(turns: usize, make: impl Fn() -> L) -> Duration
+where
+    L: FnMut(&mut dyn FnMut()) + Send + 'static,
+{
+    let (sender, receiver) = mpsc::channel();
+    let threads: Vec<_> = (0..2)
+        .map(|who| {
+            let (mut lock, sender) = (make(), sender.clone());
+            thread::spawn(move || {
+                for _ in 0..turns {
+                    lock(&mut || {
+                        let entered = Instant::now();
+                        // Long enough for the other one to be asleep.
+                        while entered.elapsed() < Duration::from_micros(300) {
+                            std::hint::spin_loop();
+                        }
+                        sender.send((who, entered, Instant::now())).expect("somebody listens");
+                    });
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("it ends");
+    }
+    drop(sender);
+    let mut visits: Vec<(usize, Instant, Instant)> = receiver.iter().collect();
+    visits.sort_by_key(|visit| visit.1);
+    let passed = visits.windows(2).filter(|pair| pair[0].0 != pair[1].0);
+    median(passed.map(|pair| pair[1].1.saturating_duration_since(pair[0].2)).collect())
+}
+
+/// A holder is killed with -9 together with its command; the next in line holds.
+pub fn after_kill() -> Vec<Row> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let mut samples = Vec::new();
+    for _ in 0..30 {
+        let keeper = Keeper::open(&state).expect("a store");
+        let mut holder = quiet(lockkeeper())
+            .arg("--dir")
+            .arg(&state)
+            .args(["exec", "db", "--", "cat"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        // The command echoes once it holds.
+        let mut input = holder.stdin.take().expect("a pipe");
+        let mut output = holder.stdout.take().expect("a pipe");
+        std::io::Write::write_all(&mut input, b"x").expect("it reads");
+        output.read_exact(&mut [0]).expect("it answers");
+        let waiter = thread::spawn(move || {
+            let guard = keeper.lock("db").wait_forever().acquire().expect("it comes");
+            let held = Instant::now();
+            drop(guard);
+            held
+        });
+        wait_for_ticket(&state);
+        // The wrapper dies first; its command, the last process, when its input ends.
+        holder.kill().expect("it dies");
+        holder.wait().expect("it is gone");
+        let pid_gone = Instant::now();
+        drop(input);
+        let _ = output.read(&mut [0]);
+        let command_gone = Instant::now().max(pid_gone);
+        samples.push(waiter.join().expect("it ends").saturating_duration_since(command_gone));
+    }
+    vec![Row::times(
+        "kill -9, last process to next holder, against 5 ms",
+        median(samples),
+        Duration::from_millis(5),
+        1.0,
+    )]
+}
+
+fn wait_for_ticket(state: &Path) {
+    let watcher = Keeper::open(state).expect("a store");
+    while watcher.engine().listing().expect("a listing").waiters.is_empty() {
+        thread::yield_now();
+    }
+}
