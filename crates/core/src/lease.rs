@@ -131,7 +131,6 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
         return Ok(Outcome::Granted(Grant { lease, joined: false }));
     }
     let Some(terms) = request.wait else {
-        let in_the_way = jams(draft, Asker { whole_line: true, ..asker })?;
         conclude(draft, None)?;
         return Ok(Outcome::Held(in_the_way));
     };

@@ -33,13 +33,24 @@ impl Engine {
 
     /// Comes back to a ticket.
     pub fn attend(&self, ticket: LeaseId, terms: Option<WaitTerms>) -> Result<Outcome, StoreError> {
-        if let Some(grant) = self.look(|draft| {
+        // Mostly it was granted to somebody who stays: that needs no decision.
+        if let Some(lease) = self.look(|draft| {
             let lease = draft.lease(ticket)?;
-            Ok(lease.filter(|lease| lease.pickup_by.is_none() && lease.claim.ttl.is_none()))
+            Ok(lease.filter(|lease| lease.pickup_by.is_none() && lease.claim.ttl.is_none() && !lease.revoked))
         })? {
-            return Ok(Outcome::Granted(Grant { lease: grant, joined: false }));
+            return Ok(Outcome::Granted(Grant { lease, joined: false }));
         }
         self.decide(|draft| lease::attend(draft, ticket, terms)).map(|(outcome, _)| outcome)
+    }
+
+    /// Comes back to a ticket that is to make `lease` stronger.
+    pub fn attend_upgrade(
+        &self,
+        ticket: LeaseId,
+        lease: LeaseId,
+        terms: Option<WaitTerms>,
+    ) -> Result<Outcome, StoreError> {
+        self.decide(|draft| lease::attend_upgrade(draft, ticket, lease, terms)).map(|(outcome, _)| outcome)
     }
 
     /// Finds a claim by the name that its user gave it.

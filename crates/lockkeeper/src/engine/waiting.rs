@@ -62,10 +62,14 @@ impl Engine {
         progress: Progress<'_>,
     ) -> Result<Waited, StoreError> {
         let terms = WaitTerms { bell: Some(bell.id()), stays: waiting.ticket.stays };
-        let id = waiting.ticket.id;
+        let (id, upgrades) = (waiting.ticket.id, waiting.ticket.upgrades);
+        let attend = || match upgrades {
+            None => self.attend(id, Some(terms)),
+            Some(lease) => self.attend_upgrade(id, lease, Some(terms)),
+        };
         loop {
             if self.stop_overdue(&waiting, patience.grace)? {
-                match self.attend(id, Some(terms))? {
+                match attend()? {
                     Outcome::Waiting(still) => waiting = still,
                     Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
                     Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
@@ -73,7 +77,7 @@ impl Engine {
             }
             let interrupted = self.sleep(&waiting, bell, patience, progress)?;
             bell.quiet();
-            match self.attend(id, Some(terms))? {
+            match attend()? {
                 Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
                 Outcome::Waiting(still) => waiting = still,
                 Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),

@@ -145,15 +145,11 @@ impl Keeper {
         self.resident().map(|resident| &resident.lock)
     }
 
-    fn take_bell(&self) -> Result<Box<dyn Bell>, StoreError> {
-        let idle = locked(&self.shared.idle_bells).pop();
-        match idle {
-            Some(bell) => {
-                bell.quiet();
-                Ok(bell)
-            }
-            None => self.engine().store().bell(),
-        }
+    /// A bell from an earlier wait.
+    fn idle_bell(&self) -> Option<Box<dyn Bell>> {
+        let bell = locked(&self.shared.idle_bells).pop()?;
+        bell.quiet();
+        Some(bell)
     }
 
     fn return_bell(&self, bell: Box<dyn Bell>) {

@@ -147,13 +147,17 @@ impl<'k> Order<'k> {
             Wait::For(span) => Instant::now().checked_add(span),
             Wait::Forever => None,
         };
-        // A bell costs something: it is made when there is somebody to wait for.
-        if let placed @ Placed::Granted(_) = place(keeper, &request)? {
-            return placed.guard(keeper);
-        }
-        let bell = keeper.take_bell()?;
-        let stays = Ttl::new(STAYS)?;
-        request.wait = Some(WaitTerms { bell: Some(bell.id()), stays });
+        // A bell costs something: the first one is made when there is somebody to wait for.
+        let bell = match keeper.idle_bell() {
+            Some(bell) => bell,
+            None => {
+                if let placed @ Placed::Granted(_) = place(keeper, &request)? {
+                    return placed.guard(keeper);
+                }
+                keeper.engine().store().bell()?
+            }
+        };
+        request.wait = Some(WaitTerms { bell: Some(bell.id()), stays: Ttl::new(STAYS)? });
         let waiting = match place(keeper, &request)? {
             Placed::Waiting(waiting) => waiting,
             placed @ (Placed::Granted(_) | Placed::Refused(_)) => {

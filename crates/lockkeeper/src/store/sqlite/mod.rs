@@ -101,7 +101,7 @@ impl SqliteStore {
 
     fn commit(&self, connection: &Connection, decide: Decision<'_>) -> Result<(), StoreError> {
         self.database(execute(connection, "BEGIN IMMEDIATE"))?;
-        let mut rows = Rows { store: self, connection, now: clock::now(), drawing: None, changed: false };
+        let mut rows = Rows::new(self, connection);
         let decided = decide(&mut rows).and_then(|()| rows.keep_numbers());
         let changed = rows.changed;
         let ended = match decided {
@@ -128,8 +128,7 @@ impl Store for SqliteStore {
     fn snapshot(&self, look: Decision<'_>) -> Result<(), StoreError> {
         let connection = self.connection();
         self.database(execute(&connection, "BEGIN"))?;
-        let mut rows =
-            Rows { store: self, connection: &connection, now: clock::now(), drawing: None, changed: false };
+        let mut rows = Rows::new(self, &connection);
         let looked = look(&mut rows);
         let ended = self.database(execute(&connection, "ROLLBACK"));
         looked.and(ended)
@@ -177,9 +176,28 @@ struct Rows<'c> {
     now: Moment,
     drawing: Option<Drawing<'c>>,
     changed: bool,
+    /// Whether anybody waits at all: mostly nobody does, and then no line need be looked at.
+    anybody_waits: Option<bool>,
 }
 
-impl Rows<'_> {
+impl<'c> Rows<'c> {
+    fn new(store: &'c SqliteStore, connection: &'c Connection) -> Self {
+        Self { store, connection, now: clock::now(), drawing: None, changed: false, anybody_waits: None }
+    }
+
+    fn anybody_waits(&mut self) -> Result<bool, StoreError> {
+        if let Some(known) = self.anybody_waits {
+            return Ok(known);
+        }
+        let mut found = false;
+        self.query("SELECT 1 FROM ticket LIMIT 1", [], |_| Ok(()), &mut |()| {
+            found = true;
+            ControlFlow::Break(())
+        })?;
+        self.anybody_waits = Some(found);
+        Ok(found)
+    }
+
     fn keep_numbers(&mut self) -> Result<(), StoreError> {
         let Some(drawing) = &mut self.drawing else { return Ok(()) };
         if let Some(limit) = drawing.keep()? {
@@ -325,6 +343,9 @@ impl Records for Rows<'_> {
         walk: Walk,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
+        if !self.anybody_waits()? {
+            return Ok(());
+        }
         if let (None, [key]) = (&reach.below, reach.exact.as_slice()) {
             return self.tickets_where("k.key = ?", walk, &mut vec![key.as_str().to_owned().into()], visit);
         }
@@ -370,6 +391,7 @@ impl Records for Rows<'_> {
 
     fn apply(&mut self, change: Change) -> Result<(), StoreError> {
         self.changed = true;
+        self.anybody_waits = None;
         match change {
             Change::AddLease(lease) => {
                 let changed = self.execute(rows::INSERT_LEASE, rows::lease_values(&lease))?;
