@@ -53,7 +53,7 @@ fn gaps(log: &Path, start: impl Fn(&str) -> Child) -> Vec<Duration> {
 pub fn between_threads() -> Vec<Row> {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().join("state");
-    let ours = ping_pong(2000, || {
+    let ours = ping_pong(500, || {
         let keeper = Keeper::open(&state).expect("a store");
         move |critical: &mut dyn FnMut()| {
             let guard = keeper.lock("db").wait_forever().acquire().expect("it comes");
@@ -63,7 +63,7 @@ pub fn between_threads() -> Vec<Row> {
     });
     let path = folder.path().join("flock");
     File::create(&path).expect("a file");
-    let bare = ping_pong(2000, || {
+    let bare = ping_pong(500, || {
         let file = File::open(&path).expect("a file");
         move |critical: &mut dyn FnMut()| {
             file.lock().expect("it comes");
@@ -87,10 +87,8 @@ where
                 for _ in 0..turns {
                     lock(&mut || {
                         let entered = Instant::now();
-                        // Long enough for the other one to be asleep.
-                        while entered.elapsed() < Duration::from_micros(300) {
-                            std::hint::spin_loop();
-                        }
+                        // Long enough for the other one, and the core it sleeps on, to be at rest.
+                        thread::sleep(Duration::from_millis(1));
                         sender.send((who, entered, Instant::now())).expect("somebody listens");
                     });
                 }

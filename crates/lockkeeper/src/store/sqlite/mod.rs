@@ -238,57 +238,35 @@ impl<'c> Rows<'c> {
         }
     }
 
-    fn leases_where(
+    /// The tickets of one key along a walk, or of a range of keys in no order.
+    fn walk_line(
         &self,
-        condition: &str,
-        params: impl rusqlite::Params,
-        visit: &mut dyn FnMut(Lease) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        let sql = format!(
-            "SELECT {} FROM lease_key k JOIN lease l ON l.id = k.id WHERE {condition}",
-            rows::LEASE_COLUMNS
-        );
-        self.query(&sql, params, rows::lease_from, visit)
-    }
-
-    fn tickets_where(
-        &self,
-        condition: &str,
+        keys: Keys<'_>,
         walk: Walk,
-        params: &mut Vec<rusqlite::types::Value>,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let (place, beyond, direction) = match walk {
-            Walk::Up(place) => (place, ">", "ASC"),
-            Walk::Down(place) => (place, "<", "DESC"),
+        let ids = |place: Rank| (place.at, i64::try_from(place.id.0).unwrap_or(i64::MAX));
+        let ((at, id), up) = match walk {
+            Walk::Up(place) => (place.map_or((i64::MIN, 0), ids), true),
+            Walk::Down(place) => (place.map_or((i64::MAX, i64::MAX), ids), false),
         };
-        let bound = match place {
-            Some(Rank { at, id }) => {
-                params.extend([at.into(), i64::try_from(id.0).unwrap_or(i64::MAX).into()]);
-                format!("AND (k.rank, k.id) {beyond} (?, ?)")
+        match keys {
+            Keys::At(key) => {
+                let sql = if up { rows::LINE_UP_AT } else { rows::LINE_DOWN_AT };
+                self.query(sql, (key.as_str(), at, id), rows::ticket_from, visit)
             }
-            None => String::new(),
-        };
-        let sql = format!(
-            "SELECT {} FROM ticket_key k JOIN ticket t ON t.id = k.id
-             WHERE {condition} {bound} ORDER BY k.rank {direction}, k.id {direction}",
-            rows::TICKET_COLUMNS
-        );
-        self.query(&sql, rusqlite::params_from_iter(params.drain(..)), rows::ticket_from, visit)
-    }
-
-    fn add_keys(&self, table: &str, keys: &[Key], rank: Option<i64>, id: LeaseId) -> Result<(), StoreError> {
-        for key in keys {
-            let id = id.0.cast_signed();
-            match rank {
-                None => self.execute(&format!("INSERT INTO {table} VALUES (?, ?)"), (key.as_str(), id))?,
-                Some(rank) => {
-                    self.execute(&format!("INSERT INTO {table} VALUES (?, ?, ?)"), (key.as_str(), rank, id))?
-                }
-            };
+            Keys::Below(from, to) => {
+                let sql = if up { rows::LINES_UP_BELOW } else { rows::LINES_DOWN_BELOW };
+                self.query(sql, (from, to, at, id), rows::ticket_from, visit)
+            }
         }
-        Ok(())
     }
+}
+
+/// Where to look for tickets.
+enum Keys<'k> {
+    At(&'k Key),
+    Below(&'k str, &'k str),
 }
 
 impl Records for Rows<'_> {
@@ -310,8 +288,7 @@ impl Records for Rows<'_> {
     }
 
     fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
-        let sql = format!("SELECT {} FROM lease l WHERE l.id = ?", rows::LEASE_COLUMNS);
-        first(|visit| self.query(&sql, [id.0.cast_signed()], rows::lease_from, visit))
+        first(|visit| self.query(rows::LEASE, [id.0.cast_signed()], rows::lease_from, visit))
     }
 
     fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
@@ -324,17 +301,16 @@ impl Records for Rows<'_> {
             ControlFlow::Continue(())
         };
         for key in &reach.exact {
-            self.leases_where("k.key = ?", [rows::key_param(key)], &mut show)?;
+            self.query(rows::LEASES_AT, [key.as_str()], rows::lease_from, &mut show)?;
         }
         if let Some((from, to)) = reach.range_below() {
-            self.leases_where("k.key >= ? AND k.key < ?", [from, to], &mut show)?;
+            self.query(rows::LEASES_BELOW, [from, to], rows::lease_from, &mut show)?;
         }
         Ok(())
     }
 
     fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
-        let sql = format!("SELECT {} FROM ticket t WHERE t.id = ?", rows::TICKET_COLUMNS);
-        first(|visit| self.query(&sql, [id.0.cast_signed()], rows::ticket_from, visit))
+        first(|visit| self.query(rows::TICKET, [id.0.cast_signed()], rows::ticket_from, visit))
     }
 
     fn tickets(
@@ -347,7 +323,7 @@ impl Records for Rows<'_> {
             return Ok(());
         }
         if let (None, [key]) = (&reach.below, reach.exact.as_slice()) {
-            return self.tickets_where("k.key = ?", walk, &mut vec![key.as_str().to_owned().into()], visit);
+            return self.walk_line(Keys::At(key), walk, visit);
         }
         // Several keys have several lines: they are merged into one.
         let mut found = std::collections::BTreeMap::new();
@@ -356,11 +332,10 @@ impl Records for Rows<'_> {
             ControlFlow::Continue(())
         };
         for key in &reach.exact {
-            self.tickets_where("k.key = ?", walk, &mut vec![key.as_str().to_owned().into()], &mut collect)?;
+            self.walk_line(Keys::At(key), walk, &mut collect)?;
         }
         if let Some((from, to)) = reach.range_below() {
-            let mut params = vec![from.into(), to.into()];
-            self.tickets_where("k.key >= ? AND k.key < ?", walk, &mut params, &mut collect)?;
+            self.walk_line(Keys::Below(&from, &to), walk, &mut collect)?;
         }
         let ordered: Box<dyn Iterator<Item = Ticket>> = match walk {
             Walk::Up(_) => Box::new(found.into_values()),
@@ -376,13 +351,11 @@ impl Records for Rows<'_> {
 
     fn everything(&mut self) -> Result<(Vec<Lease>, Vec<Ticket>), StoreError> {
         let (mut leases, mut tickets) = (Vec::new(), Vec::new());
-        let all_leases = format!("SELECT {} FROM lease l ORDER BY l.id", rows::LEASE_COLUMNS);
-        self.query(&all_leases, [], rows::lease_from, &mut |lease| {
+        self.query(rows::ALL_LEASES, [], rows::lease_from, &mut |lease| {
             leases.push(lease);
             ControlFlow::Continue(())
         })?;
-        let all_tickets = format!("SELECT {} FROM ticket t ORDER BY t.rank, t.id", rows::TICKET_COLUMNS);
-        self.query(&all_tickets, [], rows::ticket_from, &mut |ticket| {
+        self.query(rows::ALL_TICKETS, [], rows::ticket_from, &mut |ticket| {
             tickets.push(ticket);
             ControlFlow::Continue(())
         })?;
@@ -396,7 +369,11 @@ impl Records for Rows<'_> {
             Change::AddLease(lease) => {
                 let changed = self.execute(rows::INSERT_LEASE, rows::lease_values(&lease))?;
                 self.expect_one(changed, "lease", lease.id)?;
-                self.add_keys("lease_key", &lease.keys(), None, lease.id)
+                let id = lease.id.0.cast_signed();
+                for key in lease.keys() {
+                    self.execute("INSERT INTO lease_key VALUES (?1, ?2)", (key.as_str(), id))?;
+                }
+                Ok(())
             }
             Change::UpdateLease(lease) => {
                 let changed = self.execute(rows::UPDATE_LEASE, rows::lease_values(&lease))?;
@@ -413,7 +390,11 @@ impl Records for Rows<'_> {
             Change::AddTicket(ticket) => {
                 let changed = self.execute(rows::INSERT_TICKET, rows::ticket_values(&ticket))?;
                 self.expect_one(changed, "ticket", ticket.id)?;
-                self.add_keys("ticket_key", &ticket.keys(), Some(ticket.rank.at), ticket.id)
+                let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
+                for key in ticket.keys() {
+                    self.execute("INSERT INTO ticket_key VALUES (?1, ?2, ?3)", (key.as_str(), rank, id))?;
+                }
+                Ok(())
             }
             Change::UpdateTicket(ticket) => {
                 let changed = self.execute(rows::UPDATE_TICKET, rows::ticket_values(&ticket))?;

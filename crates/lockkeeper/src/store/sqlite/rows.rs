@@ -6,16 +6,60 @@ use lockkeeper_core::id::{BellId, LeaseId, Token};
 use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
 use lockkeeper_core::time::{Moment, Ttl};
 use rusqlite::Row;
-use rusqlite::types::ToSql;
 
 use crate::encoding;
 use crate::store::StoreError;
 
-/// What is read of a lease, called `l`.
-pub(super) const LEASE_COLUMNS: &str = "l.id, token, claim, acquired_at, heartbeat_at, pickup_by, revoked";
-/// What is read of a ticket, called `t`.
-pub(super) const TICKET_COLUMNS: &str =
-    "t.id, t.rank, claim, priority, enqueued_at, seen_at, stays, bell, under, upgrades";
+/// What is read of a lease.
+macro_rules! select_leases {
+    ($rest:literal) => {
+        concat!("SELECT l.id, token, claim, acquired_at, heartbeat_at, pickup_by, revoked FROM ", $rest)
+    };
+}
+
+/// What is read of a ticket.
+macro_rules! select_tickets {
+    ($rest:literal) => {
+        concat!(
+            "SELECT t.id, t.rank, claim, priority, enqueued_at, seen_at, stays, bell, under, upgrades FROM ",
+            $rest
+        )
+    };
+}
+
+/// One lease.
+pub(super) const LEASE: &str = select_leases!("lease l WHERE l.id = ?1");
+/// Every lease, oldest first.
+pub(super) const ALL_LEASES: &str = select_leases!("lease l ORDER BY l.id");
+/// The leases filed under one key.
+pub(super) const LEASES_AT: &str = select_leases!("lease_key k JOIN lease l ON l.id = k.id WHERE k.key = ?1");
+/// The leases filed under a range of keys.
+pub(super) const LEASES_BELOW: &str =
+    select_leases!("lease_key k JOIN lease l ON l.id = k.id WHERE k.key >= ?1 AND k.key < ?2");
+/// One ticket.
+pub(super) const TICKET: &str = select_tickets!("ticket t WHERE t.id = ?1");
+/// Every ticket, in the order in which they are served.
+pub(super) const ALL_TICKETS: &str = select_tickets!("ticket t ORDER BY t.rank, t.id");
+/// The line for one key, from a place on towards its end.
+pub(super) const LINE_UP_AT: &str = select_tickets!(
+    "ticket_key k JOIN ticket t ON t.id = k.id
+     WHERE k.key = ?1 AND (k.rank, k.id) > (?2, ?3) ORDER BY k.rank, k.id"
+);
+/// The line for one key, from a place on towards its beginning.
+pub(super) const LINE_DOWN_AT: &str = select_tickets!(
+    "ticket_key k JOIN ticket t ON t.id = k.id
+     WHERE k.key = ?1 AND (k.rank, k.id) < (?2, ?3) ORDER BY k.rank DESC, k.id DESC"
+);
+/// What stands behind a place in the lines for a range of keys.
+pub(super) const LINES_UP_BELOW: &str = select_tickets!(
+    "ticket_key k JOIN ticket t ON t.id = k.id
+     WHERE k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) > (?3, ?4)"
+);
+/// What stands before a place in the lines for a range of keys.
+pub(super) const LINES_DOWN_BELOW: &str = select_tickets!(
+    "ticket_key k JOIN ticket t ON t.id = k.id
+     WHERE k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) < (?3, ?4)"
+);
 
 /// Adds a lease that is not there.
 pub(super) const INSERT_LEASE: &str = "INSERT INTO lease VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -59,7 +103,7 @@ pub(super) fn ticket_values(ticket: &Ticket) -> impl rusqlite::Params {
     )
 }
 
-/// Reads a row of [`LEASE_COLUMNS`].
+/// Reads a row of `select_leases`.
 pub(super) fn lease_from(row: &Row<'_>) -> Result<Lease, StoreError> {
     Ok(Lease {
         id: LeaseId(number(row, 0)?),
@@ -72,7 +116,7 @@ pub(super) fn lease_from(row: &Row<'_>) -> Result<Lease, StoreError> {
     })
 }
 
-/// Reads a row of [`TICKET_COLUMNS`].
+/// Reads a row of `select_tickets`.
 pub(super) fn ticket_from(row: &Row<'_>) -> Result<Ticket, StoreError> {
     let id = LeaseId(number(row, 0)?);
     let under = encoding::lease_ids_from_json(get_str(row, 8)?);
@@ -123,9 +167,4 @@ fn get_str<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r str, StoreError> {
 
 fn impossible(column: &str) -> StoreError {
     StoreError::Mismatch(format!("a row has an impossible {column}"))
-}
-
-/// A key as a parameter.
-pub(super) fn key_param(key: &lockkeeper_core::resource::Key) -> impl ToSql + '_ {
-    key.as_str()
 }

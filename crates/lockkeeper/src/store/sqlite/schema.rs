@@ -56,6 +56,10 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|error| explain(path, error))?;
+    // Plans are made once, not again for every value that is bound.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .map_err(|error| explain(path, error))?;
     // All statements that a decision may need fit in, so that none is compiled twice.
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
