@@ -378,7 +378,7 @@ pub fn downgrade<V: View>(
     let shared = |resource: &Resource| Resource { mode: Mode::Shared, ..resource.clone() };
     let resources = lease.claim.resources.iter().map(shared).collect();
     let claim = Claim { resources, ..lease.claim.clone() };
-    let weaker = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease.clone() };
+    let weaker = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
     draft.offer(weaker.claim.targets());
     draft.put_lease(Some(lease), weaker.clone());
     conclude(draft, None)?;

@@ -330,7 +330,7 @@ fn grant<V: View>(draft: &mut Draft<'_, V>, ticket: Ticket) -> Result<(), V::Err
             if let Some(lease) = lease.filter(|lease| lease.claim.resources != ticket.claim.resources) {
                 let claim = Claim { resources: ticket.claim.resources, ..lease.claim.clone() };
                 let token = draft.draw_token()?;
-                let stronger = Lease { token, claim, heartbeat_at: now, ..lease.clone() };
+                let stronger = Lease { token, claim, heartbeat_at: now, ..lease };
                 draft.put_lease(Some(lease), stronger);
             }
         }
