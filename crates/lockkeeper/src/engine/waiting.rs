@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::lease::{Grant, Outcome, WaitTerms, Waiting};
+use lockkeeper_core::lease::{self, Grant, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::{Verdict, Voucher};
-use lockkeeper_core::record::Lease;
+use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Watched, watch_list};
 
@@ -61,11 +61,11 @@ impl Engine {
         patience: &Patience<'_>,
         progress: Progress<'_>,
     ) -> Result<Waited, StoreError> {
-        let terms = WaitTerms { bell: Some(bell.id()), stays: waiting.ticket.stays };
-        let id = waiting.ticket.id;
+        let ticket = waiting.ticket.clone();
+        let terms = WaitTerms { bell: Some(bell.id()), stays: ticket.stays };
         loop {
             if self.stop_overdue(&waiting, patience.grace)? {
-                match self.attend(id, Some(terms))? {
+                match self.attend_again(&ticket, terms)? {
                     Outcome::Waiting(still) => waiting = still,
                     Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
                     Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
@@ -73,7 +73,7 @@ impl Engine {
             }
             let interrupted = self.sleep(&waiting, bell, patience, progress)?;
             bell.quiet();
-            match self.attend(id, Some(terms))? {
+            match self.attend_again(&ticket, terms)? {
                 Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
                 Outcome::Waiting(still) => waiting = still,
                 Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
@@ -85,6 +85,17 @@ impl Engine {
                 return Ok(Waited::TimedOut(waiting));
             }
         }
+    }
+
+    /// Comes back to a ticket. That of an upgrade is gone once it is granted: then the lease itself tells.
+    fn attend_again(&self, ticket: &Ticket, terms: WaitTerms) -> Result<Outcome, StoreError> {
+        let Some(lease) = ticket.upgrades else { return self.attend(ticket.id, Some(terms)) };
+        let attended = self.decide(|draft| lease::attend_upgrade(draft, ticket.id, lease, Some(terms)));
+        Ok(match attended?.0 {
+            // The ticket was taken away, and the lease is what it was.
+            Outcome::Granted(grant) if !grant.lease.claim.satisfies(&ticket.claim.resources) => Outcome::Gone,
+            outcome => outcome,
+        })
     }
 
     /// Sleeps until there is a reason to look again; true when that is an interrupt.
