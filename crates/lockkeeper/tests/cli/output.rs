@@ -75,10 +75,11 @@ fn every_error_has_one_shape() {
 /// What others wrote must not steer the terminal of whoever looks.
 #[test]
 fn control_characters_of_others_are_not_printed() {
-    let env = Env::new();
+    let env = Env::new().set("TERM", "xterm");
     env.acquire(&["db", "--reason", "a\u{1b}[2Jb"]);
-    for args in [&["locks"][..], &["why", "db"], &["acquire", "db"]] {
-        let done = env.run(args);
-        assert!(!format!("{}{}", done.stdout(), done.stderr()).contains("\u{1b}[2J"), "{args:?}");
+    for args in ["locks", "why db", "acquire db", "exec db --no-wait -- true", "exec db --wait=20ms -- true"]
+    {
+        let shown = env.on_terminal(&format!("'{PROGRAM}' {args}")).stdout();
+        assert!(shown.contains("[2Jb") && !shown.contains("\u{1b}[2J"), "{args}: {shown:?}");
     }
 }

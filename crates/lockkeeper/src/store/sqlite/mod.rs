@@ -35,9 +35,6 @@ use crate::platform::{bell, clock, fs as local, gate};
 use connections::Connections;
 use tokens::{Drawing, Tokens};
 
-/// How long the log may grow, in pages, before somebody copies it into the database.
-const CHECKPOINT_AT: i64 = 256;
-
 /// The embedded store.
 pub struct SqliteStore {
     folder: PathBuf,
@@ -80,18 +77,6 @@ impl SqliteStore {
     /// Whether a store was ever made in `folder`.
     pub fn exists(folder: &Path) -> bool {
         folder.join("leases.db").exists()
-    }
-
-    /// Copies the log into the database once it is long; nobody waits for it, and it waits for nobody.
-    pub fn checkpoint(&self) -> Result<(), StoreError> {
-        let log = self.path.with_extension("db-wal");
-        let pages = fs::metadata(log).map_or(0, |log| i64::try_from(log.len()).unwrap_or(0) / 1048);
-        if pages < CHECKPOINT_AT {
-            return Ok(());
-        }
-        self.connected(|connection| {
-            self.database(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())))
-        })
     }
 
     /// Does something on a connection that no other thread uses meanwhile.

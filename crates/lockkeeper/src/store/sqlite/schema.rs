@@ -82,7 +82,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
         Ok(_) | Err(_) => {}
     }
     let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
-    // Nobody waits for a checkpoint at the end of every short command; see `SqliteStore::checkpoint`.
+    // No checkpoint at the end of every short command; see `tune`.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|error| explain(path, error))?;
