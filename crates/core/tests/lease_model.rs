@@ -8,7 +8,6 @@ mod steps;
 mod world;
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
 
 use lockkeeper_core::draft::Effect;
 use lockkeeper_core::id::{BellId, LeaseId, Token};
@@ -19,7 +18,7 @@ use lockkeeper_core::resource::{Mode, Resource, Target};
 use proptest::prelude::*;
 
 use crate::sleepers::Sleepers;
-use crate::steps::{OWNERS, Step, resources, step};
+use crate::steps::{NAMES, OWNERS, Step, resources, step};
 use crate::world::{World, bell, claim, name, resident, seconds};
 
 /// How long a ticket stays without its owner.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::world::name;
 
 pub const OWNERS: [&str; 5] = ["a", "b", "c", "d", "e"];
-const NAMES: [&str; 4] = ["n1", "n2", "n3", "n4"];
+pub const NAMES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 const PATTERNS: [&str; 5] = ["src/**", "src/a.rs", "src/b.rs", "**/*.rs", "docs/**"];
 /// What somebody does next; numbers stand for whoever is there then.
 #[derive(Clone, Debug)]

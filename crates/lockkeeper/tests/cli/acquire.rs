@@ -85,7 +85,7 @@ fn it_is_tied_to_a_process_that_outlives_the_command() {
     other.kill();
 }
 
-/// Requirements 20 and 110. Invariant 4.
+/// Requirement 20. Invariant 4.
 #[test]
 fn the_end_of_its_process_frees_it_at_once() {
     let env = Env::new();
@@ -97,7 +97,6 @@ fn the_end_of_its_process_frees_it_at_once() {
     env.run(["acquire", "db"]).code(0);
 }
 
-/// Requirement 63.
 #[test]
 fn an_expired_ttl_is_free_for_the_next() {
     let env = Env::new();

@@ -28,7 +28,6 @@ fn conflicts_are_typed_and_have_a_witness() {
     );
 }
 
-/// Requirement 125.
 #[test]
 fn folders_of_backend_and_frontend_do_not_conflict() {
     let env = Env::new();

@@ -47,7 +47,6 @@ fn signals_reach_the_command() {
     running.wait().code(9);
 }
 
-/// Requirement 98.
 #[test]
 fn no_wait_is_refused_with_the_holder_and_a_hint() {
     let env = Env::new();
@@ -61,7 +60,6 @@ fn no_wait_is_refused_with_the_holder_and_a_hint() {
     holder.finish().code(0);
 }
 
-/// Requirements 95 and 113.
 #[test]
 fn a_wait_ends_in_its_time_and_leaves_no_ticket() {
     let env = Env::new();
@@ -75,7 +73,7 @@ fn a_wait_ends_in_its_time_and_leaves_no_ticket() {
     holder.finish().code(0);
 }
 
-/// Requirement 96. Invariant 7.
+/// Invariant 7.
 #[test]
 fn the_next_in_line_runs_as_soon_as_the_holder_is_done() {
     let env = Env::new();

@@ -34,7 +34,7 @@ fn nothing_is_made_by_asking_about_a_lease_that_never_was() {
     assert_eq!(env.tree(), before);
 }
 
-/// Requirement 202. Invariant 2.
+/// Invariant 2.
 #[test]
 fn only_the_current_token_passes_the_fence() {
     let env = Env::new();

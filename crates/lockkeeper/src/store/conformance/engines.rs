@@ -20,7 +20,7 @@ fn retrying_sqlite() -> Retrying<Sqlite> {
     Retrying { name: "sqlite, twice", inner: Sqlite }
 }
 
-/// Invariants 2, 6 and 12. Requirements 91 and 151.
+/// Invariants 2 and 6.
 #[test]
 fn sqlite_keeps_the_contract() {
     run_all(&Sqlite);
