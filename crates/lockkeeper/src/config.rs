@@ -155,10 +155,10 @@ impl Config {
     pub fn load(inputs: &Inputs<'_>) -> Result<Self, ConfigError> {
         let mut config = Self { settings: KNOWN.iter().map(Known::unset).collect() };
         if let Some(path) = user_file(inputs.variable) {
-            config.read_file(&path, Source::User(path.clone()))?;
+            config.read_file(&path, &Source::User(path.clone()))?;
         }
         let path = inputs.root.join(PROJECT_FILE);
-        config.read_file(&path, Source::Project(path.clone()))?;
+        config.read_file(&path, &Source::Project(path.clone()))?;
         for known in &KNOWN {
             if let Some(value) = (inputs.variable)(known.variable).filter(|value| !value.is_empty()) {
                 config.set(known, value, Source::Environment(known.variable.to_owned()))?;
@@ -192,7 +192,7 @@ impl Config {
         self.span(key).and_then(|span| Ttl::new(span).ok())
     }
 
-    fn read_file(&mut self, path: &Path, source: Source) -> Result<(), ConfigError> {
+    fn read_file(&mut self, path: &Path, source: &Source) -> Result<(), ConfigError> {
         let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
         let text = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

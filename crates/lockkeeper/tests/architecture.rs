@@ -1,4 +1,5 @@
 //! How the code is laid out, read from the code itself.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 use std::collections::BTreeSet;
 use std::fs;

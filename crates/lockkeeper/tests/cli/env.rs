@@ -203,7 +203,7 @@ impl Done {
         self
     }
 
-    pub fn is_silent(self) -> Self {
+    pub fn in_silence(self) -> Self {
         assert_eq!((self.stdout(), self.stderr()), (String::new(), String::new()), "{}", self.shown);
         self
     }

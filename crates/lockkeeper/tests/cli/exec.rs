@@ -8,8 +8,8 @@ use crate::env::{Env, PROGRAM};
 #[test]
 fn the_commands_own_code_is_passed_on() {
     let env = Env::new();
-    env.run(["exec", "db", "--", "true"]).code(0).is_silent();
-    env.run(["exec", "db", "--", "sh", "-c", "exit 42"]).code(42).is_silent();
+    env.run(["exec", "db", "--", "true"]).code(0).in_silence();
+    env.run(["exec", "db", "--", "sh", "-c", "exit 42"]).code(42).in_silence();
     env.run(["exec", "db", "--", "sh", "-c", "kill -TERM $$"]).code(128 + 15);
     env.run(["locks"]).code(0).prints("nothing is held");
 }

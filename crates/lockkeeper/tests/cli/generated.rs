@@ -15,7 +15,7 @@ fn every_shell_has_completions() {
 #[test]
 fn the_bash_completion_is_valid_bash() {
     let env = Env::new();
-    env.shell("lockkeeper completions bash > done.bash && bash -n done.bash").code(0).is_silent();
+    env.shell("lockkeeper completions bash > done.bash && bash -n done.bash").code(0).in_silence();
 }
 
 #[test]

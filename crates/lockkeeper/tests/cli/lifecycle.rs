@@ -40,7 +40,7 @@ fn only_the_current_token_passes_the_fence() {
     let env = Env::new();
     let old = env.acquire(&["db"]);
     let old_token = token_of(&env, &old);
-    env.run(["fence", "db", &old_token]).code(0).is_silent();
+    env.run(["fence", "db", &old_token]).code(0).in_silence();
     env.run(["locks", "break", &old, "--yes"]).code(0);
     let new = env.acquire(&["db"]);
     let new_token = token_of(&env, &new);

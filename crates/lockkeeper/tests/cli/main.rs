@@ -1,4 +1,5 @@
 //! The command as people and scripts meet it: a few end-to-end tests for each.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod acquire;
 mod bad_input;
