@@ -14,6 +14,8 @@
 //!
 //! Time is the store's: [`Records::now`] is one clock for all its users and never goes back.
 
+#[cfg(test)]
+mod conformance;
 mod memory;
 pub mod sqlite;
 
