@@ -140,3 +140,15 @@ fn one_owner_gets_the_lease_that_it_has() {
     assert_eq!(again.stdout().trim_end(), lease);
     env.run(["acquire", "db", "--owner", "claude:S2"]).code(75).says("claude:S1");
 }
+
+#[test]
+fn an_interrupted_wait_keeps_its_place() {
+    let env = Env::new();
+    let lease = env.acquire(&["db"]);
+    let waiter = env.start(["acquire", "db", "--ttl", "1m", "--wait", "--ticket", "my-turn", "--json"]);
+    env.until_waiting(1);
+    waiter.signal("INT");
+    assert_eq!(waiter.wait().code(75).json()["ticket"], "my-turn");
+    env.run(["release", &lease]).code(0);
+    env.run(["acquire", "--ticket", "my-turn"]).code(0);
+}

@@ -84,6 +84,29 @@ fn the_next_in_line_runs_as_soon_as_the_holder_is_done() {
     waiter.wait().code(0).prints("ran");
 }
 
+#[test]
+fn a_wait_that_is_interrupted_ends_as_a_shell_tells_it_and_leaves_no_ticket() {
+    let env = Env::new();
+    let holder = env.hold(&["db"]);
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let waiter = env.start(["exec", "db", "--", "touch", "ran"]);
+        env.until_waiting(1);
+        waiter.signal(signal);
+        waiter.wait().code(code);
+    }
+    assert_eq!(env.run(["locks", "--json"]).code(0).json()["waiters"].as_array().unwrap().len(), 0);
+    assert!(!env.cwd().join("ran").exists());
+    holder.finish().code(0);
+}
+
+#[test]
+fn arguments_of_the_command_are_any_bytes() {
+    let env = Env::new();
+    let done = env.shell("lockkeeper exec db -- printf %s $'\\xff' | od -An -tx1").code(0);
+    assert_eq!(done.stdout().trim(), "ff");
+    env.shell("lockkeeper exec $'\\xff' -- true").code(2).says("hint: ");
+}
+
 /// Requirement 104. Invariants 4 and 10: the lease outlives a wrapper that is killed, and ends with its command.
 #[test]
 fn a_killed_wrapper_frees_the_lease_only_when_its_command_is_gone() {
@@ -157,7 +180,7 @@ fn readers_share_and_slots_are_counted() {
 }
 
 #[test]
-fn a_script_that_cannot_be_run_stays_untouched() {
+fn a_script_of_the_folder_runs() {
     let env = Env::new().write("run.sh", "#!/bin/sh\nexit 5\n");
     let script = env.cwd().join("run.sh");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
