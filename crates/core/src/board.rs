@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+use thiserror::Error;
+
 use crate::draft::{Change, Walk};
 use crate::id::LeaseId;
 use crate::record::{Lease, Rank, Ticket};
@@ -18,18 +20,6 @@ pub struct Board {
 }
 
 impl Board {
-    /// A board with these records on it.
-    pub fn new(leases: impl IntoIterator<Item = Lease>, tickets: impl IntoIterator<Item = Ticket>) -> Self {
-        let mut board = Self::default();
-        for lease in leases {
-            board.apply(Change::AddLease(lease));
-        }
-        for ticket in tickets {
-            board.apply(Change::AddTicket(ticket));
-        }
-        board
-    }
-
     /// All leases, oldest first.
     pub fn leases(&self) -> impl Iterator<Item = &Lease> {
         self.leases.values()
@@ -80,60 +70,65 @@ impl Board {
         }
     }
 
-    /// Makes one change.
-    ///
-    /// # Panics
-    ///
-    /// When the change does not fit what is there: a decision went wrong, or was applied to another state.
-    pub fn apply(&mut self, change: Change) {
+    /// Makes one change; one that does not fit is refused, and leaves the board fit for nothing.
+    pub fn apply(&mut self, change: Change) -> Result<(), Misfit> {
         match change {
             Change::AddLease(lease) => {
-                self.lease_keys.extend(lease.keys().into_iter().map(|key| (key, lease.id)));
-                assert!(self.leases.insert(lease.id, lease).is_none(), "the lease to add is there already");
+                let id = lease.id;
+                self.lease_keys.extend(lease.keys().into_iter().map(|key| (key, id)));
+                self.leases.insert(id, lease).map_or(Ok(()), |_| Err(Misfit::Present(id)))
             }
             Change::UpdateLease(lease) => {
-                let slot = self.leases.get_mut(&lease.id).expect("the lease to update is there");
-                assert_eq!(slot.keys(), lease.keys(), "an update keeps the keys");
+                let slot = self.leases.get_mut(&lease.id).ok_or(Misfit::Absent(lease.id))?;
+                if slot.keys() != lease.keys() {
+                    return Err(Misfit::Different(lease.id));
+                }
                 *slot = lease;
+                Ok(())
             }
             Change::RemoveLease(lease) => {
-                assert_eq!(
-                    self.leases.remove(&lease.id).as_ref(),
-                    Some(&lease),
-                    "the lease to remove is there"
-                );
+                let removed = self.leases.remove(&lease.id).ok_or(Misfit::Absent(lease.id))?;
                 for key in lease.keys() {
                     self.lease_keys.remove(&(key, lease.id));
                 }
+                if removed == lease { Ok(()) } else { Err(Misfit::Different(lease.id)) }
             }
             Change::AddTicket(ticket) => {
+                let id = ticket.id;
                 self.ticket_keys.extend(ticket.keys().into_iter().map(|key| (key, ticket.rank)));
-                assert!(
-                    self.tickets.insert(ticket.id, ticket).is_none(),
-                    "the ticket to add is there already"
-                );
+                self.tickets.insert(id, ticket).map_or(Ok(()), |_| Err(Misfit::Present(id)))
             }
             Change::UpdateTicket(ticket) => {
-                let slot = self.tickets.get_mut(&ticket.id).expect("the ticket to update is there");
-                assert_eq!(
-                    (slot.keys(), slot.rank),
-                    (ticket.keys(), ticket.rank),
-                    "an update keeps keys and rank"
-                );
+                let slot = self.tickets.get_mut(&ticket.id).ok_or(Misfit::Absent(ticket.id))?;
+                if (slot.keys(), slot.rank) != (ticket.keys(), ticket.rank) {
+                    return Err(Misfit::Different(ticket.id));
+                }
                 *slot = ticket;
+                Ok(())
             }
             Change::RemoveTicket(ticket) => {
-                assert_eq!(
-                    self.tickets.remove(&ticket.id).as_ref(),
-                    Some(&ticket),
-                    "the ticket to remove is there"
-                );
+                let removed = self.tickets.remove(&ticket.id).ok_or(Misfit::Absent(ticket.id))?;
                 for key in ticket.keys() {
                     self.ticket_keys.remove(&(key, ticket.rank));
                 }
+                if removed == ticket { Ok(()) } else { Err(Misfit::Different(ticket.id)) }
             }
         }
     }
+}
+
+/// A change that does not fit what is there: a decision went wrong, or was applied to another state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Misfit {
+    /// What is to be added is there.
+    #[error("record {} is there already", .0.0)]
+    Present(LeaseId),
+    /// What is to be changed or removed is not there.
+    #[error("record {} is not there", .0.0)]
+    Absent(LeaseId),
+    /// What is there is another one.
+    #[error("record {} is not the one that was read", .0.0)]
+    Different(LeaseId),
 }
 
 /// The entries filed under the keys of a reach; an entry under two of its keys comes twice.

@@ -155,10 +155,10 @@ impl Config {
     pub fn load(inputs: &Inputs<'_>) -> Result<Self, ConfigError> {
         let mut config = Self { settings: KNOWN.iter().map(Known::unset).collect() };
         if let Some(path) = user_file(inputs.variable) {
-            config.read_file(&path, Source::User(path.clone()))?;
+            config.read_file(&path, &Source::User(path.clone()))?;
         }
         let path = inputs.root.join(PROJECT_FILE);
-        config.read_file(&path, Source::Project(path.clone()))?;
+        config.read_file(&path, &Source::Project(path.clone()))?;
         for known in &KNOWN {
             if let Some(value) = (inputs.variable)(known.variable).filter(|value| !value.is_empty()) {
                 config.set(known, value, Source::Environment(known.variable.to_owned()))?;
@@ -192,7 +192,7 @@ impl Config {
         self.span(key).and_then(|span| Ttl::new(span).ok())
     }
 
-    fn read_file(&mut self, path: &Path, source: Source) -> Result<(), ConfigError> {
+    fn read_file(&mut self, path: &Path, source: &Source) -> Result<(), ConfigError> {
         let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
         let text = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -202,9 +202,10 @@ impl Config {
             }
             Ok(_) => fs::read_to_string(path).map_err(unreadable)?,
         };
-        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| ConfigError::Syntax {
-            path: path.to_owned(),
-            source: Box::new(error),
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            ConfigError::Syntax { path: path.to_owned(), line, what: error.message().to_owned() }
         })?;
         for (key, value) in table {
             let Some(known) = KNOWN.iter().find(|known| known.key == key) else {
@@ -266,12 +267,14 @@ pub enum ConfigError {
         path: PathBuf,
     },
     /// It is not TOML.
-    #[error("{} is not valid TOML", path.display())]
+    #[error("{} is not valid TOML: line {line}: {what}", path.display())]
     Syntax {
         /// Which file.
         path: PathBuf,
-        /// Where and what.
-        source: Box<toml::de::Error>,
+        /// In which line, from 1.
+        line: usize,
+        /// What the reader stumbled over.
+        what: String,
     },
     /// A key that does not exist.
     #[error("{} has an unknown setting `{key}`", path.display())]

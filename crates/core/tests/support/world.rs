@@ -38,7 +38,7 @@ impl World {
         let Ok(outcome) = decision(&mut draft);
         let (changes, effects, burials) = draft.finish();
         for change in changes {
-            self.board.apply(change);
+            self.board.apply(change).expect("a decision fits what it read");
         }
         (outcome, effects, burials)
     }

@@ -7,7 +7,6 @@ use lockkeeper::config::{Config, Inputs};
 use lockkeeper::core::id::Owner;
 use lockkeeper::location::{Location, Surroundings};
 use lockkeeper::report::{Exit, Report};
-use lockkeeper::store::SqliteStore;
 use lockkeeper::{Keeper, KeeperError};
 
 /// Flags that every command has.
@@ -79,7 +78,7 @@ impl Context {
 
     /// Opens the store if there is one: who only looks leaves nothing behind.
     pub(super) fn existing_keeper(&self) -> Result<Option<Keeper>, Report> {
-        if SqliteStore::exists(&self.location.state) { self.keeper().map(Some) } else { Ok(None) }
+        Keeper::open_existing(&self.location.state).map_err(Report::from)
     }
 
     /// The owner that was named, or one that nobody else has.

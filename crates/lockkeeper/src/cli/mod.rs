@@ -14,6 +14,7 @@ mod man;
 mod obtain;
 mod print;
 mod table;
+mod usage;
 mod watch;
 mod why;
 
@@ -112,19 +113,16 @@ fn parse(args: &[OsString]) -> Result<ArgMatches, clap::Error> {
     quick.map_or_else(|| command_line().try_get_matches_from(args), Ok)
 }
 
-/// Prints what clap has to say: help on stdout, mistakes on stderr.
+/// Prints what clap has to say: help on stdout, mistakes as every other mistake.
 fn usage(error: &clap::Error, args: &[OsString]) -> Exit {
-    let asked_for_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
-    if error.use_stderr() && asked_for_json {
-        let text = error.to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        print::report(
-            &Report::usage(message).with_hint("`lockkeeper COMMAND --help` tells what is possible"),
-            true,
-        );
-        return Exit::Usage;
+    use clap::error::ErrorKind;
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // Nothing can be done when even this cannot be printed.
+        let _ = error.print();
+        return if error.use_stderr() { Exit::Usage } else { Exit::Done };
     }
-    // Nothing can be done when even this cannot be printed.
-    let _ = error.print();
-    if error.use_stderr() { Exit::Usage } else { Exit::Done }
+    let words: Vec<String> = args.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    print::report(&usage::report(error, &words), json);
+    Exit::Usage
 }

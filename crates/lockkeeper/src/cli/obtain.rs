@@ -14,6 +14,7 @@ use lockkeeper::store::Bell;
 
 use super::args::Waiting;
 use super::context::Context;
+use super::table;
 
 /// What became of it.
 pub(super) enum Obtained {
@@ -187,7 +188,7 @@ pub(super) fn reason(jams: &[Jam]) -> String {
         if let Some(found) = jam.leases.first() {
             text.push_str(&format!(", held by {}", found.record.claim.owner));
             if let Some(reason) = &found.record.claim.reason {
-                text.push_str(&format!(" ({reason})"));
+                text.push_str(&format!(" ({})", table::plain(reason)));
             }
             if found.witness != jam.resource.target.as_str() {
                 text.push_str(&format!(", both match {}", found.witness));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::lease::{Grant, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::{Verdict, Voucher};
-use lockkeeper_core::record::Lease;
+use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Watched, watch_list};
 
@@ -61,15 +61,11 @@ impl Engine {
         patience: &Patience<'_>,
         progress: Progress<'_>,
     ) -> Result<Waited, StoreError> {
-        let terms = WaitTerms { bell: Some(bell.id()), stays: waiting.ticket.stays };
-        let (id, upgrades) = (waiting.ticket.id, waiting.ticket.upgrades);
-        let attend = || match upgrades {
-            None => self.attend(id, Some(terms)),
-            Some(lease) => self.attend_upgrade(id, lease, Some(terms)),
-        };
+        let ticket = waiting.ticket.clone();
+        let terms = WaitTerms { bell: Some(bell.id()), stays: ticket.stays };
         loop {
             if self.stop_overdue(&waiting, patience.grace)? {
-                match attend()? {
+                match self.attend_again(&ticket, terms)? {
                     Outcome::Waiting(still) => waiting = still,
                     Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
                     Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
@@ -77,7 +73,7 @@ impl Engine {
             }
             let interrupted = self.sleep(&waiting, bell, patience, progress)?;
             bell.quiet();
-            match attend()? {
+            match self.attend_again(&ticket, terms)? {
                 Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
                 Outcome::Waiting(still) => waiting = still,
                 Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
@@ -89,6 +85,16 @@ impl Engine {
                 return Ok(Waited::TimedOut(waiting));
             }
         }
+    }
+
+    /// Comes back to a ticket. That of an upgrade is gone once it is granted: then the lease itself tells.
+    fn attend_again(&self, ticket: &Ticket, terms: WaitTerms) -> Result<Outcome, StoreError> {
+        let Some(lease) = ticket.upgrades else { return self.attend(ticket.id, Some(terms)) };
+        Ok(match self.attend_upgrade(ticket.id, lease, Some(terms))? {
+            // The ticket was taken away, and the lease is what it was.
+            Outcome::Granted(grant) if !grant.lease.claim.satisfies(&ticket.claim.resources) => Outcome::Gone,
+            outcome => outcome,
+        })
     }
 
     /// Sleeps until there is a reason to look again; true when that is an interrupt.

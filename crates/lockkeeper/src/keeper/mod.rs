@@ -85,6 +85,12 @@ impl Keeper {
         Ok(Self::over(Engine::new(Box::new(store), senses)))
     }
 
+    /// Opens the store in this folder if there is one: who only looks leaves nothing behind.
+    pub fn open_existing(folder: impl AsRef<Path>) -> Result<Option<Self>, KeeperError> {
+        let folder = folder.as_ref();
+        if SqliteStore::exists(folder) { Self::open(folder).map(Some) } else { Ok(None) }
+    }
+
     /// Opens the store of the repository that this process is in, as the `lockkeeper` command would.
     pub fn discover() -> Result<Self, KeeperError> {
         let named = std::env::var_os("LOCKKEEPER_DIR").filter(|value| !value.is_empty()).map(Into::into);

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockkeeper_core::board::Board;
@@ -21,14 +22,11 @@ use crate::platform::{clock, random};
 /// Leases and tickets that end with the process.
 #[derive(Default)]
 pub struct MemoryStore {
-    state: Mutex<State>,
+    /// One decision at a time; those who look do not wait for it.
+    deciding: Mutex<()>,
+    board: Mutex<Board>,
+    last_number: AtomicU64,
     bells: Arc<Mutex<BTreeMap<BellId, OwnedFd>>>,
-}
-
-#[derive(Default)]
-struct State {
-    board: Board,
-    last_number: u64,
 }
 
 impl MemoryStore {
@@ -36,22 +34,24 @@ impl MemoryStore {
     pub fn new() -> Self {
         Self::default()
     }
+
+    fn copy(&self) -> Memory<'_> {
+        Memory { board: locked(&self.board).clone(), last_number: &self.last_number, now: clock::now() }
+    }
 }
 
 impl Store for MemoryStore {
     fn transact(&self, decide: Decision<'_>) -> Result<(), StoreError> {
-        let mut state = locked(&self.state);
-        let State { board, last_number } = &mut *state;
-        let mut draft = Memory { board: board.clone(), last_number, now: clock::now() };
+        let _alone = locked(&self.deciding);
+        let mut draft = self.copy();
         decide(&mut draft)?;
-        *board = draft.board;
+        let decided = draft.board;
+        *locked(&self.board) = decided;
         Ok(())
     }
 
     fn snapshot(&self, look: Decision<'_>) -> Result<(), StoreError> {
-        let state = locked(&self.state);
-        let mut unused = state.last_number;
-        look(&mut Memory { board: state.board.clone(), last_number: &mut unused, now: clock::now() })
+        look(&mut self.copy())
     }
 
     fn bell(&self) -> Result<Box<dyn Bell>, StoreError> {
@@ -108,7 +108,7 @@ impl Drop for PipeBell {
 /// A copy of the board that replaces it when the decision went well.
 struct Memory<'s> {
     board: Board,
-    last_number: &'s mut u64,
+    last_number: &'s AtomicU64,
     now: Moment,
 }
 
@@ -118,8 +118,7 @@ impl Records for Memory<'_> {
     }
 
     fn draw(&mut self) -> Result<u64, StoreError> {
-        *self.last_number += 1;
-        Ok(*self.last_number)
+        Ok(self.last_number.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
@@ -152,8 +151,7 @@ impl Records for Memory<'_> {
     }
 
     fn apply(&mut self, change: Change) -> Result<(), StoreError> {
-        self.board.apply(change);
-        Ok(())
+        self.board.apply(change).map_err(|misfit| StoreError::Mismatch(misfit.to_string()))
     }
 }
 

@@ -5,15 +5,20 @@
 //!
 //! - **Serializable.** What a decision read is still so when its changes are committed. A pessimistic store
 //!   lets one decision in at a time; an optimistic one remembers what was read and runs the decision again
-//!   when that has changed. So a decision may run more than once, and only its last run counts.
+//!   when that has changed. So a decision may run more than once, and only its last run counts. What was not
+//!   there counts as read, too: a record that comes or goes within a reach that was looked at is a change.
 //! - **All or nothing.** The changes of one decision become visible together or not at all, whatever dies.
 //! - **Numbers.** [`Records::draw`] gives a number that is larger than every one the store gave before, also
 //!   when the decision that drew it failed, the process was killed or the machine lost power.
 //! - **Bells.** Whoever registers a bell, then looks, then sleeps, is woken by every ring after the look.
 //!   A ring may be spurious, or late when the one who should ring is frozen; sleepers look again by themselves.
 //!
+//! The cases in `conformance/` hold every engine to all of it.
+//!
 //! Time is the store's: [`Records::now`] is one clock for all its users and never goes back.
 
+#[cfg(test)]
+mod conformance;
 mod memory;
 pub mod sqlite;
 

@@ -10,6 +10,7 @@
 //! A process that is killed leaves the database as it was before or after its decision, and nothing else but
 //! perhaps its bell, which whoever buries its ticket puts away.
 
+mod connections;
 mod rows;
 mod schema;
 mod tokens;
@@ -21,7 +22,6 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::{BellId, LeaseId};
@@ -32,6 +32,7 @@ use rusqlite::Connection;
 
 use super::{Bell, Decision, Records, Store, StoreError};
 use crate::platform::{bell, clock, fs as local, gate};
+use connections::Connections;
 use tokens::{Drawing, Tokens};
 
 /// The embedded store.
@@ -41,7 +42,7 @@ pub struct SqliteStore {
     gate: gate::Gate,
     gate_inode: u64,
     tokens: Tokens,
-    connection: Mutex<Connection>,
+    connections: Connections,
 }
 
 impl SqliteStore {
@@ -70,7 +71,7 @@ impl SqliteStore {
         }
         schema::tune(&connection, &path)?;
         let folder = folder.to_owned();
-        Ok(Self { folder, path, gate, gate_inode, tokens, connection: Mutex::new(connection) })
+        Ok(Self { folder, path, gate, gate_inode, tokens, connections: Connections::new(connection) })
     }
 
     /// Whether a store was ever made in `folder`.
@@ -78,9 +79,16 @@ impl SqliteStore {
         folder.join("leases.db").exists()
     }
 
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        // A decision that panicked was rolled back: the connection itself is sound.
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Does something on a connection that no other thread uses meanwhile.
+    fn connected<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let another = || {
+            // By now the path may lead elsewhere.
+            self.check_place()?;
+            let connection = schema::connect(&self.path)?;
+            schema::tune(&connection, &self.path)?;
+            Ok(connection)
+        };
+        self.connections.with(another, work)
     }
 
     /// Whether the folder is still the one that was opened.
@@ -102,36 +110,52 @@ impl SqliteStore {
     fn commit(&self, connection: &Connection, decide: Decision<'_>) -> Result<(), StoreError> {
         self.database(execute(connection, "BEGIN IMMEDIATE"))?;
         let mut rows = Rows::new(self, connection);
-        let decided = decide(&mut rows).and_then(|()| rows.keep_numbers());
-        let changed = rows.changed;
-        let ended = match decided {
-            Ok(()) if changed => self.database(execute(connection, "COMMIT")),
-            Ok(()) => self.database(execute(connection, "ROLLBACK")),
-            Err(error) => Err(error),
+        let decided = decide(&mut rows);
+        // Also the numbers of a decision that failed are never given again.
+        let (limit, kept) = match rows.drawing.take().map_or(Ok(None), |mut drawing| drawing.keep()) {
+            Ok(limit) => (limit, Ok(())),
+            Err(error) => (None, Err(error)),
         };
-        if ended.is_err() && !connection.is_autocommit() {
+        let changed = rows.changed;
+        let ended = decided.and(kept).and_then(|()| {
+            limit.map_or(Ok(()), |limit| self.note_limit(connection, limit))?;
+            let end = if changed || limit.is_some() { "COMMIT" } else { "ROLLBACK" };
+            self.database(execute(connection, end))
+        });
+        if ended.is_err() {
             // What failed counts, not how the clearing up went.
-            let _ = execute(connection, "ROLLBACK");
+            if !connection.is_autocommit() {
+                let _ = execute(connection, "ROLLBACK");
+            }
+            if let Some(limit) = limit {
+                let _ = self.note_limit(connection, limit);
+            }
         }
         ended
+    }
+
+    /// Notes the limit of numbers, for when the file of tokens is lost.
+    fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
+        let noted = connection.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()]);
+        self.database(noted).map(|_| ())
     }
 }
 
 impl Store for SqliteStore {
     fn transact(&self, decide: Decision<'_>) -> Result<(), StoreError> {
-        let connection = self.connection();
         let _alone = self.gate.lock().map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
         self.check_place()?;
-        self.commit(&connection, decide)
+        self.connected(|connection| self.commit(connection, decide))
     }
 
     fn snapshot(&self, look: Decision<'_>) -> Result<(), StoreError> {
-        let connection = self.connection();
-        self.database(execute(&connection, "BEGIN"))?;
-        let mut rows = Rows::new(self, &connection);
-        let looked = look(&mut rows);
-        let ended = self.database(execute(&connection, "ROLLBACK"));
-        looked.and(ended)
+        self.connected(|connection| {
+            self.database(execute(connection, "BEGIN"))?;
+            let mut rows = Rows::new(self, connection);
+            let looked = look(&mut rows);
+            let ended = self.database(execute(connection, "ROLLBACK"));
+            looked.and(ended)
+        })
     }
 
     fn bell(&self) -> Result<Box<dyn Bell>, StoreError> {
@@ -198,15 +222,6 @@ impl<'c> Rows<'c> {
         Ok(found)
     }
 
-    fn keep_numbers(&mut self) -> Result<(), StoreError> {
-        let Some(drawing) = &mut self.drawing else { return Ok(()) };
-        if let Some(limit) = drawing.keep()? {
-            self.changed = true;
-            self.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()])?;
-        }
-        Ok(())
-    }
-
     fn query<T>(
         &self,
         sql: &str,
@@ -236,6 +251,34 @@ impl<'c> Rows<'c> {
         } else {
             Err(StoreError::Mismatch(format!("{what} {} changed meanwhile", id.0)))
         }
+    }
+
+    /// Whether a record that was changed is still filed where it can be found.
+    fn expect_keys(
+        &self,
+        table: &str,
+        keys: &[Key],
+        rank: Option<i64>,
+        id: LeaseId,
+    ) -> Result<(), StoreError> {
+        for key in keys {
+            let (key, number) = (key.as_str(), id.0.cast_signed());
+            let found = match rank {
+                None => {
+                    self.exists(&format!("SELECT 1 FROM {table} WHERE key = ? AND id = ?"), (key, number))
+                }
+                Some(rank) => {
+                    let sql = format!("SELECT 1 FROM {table} WHERE key = ? AND rank = ? AND id = ?");
+                    self.exists(&sql, (key, rank, number))
+                }
+            };
+            self.expect_one(usize::from(found?), "record", id)?;
+        }
+        Ok(())
+    }
+
+    fn exists(&self, sql: &str, params: impl rusqlite::Params) -> Result<bool, StoreError> {
+        self.store.database(self.connection.prepare_cached(sql).and_then(|mut found| found.exists(params)))
     }
 
     /// The tickets of one key along a walk, or of a range of keys in no order.
@@ -377,12 +420,15 @@ impl Records for Rows<'_> {
             }
             Change::UpdateLease(lease) => {
                 let changed = self.execute(rows::UPDATE_LEASE, rows::lease_values(&lease))?;
-                self.expect_one(changed, "lease", lease.id)
+                self.expect_one(changed, "lease", lease.id)?;
+                self.expect_keys("lease_key", &lease.keys(), None, lease.id)
             }
             Change::RemoveLease(lease) => {
                 let id = lease.id.0.cast_signed();
                 for key in lease.keys() {
-                    self.execute("DELETE FROM lease_key WHERE key = ? AND id = ?", (key.as_str(), id))?;
+                    let sql = "DELETE FROM lease_key WHERE key = ? AND id = ?";
+                    let removed = self.execute(sql, (key.as_str(), id))?;
+                    self.expect_one(removed, "lease", lease.id)?;
                 }
                 let changed = self.execute("DELETE FROM lease WHERE id = ?", [id])?;
                 self.expect_one(changed, "lease", lease.id)
@@ -398,13 +444,15 @@ impl Records for Rows<'_> {
             }
             Change::UpdateTicket(ticket) => {
                 let changed = self.execute(rows::UPDATE_TICKET, rows::ticket_values(&ticket))?;
-                self.expect_one(changed, "ticket", ticket.id)
+                self.expect_one(changed, "ticket", ticket.id)?;
+                self.expect_keys("ticket_key", &ticket.keys(), Some(ticket.rank.at), ticket.id)
             }
             Change::RemoveTicket(ticket) => {
                 let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
                 for key in ticket.keys() {
                     let sql = "DELETE FROM ticket_key WHERE key = ? AND rank = ? AND id = ?";
-                    self.execute(sql, (key.as_str(), rank, id))?;
+                    let removed = self.execute(sql, (key.as_str(), rank, id))?;
+                    self.expect_one(removed, "ticket", ticket.id)?;
                 }
                 let changed = self.execute("DELETE FROM ticket WHERE id = ?", [id])?;
                 self.expect_one(changed, "ticket", ticket.id)

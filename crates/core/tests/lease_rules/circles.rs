@@ -1,0 +1,116 @@
+//! Rules of leases: waits that would never end.
+
+use super::*;
+
+/// Invariant 8. Requirement 160.
+#[test]
+fn a_circle_of_two_is_refused_and_named() {
+    let mut world = World::new();
+    world.hold(ask("a").name("x"));
+    world.hold(ask("b").name("y"));
+    world.queue(&ask("a").name("y"));
+    let links = world.deadlock(&ask("b").name("x"));
+    let told: Vec<String> = links.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["worker:b waits for x of worker:a", "worker:a waits for y of worker:b"]);
+}
+
+/// Invariant 8. Requirement 160.
+#[test]
+fn a_circle_of_three_is_refused_and_named() {
+    let mut world = World::new();
+    for (owner, held) in [("a", "x"), ("b", "y"), ("c", "z")] {
+        world.hold(ask(owner).name(held));
+    }
+    world.queue(&ask("a").name("y"));
+    world.queue(&ask("b").name("z"));
+    assert_eq!(world.deadlock(&ask("c").name("x")).len(), 3);
+}
+
+/// Invariant 8.
+#[test]
+fn a_chain_is_not_a_circle() {
+    let mut world = World::new();
+    for (owner, held) in [("a", "x"), ("b", "y"), ("c", "z")] {
+        world.hold(ask(owner).name(held));
+    }
+    world.queue(&ask("a").name("y"));
+    world.queue(&ask("b").name("z"));
+    world.queue(&ask("d").name("x"));
+}
+
+/// Invariant 8. Requirement 160.
+#[test]
+fn holders_of_slots_make_a_circle_only_when_all_of_them_are_stuck() {
+    let mut world = World::new();
+    world.hold(ask("a").slots("gpu", 2));
+    let free = world.hold(ask("b").slots("gpu", 2));
+    world.hold(ask("c").name("x"));
+    world.queue(&ask("a").name("x"));
+    let waiting = world.queue(&ask("c").slots("gpu", 2));
+    world.decide(|draft| lease::give_up(draft, waiting.id));
+    world.queue(&ask("b").name("x"));
+    assert!(world.board.lease(free.id).is_some());
+    world.deadlock(&ask("c").slots("gpu", 2));
+}
+
+/// Invariant 8.
+#[test]
+fn a_reader_ahead_that_is_stuck_is_no_reason_to_refuse_a_reader() {
+    let mut world = World::new();
+    world.hold(ask("a").name("q"));
+    world.hold(ask("b").name("z"));
+    let writer = world.hold(ask("c").name("db"));
+    world.queue(&ask("b").name("q"));
+    let stuck = world.queue(&ask("d").shared("db").name("z"));
+    let reader = world.queue(&ask("a").shared("db"));
+    world.release(&writer);
+    assert!(world.holds(&reader) && world.waits(&stuck));
+}
+
+/// Invariant 8. Requirement 160.
+#[test]
+fn an_urgent_wait_that_closes_a_circle_behind_it_is_refused() {
+    let mut world = World::new();
+    world.hold(ask("d").name("r"));
+    world.hold(ask("b").name("y"));
+    world.hold(ask("c").name("s"));
+    world.queue(&ask("c").name("y"));
+    world.queue(&ask("b").name("r"));
+    // In line before b for r, it would wait for c, who waits for b.
+    assert_eq!(world.deadlock(&ask("a").name("r").name("s").priority(1)).len(), 3);
+}
+
+/// Invariant 8. Requirement 160.
+#[test]
+fn a_command_waits_in_vain_for_what_the_lease_above_it_holds() {
+    let mut world = World::new();
+    let outer = world.hold(ask("a").name("x"));
+    let links = world.deadlock(&ask("b").name("x").under(&outer));
+    assert_eq!(links[0].holder.as_str(), "worker:a");
+    world.hold(ask("c").name("y"));
+    world.queue(&ask("b").name("y").under(&outer));
+    world.deadlock(&ask("c").name("x"));
+}
+
+/// Invariant 8.
+#[test]
+fn paths_make_circles_and_name_a_path() {
+    let mut world = World::new();
+    world.hold(ask("a").path("src/**"));
+    world.hold(ask("b").path("docs/**"));
+    world.queue(&ask("a").path("docs/x.md"));
+    let links = world.deadlock(&ask("b").path("src/a.rs"));
+    assert_eq!(links[0].wanted, "src/a.rs");
+    assert_eq!(links[1].wanted, "docs/x.md");
+}
+
+/// Invariants 4 and 8.
+#[test]
+fn a_dead_waiter_closes_no_circle() {
+    let mut world = World::new();
+    world.hold(ask("a").name("x").of_process(10));
+    world.hold(ask("b").name("y"));
+    world.queue(&ask("a").name("y"));
+    world.kill("a");
+    world.queue(&ask("b").name("x"));
+}

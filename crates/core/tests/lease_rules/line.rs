@@ -1,0 +1,194 @@
+//! Rules of leases: who is next in line.
+
+use super::*;
+
+/// Invariant 7.
+#[test]
+fn a_release_hands_on_in_the_same_decision_and_wakes_that_one_waiter() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let first = world.queue(&ask("b").name("db"));
+    let second = world.queue(&ask("c").name("db"));
+    assert_eq!(world.release(&held), [rung("b")]);
+    assert!(world.holds(&first) && world.waits(&second));
+}
+
+/// Invariant 7. Requirement 155.
+#[test]
+fn first_come_is_first_served_unless_another_is_more_urgent() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let tickets = [0, 0, 1].map(|priority| {
+        let owner = ["b", "c", "d"][world.board.tickets().count()];
+        world.queue(&ask(owner).name("db").priority(priority))
+    });
+    world.release(&held);
+    for next in [2, 0, 1] {
+        assert!(world.holds(&tickets[next]), "{next}");
+        let lease = world.board.lease(tickets[next].id).unwrap().clone();
+        world.release(&lease);
+    }
+}
+
+/// Invariant 7.
+#[test]
+fn a_minute_in_line_outweighs_a_step_of_priority() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let patient = world.queue(&ask("b").name("db"));
+    world.pass(61);
+    let urgent = world.queue(&ask("c").name("db").priority(1));
+    world.release(&held);
+    assert!(world.holds(&patient) && world.waits(&urgent));
+}
+
+/// Invariant 7.
+#[test]
+fn a_waiting_writer_is_not_starved_by_readers() {
+    let mut world = World::new();
+    let reader = world.hold(ask("a").shared("db"));
+    let writer = world.queue(&ask("b").name("db"));
+    world.refused(ask("c").shared("db"));
+    let late = world.queue(&ask("c").shared("db"));
+    world.release(&reader);
+    assert!(world.holds(&writer) && world.waits(&late));
+}
+
+/// Invariant 7.
+#[test]
+fn nobody_overtakes_on_a_name_that_is_free_but_waited_for() {
+    let mut world = World::new();
+    world.hold(ask("a").name("x"));
+    let both = world.queue(&ask("b").name("x").name("y"));
+    let jams = world.refused(ask("c").name("y"));
+    assert!(jams[0].leases.is_empty());
+    assert_eq!(jams[0].tickets[0].record.id, both.id);
+}
+
+/// Invariants 7 and 8.
+#[test]
+fn a_ticket_that_waits_for_the_newcomer_is_not_in_its_way() {
+    let mut world = World::new();
+    world.hold(ask("a").name("x"));
+    let both = world.queue(&ask("b").name("x").name("y"));
+    world.hold(ask("a").name("y"));
+    assert!(world.waits(&both));
+}
+
+/// Invariant 7.
+#[test]
+fn a_grant_that_lifts_its_owner_over_a_ticket_is_followed_by_the_next() {
+    let mut world = World::new();
+    world.hold(ask("a").shared("q"));
+    let both = world.queue(&ask("b").name("q").name("r"));
+    let behind = world.queue(&ask("c").name("r"));
+    // The writer now waits for c as well, so that it is not in c's way any more.
+    world.hold(ask("c").shared("q").priority(1).of_process(30));
+    assert!(world.holds(&behind) && world.waits(&both));
+}
+
+/// Invariant 7.
+#[test]
+fn who_gives_up_lets_those_behind_move_up() {
+    let mut world = World::new();
+    world.hold(ask("a").name("x"));
+    let both = world.queue(&ask("b").name("x").name("y"));
+    let behind = world.queue(&ask("c").name("y"));
+    world.decide(|draft| lease::give_up(draft, both.id));
+    assert!(world.holds(&behind));
+}
+
+#[test]
+fn giving_up_after_the_grant_gives_the_lease_back() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let ticket = world.queue(&ask("b").name("db"));
+    world.release(&held);
+    world.decide(|draft| lease::give_up(draft, ticket.id));
+    world.hold(ask("c").name("db"));
+}
+
+#[test]
+fn a_ticket_is_found_by_its_name_while_it_waits_and_when_it_holds() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let ticket = world.queue(&ask("b").name("db").ticket_name("mine"));
+    let find =
+        |world: &mut World| world.decide(|draft| lease::find_ticket(draft, &"mine".parse().unwrap())).0;
+    assert_eq!(find(&mut world), Some(ticket.id));
+    world.release(&held);
+    assert_eq!(find(&mut world), Some(ticket.id));
+    let lease = world.board.lease(ticket.id).unwrap().clone();
+    world.release(&lease);
+    assert_eq!(find(&mut world), None);
+}
+
+#[test]
+fn who_walks_away_keeps_its_place_and_comes_back_to_it() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let ticket = world.queue(&ask("b").name("db").for_process(20));
+    world.queue(&ask("c").name("db"));
+    world.decide(|draft| lease::walk_away(draft, ticket.id));
+    world.pass(90);
+    assert_eq!(world.release(&held), []);
+    let lease = world.board.lease(ticket.id).unwrap();
+    assert_eq!(lease.pickup_by, Some(world.now.after(seconds(100).get())));
+    world.pass(90);
+    let lease = granted(world.attend(&ticket));
+    assert_eq!(lease.pickup_by, None);
+    world.pass(1_000);
+    world.refused(ask("d").name("db"));
+}
+
+#[test]
+fn a_ticket_whose_owner_stays_away_lapses() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let ticket = world.queue(&ask("b").name("db").for_process(20));
+    let next = world.queue(&ask("c").name("db"));
+    world.decide(|draft| lease::walk_away(draft, ticket.id));
+    world.pass(101);
+    world.release(&held);
+    assert!(world.holds(&next) && !world.waits(&ticket));
+    assert!(matches!(world.attend(&ticket), Outcome::Gone));
+}
+
+#[test]
+fn a_lease_that_nobody_picks_up_goes_to_the_next() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let away = world.queue(&ask("b").name("db").for_process(20));
+    let next = world.queue(&ask("c").name("db"));
+    world.decide(|draft| lease::walk_away(draft, away.id));
+    world.release(&held);
+    world.pass(101);
+    assert!(matches!(world.attend(&away), Outcome::Gone));
+    assert!(world.holds(&next));
+}
+
+#[test]
+fn a_ticket_that_is_attended_late_is_good_while_nobody_put_it_away() {
+    let mut world = World::new();
+    world.hold(ask("a").name("db"));
+    let late = world.queue(&ask("b").name("db").for_process(20));
+    world.pass(101);
+    assert!(matches!(world.attend(&late), Outcome::Waiting(_)));
+    world.pass(99);
+    world.decide(lease::clean_up);
+    assert!(world.waits(&late));
+}
+
+#[test]
+fn a_shorter_stay_begins_when_it_is_asked_for() {
+    let mut world = World::new();
+    world.hold(ask("a").name("db"));
+    let ticket = world.queue(&ask("b").name("db").for_process(20));
+    world.pass(20);
+    let terms = WaitTerms { bell: Some(bell(2)), stays: seconds(10) };
+    let (outcome, _, _) = world.decide(|draft| lease::attend(draft, ticket.id, Some(terms)));
+    assert!(matches!(outcome, Outcome::Waiting(_)));
+    world.pass(9);
+    world.decide(lease::clean_up);
+    assert!(world.waits(&ticket));
+}

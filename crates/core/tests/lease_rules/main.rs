@@ -1,0 +1,34 @@
+//! The rules of leases, one claim a test.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod circles;
+mod ends;
+mod line;
+mod modes;
+#[path = "../support/story.rs"]
+mod story;
+mod together;
+mod watching;
+#[path = "../support/world.rs"]
+mod world;
+
+use lockkeeper_core::id::Token;
+use lockkeeper_core::lease::{self, NotCurrent, Outcome, WaitTerms};
+use lockkeeper_core::liveness::Contract;
+use lockkeeper_core::record::Lease;
+use lockkeeper_core::resource::{Mode, Target};
+
+use crate::story::{ask, rung};
+use crate::world::{World, bell, name, seconds};
+
+fn granted(outcome: Outcome) -> Lease {
+    match outcome {
+        Outcome::Granted(grant) => grant.lease,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn db() -> Target {
+    name("db", Mode::Exclusive).target
+}

@@ -1,0 +1,47 @@
+//! One clock for all users of a store.
+
+use std::thread;
+
+use lockkeeper_core::draft::Change;
+use lockkeeper_core::id::LeaseId;
+
+use super::atomic::put_counter;
+use super::{Harness, decide, look};
+
+pub(super) fn it_stands_during_a_decision(harness: &dyn Harness) {
+    let place = harness.place();
+    let store = place.open();
+    let twice = decide(&*store, |records| {
+        let first = records.now();
+        records.everything()?;
+        records.draw()?;
+        Ok((first, records.now()))
+    });
+    let (first, second) = twice.unwrap();
+    assert_eq!(first, second);
+}
+
+/// Every decision leaves its moment for the next one to see, whoever makes it.
+pub(super) fn it_never_goes_back(harness: &dyn Harness) {
+    let place = harness.place();
+    put_counter(&*place.open());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let store = place.open();
+            scope.spawn(move || {
+                for _ in 0..25 {
+                    let (last, now) = decide(&*store, |records| {
+                        let (mut record, now) =
+                            (records.lease(LeaseId(1))?.expect("it is there"), records.now());
+                        let last = std::mem::replace(&mut record.heartbeat_at, now);
+                        records.apply(Change::UpdateLease(record))?;
+                        Ok((last, now))
+                    })
+                    .unwrap();
+                    assert!(last <= now, "{last:?} {now:?}");
+                    assert!(look(&*store, |records| Ok(records.now())) >= now);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,15 @@
+//! The command as people and scripts meet it: a few end-to-end tests for each.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+mod acquire;
+mod bad_input;
+mod config;
+mod conflicts;
+mod env;
+mod exec;
+mod generated;
+mod lifecycle;
+mod locks;
+mod output;
+mod places;
+mod why;

@@ -1,0 +1,85 @@
+//! Pipes, terminals and colour; the shape of errors.
+
+use crate::env::{Env, PROGRAM};
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let env = Env::new();
+    let done = env.shell("set -o pipefail; lockkeeper completions bash | head -n 1").code(0);
+    assert_eq!((done.stdout().lines().count(), done.stderr()), (1, String::new()));
+    let pairs = "set -o pipefail; yes \"$(printf 'a\\tb/c')\" | lockkeeper conflicts check --pairs - | head -n 1; echo ${PIPESTATUS[1]}";
+    env.shell(pairs).prints("NONE").prints("\n0\n");
+}
+
+#[test]
+fn closed_streams_do_not_matter() {
+    let env = Env::new();
+    env.shell("lockkeeper acquire db --ttl 1m 2>&-").code(0).prints("L");
+    env.shell("lockkeeper acquire log --ttl 1m >&-").code(0);
+    env.shell("lockkeeper acquire db 2>&- >&-").code(75);
+}
+
+#[test]
+fn colour_is_for_terminals_only_unless_told() {
+    let env = Env::new();
+    let line = format!("'{PROGRAM}' release L1");
+    let escape = "\u{1b}[";
+    assert!(!env.run(["release", "L1"]).code(75).stderr().contains(escape));
+    env.run(["release", "L1", "--color", "always"]).code(75).says(escape);
+    assert!(!env.on_terminal(&line).code(75).stdout().contains(escape), "TERM=dumb");
+    let env = env.set("TERM", "xterm");
+    env.on_terminal(&line).code(75).prints(escape);
+    env.on_terminal(&format!("{line} --color never")).code(75);
+    let env = env.set("NO_COLOR", "1");
+    assert!(!env.on_terminal(&line).code(75).stdout().contains(escape), "NO_COLOR");
+}
+
+#[test]
+fn a_person_at_a_terminal_sees_a_line_with_a_clock() {
+    let env = Env::new().set("TERM", "xterm");
+    let holder = env.hold(&["db", "--owner", "worker:one"]);
+    let line = format!("'{PROGRAM}' exec db --wait=30ms -- true");
+    let shown = env.on_terminal(&line).code(75).stdout();
+    assert!(shown.contains("\r\u{1b}[Kwaiting 0ms for db, held by worker:one"), "{shown:?}");
+    let quiet =
+        env.on_terminal(&format!("{line} --quiet").replace("-- true --quiet", "--quiet -- true")).code(75);
+    assert!(!quiet.stdout().contains("waiting 0ms"));
+    holder.finish().code(0);
+}
+
+#[test]
+fn every_error_has_one_shape() {
+    let env = Env::new();
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["acquire", ""], 2, "INPUT"),
+        (&["acquire"], 2, "INPUT"),
+        (&["no-such-command"], 2, "INPUT"),
+        (&["release", "L1"], 75, "EXECUTION"),
+        (&["fence", "db", "1"], 75, "EXECUTION"),
+        (&["--dir", "/proc/none", "acquire", "db", "--ttl", "1m"], 1, "ENVIRONMENT"),
+    ];
+    for (args, code, category) in cases {
+        let done = env.run([args, &["--json"]].concat()).code(code);
+        let report = done.json();
+        let error = report["error"].as_object().unwrap();
+        assert_eq!(
+            error.keys().collect::<Vec<_>>(),
+            ["category", "reason_code", "message", "hint", "context"]
+        );
+        assert_eq!(error["category"], category, "{args:?}");
+        assert!(error["hint"].is_string() && error["context"].is_object(), "{args:?}: {report}");
+        assert_eq!(done.stderr(), "", "{args:?}");
+    }
+}
+
+/// What others wrote must not steer the terminal of whoever looks.
+#[test]
+fn control_characters_of_others_are_not_printed() {
+    let env = Env::new().set("TERM", "xterm");
+    env.acquire(&["db", "--reason", "a\u{1b}[2Jb"]);
+    for args in ["locks", "why db", "acquire db", "exec db --no-wait -- true", "exec db --wait=20ms -- true"]
+    {
+        let shown = env.on_terminal(&format!("'{PROGRAM}' {args}")).stdout();
+        assert!(shown.contains("[2Jb") && !shown.contains("\u{1b}[2J"), "{args}: {shown:?}");
+    }
+}
