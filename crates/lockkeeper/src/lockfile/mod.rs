@@ -3,10 +3,15 @@
 //! [`guard`] is the protocol, the same for every format. [`hostile`] opens whatever lies at a path without hanging,
 //! following or swallowing it. A format says what its file is called, what stands in it, and when it is stale.
 
+pub mod aiflow;
 pub mod guard;
 pub mod hostile;
+mod json;
+pub mod swarm;
 
 use std::fmt;
+
+pub use json::Unread;
 
 /// What is to be made of a record. Any "don't know" means held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
