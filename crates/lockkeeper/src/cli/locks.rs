@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::obtain::{grace, reason};
-use super::{print, table, watch};
+use super::{lockfiles, print, table, watch};
 
 /// Show who holds and who waits; find cycles, clean up, force
 #[derive(clap::Args)]
@@ -19,6 +19,8 @@ pub(super) struct Args {
     /// Show it live, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
+    #[command(flatten)]
+    files: lockfiles::Which,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -52,6 +54,9 @@ struct ForceArgs {
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    if let Some(format) = args.files.format {
+        return lockfiles::run(context, format, &args.files);
+    }
     match &args.command {
         None if args.watch => watch::run(context),
         None => show(context),

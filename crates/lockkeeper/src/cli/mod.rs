@@ -8,12 +8,15 @@ mod conflicts;
 mod context;
 mod exec;
 mod fence;
+mod hold;
 mod lifecycle;
+mod lockfiles;
 mod locks;
 mod man;
 mod obtain;
 mod print;
 mod table;
+mod task;
 mod watch;
 mod why;
 
@@ -58,6 +61,8 @@ enum Command {
     Why(why::Args),
     /// Compare patterns: can two of them match one same path?
     Conflicts(conflicts::Args),
+    /// Lock tasks of a swarm, in the files that its workers use
+    Task(task::Args),
     /// Show every setting and where it comes from
     Config,
     /// Print a completion script for a shell
@@ -116,6 +121,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Report> {
         Command::Locks(args) => locks::run(&context()?, &args),
         Command::Why(args) => why::run(&context()?, &args),
         Command::Conflicts(args) => conflicts::run(&context()?, &args),
+        Command::Task(args) => task::run(&context()?, args),
         Command::Config => config::run(&context()?),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -17,7 +17,7 @@ use thiserror::Error;
 
 pub use record::TaskRecord;
 
-use super::guard::{Beat, Folder, GuardError, Held, LockFile, Removal, Renewal, Take};
+use super::guard::{Beat, Folder, GuardError, Held, LockFile, Removal, Renewal, Strength, Take};
 use super::hostile::{FileName, NameError, Sighting};
 use super::json::{self, Unread};
 use super::{HeldReason, Verdict};
@@ -316,6 +316,11 @@ impl TaskLock {
     /// Sets space aside for heartbeats, so that a full disk does not end the lock. For workers that stay.
     pub fn reserve(&mut self) -> Result<(), SwarmError> {
         Ok(self.held.reserve()?)
+    }
+
+    /// Tells how much the folder's file system gives.
+    pub fn strength(&self) -> Result<Strength, SwarmError> {
+        Ok(self.held.lock().folder().probe()?)
     }
 
     /// Says that the worker is still there. False when the lock is not ours any more.
