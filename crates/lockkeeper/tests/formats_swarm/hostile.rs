@@ -31,7 +31,10 @@ fn refuses(nest: &Nest, expected: fn(&HostileError) -> bool) {
         }
     }
     assert_eq!(nest.code(&["task", "lock", "a", "--worker", "w"]), 1);
-    assert_eq!(nest.json(&["task", "lock", "a", "--worker", "w"])["error"]["reason_code"], "LOCK_FILE_HOSTILE");
+    assert_eq!(
+        nest.json(&["task", "lock", "a", "--worker", "w"])["error"]["reason_code"],
+        "LOCK_FILE_HOSTILE"
+    );
     assert_eq!(nest.names(), ["a.lock"]);
 }
 
@@ -188,7 +191,9 @@ fn what_cannot_be_understood_is_never_free() {
 fn ids_that_are_no_file_names_are_refused_before_anything_is_touched() {
     let nest = Nest::new();
     let long = "x".repeat(251);
-    for task in ["", "a/b", "/etc/passwd", "..", "../x", "a..b", "a\0b", "a\nb", "a\u{1b}[2J", "a\u{7f}", &long] {
+    for task in
+        ["", "a/b", "/etc/passwd", "..", "../x", "a..b", "a\0b", "a\nb", "a\u{1b}[2J", "a\u{7f}", &long]
+    {
         let error = nest.swarm().lock(task, "w", None, WallTime::now()).map(drop).unwrap_err();
         assert!(matches!(error, SwarmError::Task(_)), "{task:?}: {error:?}");
     }

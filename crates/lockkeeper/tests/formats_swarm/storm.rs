@@ -141,7 +141,8 @@ fn a_storm_of_takeovers_has_one_winner_in_every_round() {
         assert_eq!(nest.read("a")["worker_id"], format!("w{winner}"));
         let beats = all(&mut workers, "beat");
         assert_eq!(count(&beats, "kept"), 1, "round {round}: {beats:?}");
-        let forgotten = if round % 2 == 0 { all(&mut workers, "unlock") } else { all(&mut workers, "forget") };
+        let forgotten =
+            if round % 2 == 0 { all(&mut workers, "unlock") } else { all(&mut workers, "forget") };
         assert_eq!(forgotten.len(), 10);
     }
     drop(workers);
