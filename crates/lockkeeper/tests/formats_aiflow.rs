@@ -1,4 +1,5 @@
 //! Request and queue locks of aiflow: the files, who may take them over, and the passes that recover stale ones.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -75,7 +76,7 @@ fn ago(span: Duration) -> WallTime {
 }
 
 /// A record of request RQ-1 that ran out an hour ago.
-fn expired(pid: Value, host: &str) -> Value {
+fn expired(pid: &Value, host: &str) -> Value {
     json!({
         "version": "1.0", "lock_type": "request", "request_id": "RQ-1", "run_id": "RUN-0", "pid": pid, "host": host,
         "created_at": ago(2 * HOUR).local(), "expires_at": ago(HOUR).local(),
@@ -135,7 +136,7 @@ fn a_lock_has_the_files_keys_and_times_of_the_format() {
 #[test]
 fn times_carry_the_local_offset() {
     let project = Project::new();
-    project.write("request.RQ-1.lock.json", &expired(json!(null), "").to_string());
+    project.write("request.RQ-1.lock.json", &expired(&json!(null), "").to_string());
     let output =
         project.command(&["locks", "--format", "aiflow", "--json"]).env("TZ", "Asia/Tokyo").output().unwrap();
     let listing: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -213,7 +214,7 @@ fn a_heartbeat_extends_the_lock_and_a_lost_one_is_not_overwritten() {
     let record = project.read("request.RQ-1.lock.json");
     assert_eq!(record["expires_at"], later.after(DEFAULT_TTL).local());
     assert_eq!(record["created_at"], now.local());
-    let stranger = expired(json!(1), "elsewhere").to_string();
+    let stranger = expired(&json!(1), "elsewhere").to_string();
     project.write("beside", &stranger);
     fs::rename(project.file("beside"), project.file("request.RQ-1.lock.json")).unwrap();
     assert!(!lock.beat(later).unwrap());
@@ -262,7 +263,7 @@ fn an_expired_lock_is_stale_only_when_its_process_is_dead_or_unknown() {
     ];
     for (pid, host, expected) in cases {
         let project = Project::new();
-        let mut record = expired(pid.clone(), host);
+        let mut record = expired(&pid, host);
         project.write("request.RQ-1.lock.json", &record.to_string());
         let now = WallTime::now();
         let standing = project.aiflow().show(&request("RQ-1"), now).unwrap().unwrap();
@@ -289,13 +290,13 @@ fn recovery_puts_away_what_is_stale_and_nothing_else() {
         let project = Project::new();
         let living = Other::running();
         let now = WallTime::now();
-        let dead = expired(json!(Other::ended()), "127.0.0.1");
+        let dead = expired(&json!(Other::ended()), "127.0.0.1");
         let named = |id: &str, mut record: Value| {
             record["request_id"] = id.into();
             project.write(&format!("request.{id}.lock.json"), &record.to_string());
         };
         named("RQ-1", dead.clone());
-        named("RQ-2", expired(json!(living.0.id()), "127.0.0.1"));
+        named("RQ-2", expired(&json!(living.0.id()), "127.0.0.1"));
         project.write("request.RQ-torn.lock.json", "{\"version\": \"1.");
         let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         fs::File::open(project.file("request.RQ-torn.lock.json")).unwrap().set_modified(long_ago).unwrap();
@@ -340,7 +341,7 @@ fn after_a_crash_both_locks_are_recovered_once_their_time_is_up() {
 /// Invariants 5, 12.
 #[test]
 fn an_unknown_version_or_another_format_is_held_for_good() {
-    let stale = expired(json!(null), "").to_string();
+    let stale = expired(&json!(null), "").to_string();
     let contents = [
         stale.replace("1.0", "1.1"),
         stale.replace("\"1.0\"", "1.0"),
@@ -415,7 +416,7 @@ fn a_storm_on_a_stale_lock_has_one_winner_in_every_round() {
     let project = Project::new();
     let dead = Other::ended();
     for round in 0..200 {
-        project.write("request.RQ-1.lock.json", &expired(json!(dead), "127.0.0.1").to_string());
+        project.write("request.RQ-1.lock.json", &expired(&json!(dead), "127.0.0.1").to_string());
         let gate = std::sync::Barrier::new(8);
         let locks: Vec<Option<AiflowLock>> = std::thread::scope(|scope| {
             let attempt = || {
@@ -438,7 +439,7 @@ fn locks_lists_each_file_with_its_verdict() {
     let project = Project::new();
     let now = WallTime::now();
     let _queue = locked(project.lock(&Subject::Queue, now));
-    project.write("request.RQ-1.lock.json", &expired(json!(Other::ended()), "127.0.0.1").to_string());
+    project.write("request.RQ-1.lock.json", &expired(&json!(Other::ended()), "127.0.0.1").to_string());
     project.write("request.RQ-9.lock.json", "rubbish");
     let list = |args: &[&str], dir: &Path| {
         let output = project.command(args).current_dir(dir).output().unwrap();

@@ -218,7 +218,7 @@ fn read(mut file: File) -> Result<Sighting, HostileError> {
     if metadata.len() > MAX_BYTES {
         return Err(HostileError::TooLarge(metadata.len()));
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
     // It may grow while it is read.
     let length =
         (&mut file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(HostileError::Unreadable)? as u64;

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::{Nest, record};
 
 /// A held command that says when it runs, and ends when its input does.
@@ -94,6 +96,22 @@ fn a_record_that_was_removed_is_lost() {
     let (code, talk) = holding.finish();
     assert_eq!(code, 76, "{talk}");
     assert!(nest.names().is_empty());
+}
+
+/// Requirements 67, 202. Invariant 10. A holder that slept too long learns it when it wakes, and stops its command.
+#[test]
+fn a_holder_that_was_stopped_beyond_its_ttl_stops_its_command_when_it_wakes() {
+    let nest = Nest::new();
+    let script = "echo runs; sleep 1000 & wait";
+    let holding = Holding::start(&nest, &["--interval", "50ms", "--ttl", "300ms"], script);
+    let pid = Pid::from_child(&holding.child);
+    kill_process(pid, Signal::STOP).unwrap();
+    until("the lock runs out", || nest.code(&["task", "lock", "a", "--worker", "w2"]) == 0);
+    kill_process(pid, Signal::CONT).unwrap();
+    let (code, talk) = holding.finish();
+    assert_eq!(code, 76, "{talk}");
+    assert!(talk.contains("w2 has it now"), "{talk}");
+    assert_eq!(nest.read("a")["worker_id"], "w2");
 }
 
 #[test]

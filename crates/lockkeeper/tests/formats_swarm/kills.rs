@@ -170,6 +170,54 @@ fn without_exchange_everything_works_and_hold_says_so() {
     assert_eq!(nest.names(), ["a.lock"]);
 }
 
+/// A resident worker of ours, this test program again, that takes over the lock and renews it twice.
+fn resident(nest: &Nest, trace: &Path, injection: Option<&str>) -> std::io::Result<Output> {
+    let orders = nest.dir().join("orders");
+    std::fs::write(&orders, format!("{}\tnew\ntake\nbeat\nbeat\n", nest.dir().display()))?;
+    let mut command = Command::new("strace");
+    command.arg("-f").arg("-o").arg(trace);
+    injection.map(|injection| command.args(["-e", injection]));
+    command.arg(std::env::current_exe()?);
+    command.args(["--exact", "storm::worker_process", "--ignored", "--nocapture", "--quiet"]);
+    command.stdin(std::fs::File::open(orders)?).output()
+}
+
+/// Requirements 64, 201. The heartbeats of a holder that stays: it writes to its spare, and exchanges it in.
+#[test]
+fn a_resident_holder_that_is_killed_leaves_the_old_or_the_new_record() {
+    // Only these: the test harness around the worker makes others too, on another thread.
+    const NAMES: [&str; 6] = ["flock", "fallocate", "newfstatat", "pread64", "pwrite64", "renameat2"];
+    let nest = Nest::new();
+    old(&nest);
+    let trace = nest.dir().join("trace");
+    let output = resident(&nest, &trace, None);
+    if !output.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: needs strace, and the right to trace");
+        return;
+    }
+    let answers = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert_eq!(answers.matches("@won").count() + answers.matches("@kept").count(), 3, "{answers}");
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let worker = text.lines().find(|line| line.contains(" flock(")).unwrap().split(' ').next().unwrap();
+    let mut kills = 0;
+    for name in NAMES {
+        let called = |line: &&str| line.starts_with(worker) && line.contains(&format!(" {name}("));
+        for count in 1..=text.lines().filter(called).count() {
+            old(&nest);
+            let injection = format!("inject={name}:signal=KILL:when={count}");
+            let output = resident(&nest, Path::new("/dev/null"), Some(&injection)).unwrap();
+            kills += usize::from(!output.status.success());
+            assert_ne!(left(&nest), Left::Nothing, "killed at {name} {count}");
+            assert!(nest.names().len() <= 2, "killed at {name} {count}: {:?}", nest.names());
+            nest.write_record("a", "dead", HOUR, 300);
+            assert_eq!(nest.code(&TAKE), 0, "killed at {name} {count}");
+            assert_eq!(nest.names(), ["a.lock"], "killed at {name} {count}");
+        }
+    }
+    eprintln!("a resident holder: killed at {kills} places");
+    assert!(kills > 15, "only {kills} kills");
+}
+
 /// Invariant 6. A record that cannot be written is not half there, and the old one stays.
 #[test]
 fn a_failing_disk_leaves_everything_as_it_was() {

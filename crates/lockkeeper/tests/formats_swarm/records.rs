@@ -6,6 +6,7 @@ use lockkeeper::clock::WallTime;
 use lockkeeper::core::time::Ttl;
 use lockkeeper::lockfile::swarm::{Attempt, Kept, TaskLock};
 use lockkeeper::lockfile::{HeldReason, StaleReason, Verdict};
+use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 
 use crate::support::{HOUR, Nest, age_file, record};
 
@@ -174,5 +175,32 @@ fn a_torn_record_is_held_until_its_ttl_and_then_free() {
             other => panic!("{content:?}: {other:?}"),
         }
         assert_eq!(nest.read("a")["worker_id"], "w2");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Invariants 5, 12. Whatever bytes lie there: they are refused or held, never free, and stay as they are.
+    #[test]
+    fn random_bytes_are_never_free(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let nest = Nest::new();
+        nest.write("a", &bytes);
+        let attempt = nest.swarm().lock("a", "w", None, WallTime::now());
+        let taken = matches!(attempt, Ok(Attempt::Locked { .. }));
+        prop_assert!(!taken);
+        prop_assert_eq!(std::fs::read(nest.file("a")).unwrap(), bytes);
+    }
+
+    /// Requirement 61. Whatever names go in come out again, in a file with exactly the five keys.
+    #[test]
+    fn records_come_back_as_they_went(worker in "[^\\p{Cc}]{1,60}", seconds in 1_u64..1_000_000, micros in 0..=4_000_000_000_000_000_i64) {
+        let nest = Nest::new();
+        let now = WallTime::from_micros(micros / 1_000 * 1_000);
+        let ttl = Ttl::new(Duration::from_secs(seconds)).unwrap();
+        let lock = locked(nest.swarm().lock("a", &worker, Some(ttl), now).unwrap());
+        let standing = nest.swarm().show("a", now).unwrap().unwrap();
+        prop_assert_eq!(standing.record.as_ref(), Some(lock.record()));
+        prop_assert_eq!(nest.read("a").as_object().unwrap().len(), 5);
     }
 }

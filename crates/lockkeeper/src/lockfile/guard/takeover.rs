@@ -100,9 +100,7 @@ impl LockFile {
         judge: &mut dyn FnMut(&Sighting) -> Verdict,
     ) -> Result<Take, GuardError> {
         let guard = self.folder.guard()?;
-        // What was left behind costs nothing but space: failing to remove it is no reason to refuse the lock.
-        let _ = sweep(&guard);
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let stale = match self.look_under(&guard)? {
                 Some(sighting) => match judge(&sighting) {
                     verdict @ Verdict::Held(_) => {
@@ -112,6 +110,10 @@ impl LockFile {
                 },
                 None => None,
             };
+            if round == 0 {
+                // What was left behind costs nothing but space: failing to remove it is no reason to refuse the lock.
+                let _ = sweep(&guard);
+            }
             let new = self.written(&guard, content)?;
             let placed = match &stale {
                 None => self.publish(&guard, &new)?,
@@ -177,8 +179,13 @@ impl LockFile {
     }
 
     pub(super) fn look_under(&self, guard: &Guard<'_>) -> Result<Option<Sighting>, GuardError> {
-        hostile::look(guard.as_fd(), self.name.as_str())
-            .map_err(|source| GuardError::Hostile { path: self.path(), source })
+        let look = || hostile::look(guard.as_fd(), self.name.as_str());
+        let seen = match look() {
+            // Where publishing takes two steps, a writer that was killed between them leaves its other name behind.
+            Err(HostileError::Linked(_)) if sweep(guard).is_ok() => look(),
+            seen => seen,
+        };
+        seen.map_err(|source| GuardError::Hostile { path: self.path(), source })
     }
 
     /// Writes a record under a random name, and makes sure that it is one.
