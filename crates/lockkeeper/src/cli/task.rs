@@ -155,7 +155,7 @@ fn show(context: &Context, args: &ShowArgs) -> Result<Exit, Report> {
 }
 
 /// Says that the task is ours, and whose it was.
-pub(super) fn tell_locked(
+fn tell_locked(
     context: &Context,
     swarm: &Swarm,
     record: &TaskRecord,

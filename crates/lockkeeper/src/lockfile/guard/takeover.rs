@@ -311,11 +311,8 @@ impl LockFile {
 
 /// Whether a name holds the file that was judged, with the content that was judged.
 fn is_same(guard: &Guard<'_>, name: &str, judged: &Sighting) -> bool {
-    match hostile::look(guard.as_fd(), name) {
-        Ok(Some(found)) => found.is_same(judged),
-        Ok(None) | Err(HostileError::Kind(_) | HostileError::Linked(_) | HostileError::Owner(_)) => false,
-        Err(HostileError::TooLarge(_) | HostileError::Unreadable(_)) => false,
-    }
+    let found = hostile::look(guard.as_fd(), name);
+    found.is_ok_and(|found| found.is_some_and(|found| found.is_same(judged)))
 }
 
 /// Which file has a name now, whatever it is.
