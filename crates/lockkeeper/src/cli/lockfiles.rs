@@ -15,7 +15,7 @@ use super::{print, table, task};
 #[derive(clap::Args)]
 pub(super) struct Which {
     /// Show the lock files of another program instead
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "watch")]
     pub(super) format: Option<Format>,
     /// The project whose lock files are shown [default: this one]
     #[arg(long, value_name = "DIR", requires = "format")]
