@@ -14,6 +14,9 @@ use lockkeeper_core::time::SpanError;
 use crate::config::ConfigError;
 use crate::keeper::KeeperError;
 use crate::location::OutsideError;
+use crate::lockfile::aiflow::AiflowError;
+use crate::lockfile::guard::GuardError;
+use crate::lockfile::swarm::SwarmError;
 use crate::platform::anchor::AnchorError;
 use crate::store::StoreError;
 
@@ -177,6 +180,52 @@ impl From<KeeperError> for Report {
             KeeperError::Deadlock { .. } => Self::of(Exit::Refused, "DEADLOCK", &error),
             KeeperError::TicketRemoved => Self::of(Exit::Refused, "TICKET_REMOVED", &error),
             KeeperError::Machine(_) => Self::of(Exit::Failed, "MACHINE", &error),
+        }
+    }
+}
+
+impl From<GuardError> for Report {
+    fn from(error: GuardError) -> Self {
+        let code = match error {
+            GuardError::Folder { .. } | GuardError::Unlockable { .. } => "LOCK_FOLDER_FAILED",
+            GuardError::Network { .. } => "LOCK_FOLDER_ON_NETWORK",
+            GuardError::Stuck { .. } => "LOCK_FOLDER_STUCK",
+            GuardError::Hostile { .. } => "LOCK_FILE_HOSTILE",
+            GuardError::Write { .. } | GuardError::ReadBack { .. } | GuardError::Rename { .. } => {
+                "LOCK_FILE_FAILED"
+            }
+        };
+        Self::of(Exit::Failed, code, &error).with_hint(error.hint())
+    }
+}
+
+impl From<SwarmError> for Report {
+    fn from(error: SwarmError) -> Self {
+        let hint = error.hint();
+        match error {
+            SwarmError::Guard(error) => error.into(),
+            SwarmError::Worker(error) => error.into(),
+            SwarmError::Task(_) => Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(hint),
+            SwarmError::ForeignFolder { .. } => {
+                Self::of(Exit::Failed, "LOCK_FOLDER_FAILED", &error).with_hint(hint)
+            }
+            SwarmError::NotUnderstood { .. } | SwarmError::AnotherTask { .. } => {
+                Self::of(Exit::Failed, "LOCK_FILE_HOSTILE", &error).with_hint(hint)
+            }
+        }
+    }
+}
+
+impl From<AiflowError> for Report {
+    fn from(error: AiflowError) -> Self {
+        let hint = error.hint();
+        match error {
+            AiflowError::Guard(error) => error.into(),
+            AiflowError::Request(_) => Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(hint),
+            AiflowError::List { .. } => Self::of(Exit::Failed, "LOCK_FOLDER_FAILED", &error).with_hint(hint),
+            AiflowError::NotUnderstood { .. } => {
+                Self::of(Exit::Failed, "LOCK_FILE_HOSTILE", &error).with_hint(hint)
+            }
         }
     }
 }

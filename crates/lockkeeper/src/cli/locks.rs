@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
 use super::obtain::{grace, reason};
-use super::{Verb, print, table, watch};
+use super::{Verb, lockfiles, print, table, watch};
 
 /// Show who holds and who waits; find cycles, clean up, force
 #[derive(clap::Args)]
@@ -19,6 +19,8 @@ pub(super) struct Args {
     /// Show it live, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
+    #[command(flatten)]
+    files: lockfiles::Which,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -60,6 +62,9 @@ impl Verb for Args {
 }
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    if let Some(format) = args.files.format {
+        return lockfiles::run(context, format, &args.files);
+    }
     match &args.command {
         None if args.watch => watch::run(context),
         None => show(context),

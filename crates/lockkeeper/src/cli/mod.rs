@@ -8,12 +8,15 @@ mod conflicts;
 mod context;
 mod exec;
 mod fence;
+mod hold;
 mod lifecycle;
+mod lockfiles;
 mod locks;
 mod man;
 mod obtain;
 mod print;
 mod table;
+mod task;
 mod usage;
 mod watch;
 mod why;
@@ -52,7 +55,7 @@ fn run_verb<V: Verb>(globals: &Globals, matches: &ArgMatches) -> Result<Exit, Re
 }
 
 /// Every command, in the order in which help shows them.
-const VERBS: [Entry; 13] = [
+const VERBS: &[Entry] = &[
     Entry::of::<exec::Args>(),
     Entry::of::<acquire::Args>(),
     Entry::of::<lifecycle::RenewArgs>(),
@@ -63,6 +66,7 @@ const VERBS: [Entry; 13] = [
     Entry::of::<locks::Args>(),
     Entry::of::<why::Args>(),
     Entry::of::<conflicts::Args>(),
+    Entry::of::<task::Args>(),
     Entry::of::<config::Args>(),
     Entry::of::<completions::Args>(),
     Entry::of::<man::Args>(),

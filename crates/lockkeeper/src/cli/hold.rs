@@ -1,0 +1,200 @@
+//! `task hold`: lock a task, run a command with heartbeats, unlock.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use lockkeeper::clock::WallTime;
+use lockkeeper::core::time::{Moment, format_span, parse_span};
+use lockkeeper::exec::{Ending, Event, Next, Spec, StartError, start};
+use lockkeeper::lockfile::guard::Strength;
+use lockkeeper::lockfile::swarm::{Attempt, HEARTBEAT_EVERY, Swarm, TaskLock};
+use lockkeeper::platform::clock;
+use lockkeeper::report::{Exit, Report};
+
+use super::args::ttl;
+use super::context::Context;
+use super::obtain::grace;
+use super::task::{WorkerArgs, busy, swarm};
+use super::{print, table};
+
+/// A heartbeat that failed is tried again this soon.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Hold a task while a command runs, with heartbeats
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    whose: WorkerArgs,
+    /// How long the lock lives without a heartbeat
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
+    ttl: Option<String>,
+    /// How often to say that the worker is there [default: 10s, or a third of a shorter TTL]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
+    interval: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
+    let swarm = swarm()?;
+    let (task, worker) = (args.whose.task.as_str(), args.whose.worker.as_str());
+    let span = args.ttl.as_deref().map(ttl).transpose()?;
+    let interval = args.interval.as_deref().map(parse_span).transpose()?;
+    if interval == Some(Duration::ZERO) {
+        return Err(Report::usage("heartbeats need some time between them").with_hint("leave --interval out"));
+    }
+    let lock = match swarm.lock(task, worker, span, WallTime::now())? {
+        Attempt::Locked { lock, replaced } => {
+            if let Some(old) = replaced.and_then(|standing| standing.record) {
+                print::talk(&format!(
+                    "taken over from {}, whose lock had run out",
+                    table::plain(&old.worker_id)
+                ));
+            }
+            lock
+        }
+        Attempt::Busy(standing) => return Err(busy(&swarm, task, &standing)),
+    };
+    let ttl = lock.record().ttl;
+    let interval = interval.unwrap_or_else(|| HEARTBEAT_EVERY.min(ttl / 3));
+    if interval >= ttl {
+        lock.unlock()?;
+        let message =
+            format!("heartbeats every {} cannot keep a lock of {}", format_span(interval), format_span(ttl));
+        return Err(Report::usage(message).with_hint("a third of the TTL leaves room for a late one"));
+    }
+    let mut command = args.command.into_iter();
+    let spec = Spec {
+        program: command.next().unwrap_or_default(),
+        args: command.collect(),
+        env: vec![("LOCKKEEPER_TASK".into(), task.into()), ("LOCKKEEPER_WORKER".into(), worker.into())],
+        ..Spec::default()
+    };
+    let mut watch = Watch::new(lock, interval, grace(context));
+    watch.prepare();
+    let running = match start(&spec, None) {
+        Ok(running) => running,
+        Err(error) => {
+            watch.lock.unlock()?;
+            return Err(not_started(&error));
+        }
+    };
+    let ending = running.supervise(&[], &mut |event| watch.on_event(event));
+    let ending = ending.map_err(|error| {
+        Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
+            .with_hint("the command may still run; the lock is left to its TTL")
+    })?;
+    if let Some(loss) = watch.loss {
+        return Err(lost(&swarm, &args.whose, loss, Some(ending)));
+    }
+    match watch.lock.unlock() {
+        Ok(true) => Ok(Exit::Command(ending.exit_code())),
+        Ok(false) => Err(lost(&swarm, &args.whose, Loss::TakenOver, None)),
+        Err(error) => {
+            // Its time frees it all the same.
+            print::report(&Report::from(error), false);
+            Ok(Exit::Command(ending.exit_code()))
+        }
+    }
+}
+
+/// How a lock was lost.
+#[derive(Clone, Copy)]
+enum Loss {
+    /// Its record is not ours any more.
+    TakenOver,
+    /// No heartbeat could be written before its time was up.
+    RanOut,
+}
+
+/// Keeps the lock alive while the command runs.
+struct Watch {
+    lock: Box<TaskLock>,
+    interval: Duration,
+    grace: Duration,
+    /// When our time is up unless a heartbeat succeeds.
+    ends_at: Moment,
+    told: bool,
+    loss: Option<Loss>,
+}
+
+impl Watch {
+    fn new(lock: Box<TaskLock>, interval: Duration, grace: Duration) -> Self {
+        let ends_at = clock::now().after(lock.record().ttl);
+        Self { lock, interval, grace, ends_at, told: false, loss: None }
+    }
+
+    /// What would weaken the lock is told before the work begins.
+    fn prepare(&mut self) {
+        if let Err(error) = self.lock.reserve() {
+            print::talk(&format!("warning: no space set aside for heartbeats: {error}"));
+        }
+        match self.lock.strength() {
+            Ok(Strength::Exchange) | Err(_) => {}
+            Ok(Strength::MoveAside) => print::talk(
+                "warning: this file system cannot exchange two names; programs that break stale locks by \
+                 themselves could get in between",
+            ),
+        }
+    }
+
+    fn on_event(&mut self, event: Event) -> Next {
+        match event {
+            Event::Started | Event::Ready(_) => Next::WaitUntil(clock::now().after(self.interval)),
+            Event::Deadline => self.beat(),
+        }
+    }
+
+    fn beat(&mut self) -> Next {
+        let began = clock::now();
+        match self.lock.beat(WallTime::now()) {
+            Ok(true) => {
+                self.ends_at = began.after(self.lock.record().ttl);
+                self.told = false;
+                Next::WaitUntil(began.after(self.interval))
+            }
+            Ok(false) => self.stop(Loss::TakenOver),
+            Err(_) if self.ends_at <= clock::now() => self.stop(Loss::RanOut),
+            Err(error) => {
+                if !self.told {
+                    print::talk(&format!("warning: the heartbeat failed and is tried again: {error}"));
+                    self.told = true;
+                }
+                Next::WaitUntil(clock::now().after(RETRY.min(self.interval)))
+            }
+        }
+    }
+
+    fn stop(&mut self, loss: Loss) -> Next {
+        self.loss = Some(loss);
+        Next::Stop(self.grace)
+    }
+}
+
+fn lost(swarm: &Swarm, whose: &WorkerArgs, loss: Loss, stopped: Option<Ending>) -> Report {
+    let holder = swarm.show(&whose.task, WallTime::now()).ok().flatten().and_then(|standing| standing.record);
+    let how = match (loss, &holder) {
+        (Loss::TakenOver, Some(holder)) => format!("{} has it now", holder.worker_id.escape_debug()),
+        (Loss::TakenOver, None) => "its record is gone".to_owned(),
+        (Loss::RanOut, _) => "no heartbeat could be written in time".to_owned(),
+    };
+    let what = match stopped {
+        Some(ending) => format!("the command was stopped and {ending}"),
+        None => "the command had ended by itself".to_owned(),
+    };
+    let message = format!("the lock on {} was lost ({how}); {what}", whose.task.escape_debug());
+    Report::new(Exit::LeaseLost, "LEASE_LOST", message)
+        .with_hint("another worker may have begun that task: check before you try again")
+        .with_context("task_id", whose.task.as_str())
+        .with_context("holder", holder.map(|record| record.to_object()))
+}
+
+fn not_started(error: &StartError) -> Report {
+    let hint = match error {
+        StartError::NotFound { .. } => "check the spelling and PATH; the command comes after `--`",
+        StartError::CannotExecute { .. } => "is it executable? try: chmod +x",
+        StartError::Other { .. } => "the task was unlocked",
+    };
+    Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
+}

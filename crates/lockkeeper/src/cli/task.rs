@@ -1,0 +1,258 @@
+//! `task`: the swarm's task locks, for shells and for workers in other languages.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use lockkeeper::clock::WallTime;
+use lockkeeper::core::time::Ttl;
+use lockkeeper::lockfile::swarm::{Attempt, DEFAULT_DIR, DEFAULT_TTL, Kept, Standing, Swarm, TaskRecord};
+use lockkeeper::report::{Exit, Report};
+use serde_json::{Value, json};
+
+use super::args::ttl;
+use super::context::{Context, Globals};
+use super::{Verb, hold, print, table};
+
+/// Lock tasks of a swarm, in the files that its workers use
+#[derive(clap::Args)]
+#[command(
+    after_help = "The files are $AI_SWARM_DIR/locks/TASK.lock [/tmp/ai_swarm]. A lock lives for its TTL \
+    [AI_SWARM_LOCK_TTL, else 300s] after its last heartbeat; then any worker may take it over."
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Lock a task; exit 75 at once when another worker has it
+    Lock(LockArgs),
+    /// Unlock it; exit 75 when it is another worker's
+    Unlock(WorkerArgs),
+    /// Say that the worker is still there; exit 75 when the lock was lost
+    Heartbeat(LockArgs),
+    /// Show who has it, and whether it could be taken over
+    Show(ShowArgs),
+    /// Hold it while a command runs, with heartbeats
+    Hold(hold::Args),
+}
+
+/// Which task, and for whom.
+#[derive(clap::Args)]
+pub(super) struct WorkerArgs {
+    /// The task
+    #[arg(value_name = "TASK")]
+    pub(super) task: String,
+    /// The worker that holds it
+    #[arg(long, value_name = "WORKER")]
+    pub(super) worker: String,
+}
+
+#[derive(clap::Args)]
+struct LockArgs {
+    #[command(flatten)]
+    whose: WorkerArgs,
+    /// How long it lives without a heartbeat
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
+    ttl: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct ShowArgs {
+    /// The task
+    #[arg(value_name = "TASK")]
+    task: String,
+    /// Tell whether it is this worker's
+    #[arg(long, value_name = "WORKER")]
+    worker: Option<String>,
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "task";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?, self)
+    }
+}
+
+fn run(context: &Context, args: Args) -> Result<Exit, Report> {
+    match args.command {
+        Command::Lock(args) => lock(context, &args),
+        Command::Unlock(args) => unlock(context, &args),
+        Command::Heartbeat(args) => heartbeat(context, &args),
+        Command::Show(args) => show(context, &args),
+        Command::Hold(args) => hold::run(context, args),
+    }
+}
+
+/// The swarm that the environment names.
+pub(super) fn swarm() -> Result<Swarm, Report> {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let dir = named("AI_SWARM_DIR").map_or_else(|| PathBuf::from(DEFAULT_DIR), PathBuf::from);
+    let span = match named("AI_SWARM_LOCK_TTL") {
+        None => Ttl::new(DEFAULT_TTL)?,
+        Some(text) => ttl(&text.to_string_lossy())
+            .map_err(|report| report.with_hint("AI_SWARM_LOCK_TTL is a span in seconds, such as 300"))?,
+    };
+    Ok(Swarm::new(dir, span))
+}
+
+fn lock(context: &Context, args: &LockArgs) -> Result<Exit, Report> {
+    let (swarm, whose) = (swarm()?, &args.whose);
+    let span = args.ttl.as_deref().map(ttl).transpose()?;
+    match swarm.lock(&whose.task, &whose.worker, span, WallTime::now())? {
+        Attempt::Locked { lock, replaced } => {
+            tell_locked(context, &swarm, lock.record(), replaced.as_ref())?;
+            Ok(Exit::Done)
+        }
+        Attempt::Busy(standing) => Err(busy(&swarm, &whose.task, &standing)),
+    }
+}
+
+fn unlock(context: &Context, args: &WorkerArgs) -> Result<Exit, Report> {
+    let swarm = swarm()?;
+    let (status, record) = match swarm.unlock(&args.task, &args.worker, WallTime::now())? {
+        Kept::Done(record) => ("unlocked", Some(record)),
+        Kept::Absent => ("absent", None),
+        Kept::Lost(standing) => return Err(lost(&swarm, args, Some(&standing))),
+    };
+    let message = match &record {
+        Some(_) => format!("unlocked: {}", table::plain(&args.task)),
+        None => format!("there was no lock on {}", table::plain(&args.task)),
+    };
+    tell(context, &swarm, status, &args.task, record.as_ref(), &message)?;
+    Ok(Exit::Done)
+}
+
+fn heartbeat(context: &Context, args: &LockArgs) -> Result<Exit, Report> {
+    let (swarm, whose) = (swarm()?, &args.whose);
+    let span = args.ttl.as_deref().map(ttl).transpose()?;
+    match swarm.heartbeat(&whose.task, &whose.worker, span, WallTime::now())? {
+        Kept::Done(record) => {
+            let message =
+                format!("renewed: {} until {}", table::plain(&whose.task), record.expires_at().utc());
+            tell(context, &swarm, "renewed", &whose.task, Some(&record), &message)?;
+            Ok(Exit::Done)
+        }
+        Kept::Absent => Err(lost(&swarm, whose, None)),
+        Kept::Lost(standing) => Err(lost(&swarm, whose, Some(&standing))),
+    }
+}
+
+fn show(context: &Context, args: &ShowArgs) -> Result<Exit, Report> {
+    let swarm = swarm()?;
+    let standing = swarm.show(&args.task, WallTime::now())?;
+    let record = standing.as_ref().and_then(|standing| standing.record.as_ref());
+    let status = standing.as_ref().map_or("free", |standing| standing.verdict.word());
+    let reason = standing.as_ref().map(|standing| standing.verdict.to_string());
+    let mine = args.worker.as_ref().map(|worker| record.is_some_and(|record| record.worker_id == *worker));
+    if context.json {
+        let mut value = as_json(&swarm, status, &args.task, record)?;
+        value["reason"] = reason.into();
+        value["mine"] = mine.into();
+        print::json(&value);
+        return Ok(Exit::Done);
+    }
+    for (key, value) in record.map(TaskRecord::to_object).into_iter().flatten() {
+        let text = value.as_str().map_or_else(|| value.to_string(), table::plain);
+        print::data(&format!("{key}: {text}"));
+    }
+    print::data(&format!("verdict: {}", reason.as_deref().unwrap_or("free: there is no lock file")));
+    Ok(Exit::Done)
+}
+
+/// Says that the task is ours, and whose it was.
+fn tell_locked(
+    context: &Context,
+    swarm: &Swarm,
+    record: &TaskRecord,
+    replaced: Option<&Standing>,
+) -> Result<(), Report> {
+    let task = table::plain(&record.task_id);
+    let before = replaced.and_then(|standing| standing.record.as_ref());
+    let message = match (replaced, before) {
+        (Some(_), Some(old)) => {
+            let (worker, end) = (table::plain(&old.worker_id), old.expires_at().utc());
+            format!("locked: {task}, taken over from {worker}, whose lock ran out at {end}")
+        }
+        (Some(_), None) => format!("locked: {task}, in place of a record that was never finished"),
+        (None, _) => format!("locked: {task} until {}", record.expires_at().utc()),
+    };
+    if context.json {
+        let mut value = as_json(swarm, "locked", &record.task_id, Some(record))?;
+        value["replaced"] = before.map(TaskRecord::to_object).into();
+        value["message"] = message.into();
+        print::json(&value);
+    } else {
+        print::talk(&message);
+    }
+    Ok(())
+}
+
+/// Another worker has the task.
+pub(super) fn busy(swarm: &Swarm, task: &str, standing: &Standing) -> Report {
+    let who = match &standing.record {
+        Some(record) => {
+            let (worker, end) = (record.worker_id.escape_debug(), record.expires_at().utc());
+            format!("is locked by {worker} until {end}")
+        }
+        None => format!("is locked ({})", standing.verdict),
+    };
+    let report = Report::new(Exit::Refused, "LOCK_HELD", format!("{} {who}", task.escape_debug()))
+        .with_hint("take another task, or try again once that time has passed");
+    with_holder(report, swarm, task, Some(standing))
+}
+
+fn lost(swarm: &Swarm, whose: &WorkerArgs, standing: Option<&Standing>) -> Report {
+    let (task, worker) = (whose.task.escape_debug(), whose.worker.escape_debug());
+    let holder = standing.and_then(|standing| standing.record.as_ref());
+    let message = match (standing, holder) {
+        (Some(_), Some(holder)) => {
+            format!("{task} is not locked by {worker} but by {}", holder.worker_id.escape_debug())
+        }
+        (Some(_), None) => format!("{task} is not locked by {worker}: its record is being written"),
+        (None, _) => format!("{task} is not locked by {worker}, nor by anybody"),
+    };
+    let report = Report::new(Exit::Refused, "NOT_THE_OWNER", message)
+        .with_hint("the lock was released or taken over: stop working on that task");
+    with_holder(report, swarm, &whose.task, standing)
+}
+
+fn with_holder(report: Report, swarm: &Swarm, task: &str, standing: Option<&Standing>) -> Report {
+    let holder = standing.and_then(|standing| standing.record.as_ref());
+    let path = swarm.path(task).map(|path| path.to_string_lossy().into_owned());
+    report
+        .with_context("task_id", task)
+        .with_context("path", path.unwrap_or_default())
+        .with_context("holder", holder.map(TaskRecord::to_object))
+        .with_context("expires_at", holder.map(|record| record.expires_at().utc()))
+}
+
+fn tell(
+    context: &Context,
+    swarm: &Swarm,
+    status: &str,
+    task: &str,
+    record: Option<&TaskRecord>,
+    message: &str,
+) -> Result<(), Report> {
+    if context.json {
+        let mut value = as_json(swarm, status, task, record)?;
+        value["message"] = message.into();
+        print::json(&value);
+    } else {
+        print::talk(message);
+    }
+    Ok(())
+}
+
+fn as_json(swarm: &Swarm, status: &str, task: &str, record: Option<&TaskRecord>) -> Result<Value, Report> {
+    Ok(json!({
+        "status": status,
+        "task_id": task,
+        "path": swarm.path(task)?.to_string_lossy(),
+        "lock": record.map(TaskRecord::to_object),
+        "expires_at": record.map(|record| record.expires_at().utc()),
+    }))
+}

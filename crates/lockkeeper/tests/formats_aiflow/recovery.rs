@@ -1,0 +1,162 @@
+//! When a lock is stale, and how it is recovered.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use lockkeeper::clock::WallTime;
+use lockkeeper::lockfile::aiflow::{AiflowLock, Attempt, Pass, Recovered, Subject, Terms};
+use lockkeeper::lockfile::{HeldReason, StaleReason, Verdict};
+use serde_json::{Value, json};
+
+use crate::support::{HOUR, Other, Project, ago, expired, locked, request, terms};
+
+/// Requirements 178, 179, 180. Expired is not enough where the process lives on this machine.
+#[test]
+fn an_expired_lock_is_stale_only_when_its_process_is_dead_or_unknown() {
+    let living = Other::running();
+    let host = String::from_utf8(Command::new("uname").arg("-n").output().unwrap().stdout).unwrap();
+    let gone = Verdict::Stale(StaleReason::ProcessGone);
+    let alive = Verdict::Held(HeldReason::ProcessAlive);
+    let by_time = Verdict::Stale(StaleReason::Expired);
+    let cases = [
+        (json!(living.0.id()), "127.0.0.1", alive),
+        (json!(living.0.id()), "localhost", alive),
+        (json!(living.0.id()), host.trim_end(), alive),
+        (json!(Other::ended()), "127.0.0.1", gone),
+        // What another machine's numbers mean is not known here: time alone counts.
+        (json!(living.0.id()), "another-machine", by_time),
+        (json!(null), "127.0.0.1", by_time),
+        (json!(0), "127.0.0.1", by_time),
+        (json!(-1), "127.0.0.1", by_time),
+        (json!(4_194_305), "127.0.0.1", by_time),
+        (json!("12"), "127.0.0.1", by_time),
+    ];
+    for (pid, host, expected) in cases {
+        let project = Project::new();
+        let mut record = expired(&pid, host);
+        project.write("request.RQ-1.lock.json", &record.to_string());
+        let now = WallTime::now();
+        let standing = project.aiflow().show(&request("RQ-1"), now).unwrap().unwrap();
+        assert_eq!(standing.verdict, expected, "{pid} on {host}");
+        match (project.lock(&request("RQ-1"), now), expected.is_stale()) {
+            (Attempt::Locked { recovered: Some(recovered), .. }, true) => {
+                assert_eq!(recovered.standing.record.unwrap().run_id.as_deref(), Some("RUN-0"));
+                assert_eq!(Recovered::REASON_CODE, "LOCK_STALE_RECOVERED");
+            }
+            (Attempt::Busy(_), false) => {}
+            (other, _) => panic!("{pid} on {host}: {other:?}"),
+        }
+        // Before its time is up, nothing of this matters.
+        record["expires_at"] = now.after(HOUR).local().into();
+        project.write("request.RQ-1.lock.json", &record.to_string());
+        assert!(matches!(project.lock(&request("RQ-1"), now), Attempt::Busy(_)), "{pid} on {host}");
+    }
+}
+
+/// Requirements 180, 181, 182, 186.
+#[test]
+fn recovery_puts_away_what_is_stale_and_nothing_else() {
+    for (pass, expected) in [(Pass::Quick, vec!["RQ-1"]), (Pass::Full, vec!["RQ-1", "RQ-torn"])] {
+        let project = Project::new();
+        let living = Other::running();
+        let now = WallTime::now();
+        let dead = expired(&json!(Other::ended()), "127.0.0.1");
+        let named = |id: &str, mut record: Value| {
+            record["request_id"] = id.into();
+            project.write(&format!("request.{id}.lock.json"), &record.to_string());
+        };
+        named("RQ-1", dead.clone());
+        named("RQ-2", expired(&json!(living.0.id()), "127.0.0.1"));
+        project.write("request.RQ-torn.lock.json", "{\"version\": \"1.");
+        let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        fs::File::open(project.file("request.RQ-torn.lock.json")).unwrap().set_modified(long_ago).unwrap();
+        project.write("request.RQ-odd.lock.json", "{\"version\": \"2.0\"}");
+        let queue = locked(project.lock(&Subject::Queue, now));
+        let recovery = project.aiflow().recover(pass, now).unwrap();
+        let ids: Vec<String> = recovery.recovered.iter().map(|one| one.subject.to_string()).collect();
+        let expected: Vec<String> = expected.iter().map(|id| format!("request {id}")).collect();
+        assert_eq!(ids, expected, "{pass:?}");
+        assert_eq!(recovery.problems.len(), usize::from(pass == Pass::Full));
+        assert!(!project.file("request.RQ-1.lock.json").exists());
+        for name in ["request.RQ-2.lock.json", "request.RQ-odd.lock.json", "queue.lock.json"] {
+            assert!(project.file(name).exists(), "{pass:?}: {name}");
+        }
+        assert!(queue.release().unwrap());
+        let again = project.aiflow().recover(pass, now).unwrap();
+        assert!(again.recovered.is_empty());
+    }
+    let nothing = Project::new();
+    assert!(nothing.aiflow().recover(Pass::Full, WallTime::now()).unwrap().recovered.is_empty());
+    assert!(!nothing.root.path().join(".aiflow").exists());
+}
+
+/// Requirement 186. After a crash of everything, first the queue's lock and then the request's is recovered by time.
+#[test]
+fn after_a_crash_both_locks_are_recovered_once_their_time_is_up() {
+    let project = Project::new();
+    let (long_ago, now) = (ago(HOUR), WallTime::now());
+    let terms = Terms { pid: Other::ended(), ..terms() };
+    for subject in [Subject::Queue, request("RQ-1")] {
+        // As if the process had been killed: nothing is released.
+        std::mem::forget(locked(project.aiflow().lock(&subject, terms, long_ago).unwrap()));
+    }
+    for subject in [Subject::Queue, request("RQ-1")] {
+        match project.lock(&subject, now) {
+            Attempt::Locked { recovered: Some(recovered), .. } => assert_eq!(recovered.subject, subject),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Requirements 180, 200. Threads are as good as processes here: each has its own open folder.
+#[test]
+fn a_storm_on_a_stale_lock_has_one_winner_in_every_round() {
+    let project = Project::new();
+    let dead = Other::ended();
+    for round in 0..200 {
+        project.write("request.RQ-1.lock.json", &expired(&json!(dead), "127.0.0.1").to_string());
+        let gate = std::sync::Barrier::new(8);
+        let locks: Vec<Option<AiflowLock>> = std::thread::scope(|scope| {
+            let attempt = || {
+                gate.wait();
+                match project.lock(&request("RQ-1"), WallTime::now()) {
+                    Attempt::Locked { lock, .. } => Some(lock),
+                    Attempt::Busy(_) => None,
+                }
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(attempt)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(locks.iter().flatten().count(), 1, "round {round}");
+    }
+}
+
+/// Requirements 178, 179.
+#[test]
+fn locks_lists_each_file_with_its_verdict() {
+    let project = Project::new();
+    let now = WallTime::now();
+    let _queue = locked(project.lock(&Subject::Queue, now));
+    project.write("request.RQ-1.lock.json", &expired(&json!(Other::ended()), "127.0.0.1").to_string());
+    project.write("request.RQ-9.lock.json", "rubbish");
+    let list = |args: &[&str], dir: &Path| {
+        let output = project.command(args).current_dir(dir).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let root = project.root.path().to_str().unwrap();
+    let text = list(&["locks", "--format", "aiflow", "--project-root", root, "--json"], Path::new("/"));
+    let listing: Value = serde_json::from_str(&text).unwrap();
+    let rows: Vec<(&str, &str)> = listing["locks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lock| (lock["subject"].as_str().unwrap(), lock["state"].as_str().unwrap()))
+        .collect();
+    assert_eq!(rows, [("queue", "held"), ("request RQ-1", "stale"), ("request RQ-9", "unknown")]);
+    assert_eq!(listing["locks"][0]["record"]["run_id"], "RUN-1");
+    let text = list(&["locks", "--format", "aiflow", "--project-root", root], Path::new("/"));
+    assert!(text.contains("its process has ended") && text.lines().count() == 4, "{text}");
+}
