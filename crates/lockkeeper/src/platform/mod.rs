@@ -19,5 +19,6 @@ pub mod poll;
 pub mod process;
 pub mod random;
 pub mod signal;
+pub mod swap;
 pub mod terminal;
 pub mod tree;
