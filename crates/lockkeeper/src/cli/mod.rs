@@ -13,6 +13,7 @@ mod locks;
 mod man;
 mod obtain;
 mod print;
+mod sprint;
 mod table;
 mod watch;
 mod why;
@@ -58,6 +59,8 @@ enum Command {
     Why(why::Args),
     /// Compare patterns: can two of them match one same path?
     Conflicts(conflicts::Args),
+    /// Let one sprint run at a time: the lock file .sprint-running
+    Sprint(sprint::Args),
     /// Show every setting and where it comes from
     Config,
     /// Print a completion script for a shell
@@ -116,6 +119,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Report> {
         Command::Locks(args) => locks::run(&context()?, &args),
         Command::Why(args) => why::run(&context()?, &args),
         Command::Conflicts(args) => conflicts::run(&context()?, &args),
+        Command::Sprint(args) => sprint::run(&context()?, &args),
         Command::Config => config::run(&context()?),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -137,14 +137,9 @@ impl FileId {
     }
 
     /// Which file has a name now, whatever kind it is of.
-    #[expect(
-        clippy::useless_conversion,
-        clippy::unnecessary_cast,
-        reason = "the types differ between systems"
-    )]
     pub(super) fn at(folder: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
         let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(Self { device: stat.st_dev as u64, inode: stat.st_ino.into() })
+        Ok(Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 })
     }
 }
 

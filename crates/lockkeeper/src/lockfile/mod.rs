@@ -3,6 +3,7 @@
 //! [`guard`] is the protocol, the same for every format. [`hostile`] opens whatever lies at a path without hanging,
 //! following or swallowing it. A format says what its file is called, what stands in it, and when it is stale.
 
+pub mod guard;
 pub mod hostile;
 pub mod sprint;
 

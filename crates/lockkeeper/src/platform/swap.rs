@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, linkat, openat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RawMode, flock, linkat, openat, unlinkat};
 use rustix::io::Errno;
 
 /// Opens a folder, to be locked and to name files in.
@@ -21,7 +21,7 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 /// Creates a file that was not there before, for reading and writing.
 pub fn create_new(folder: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(folder, name, flags, Mode::from_bits_truncate(mode.into()))?)
+    Ok(openat(folder, name, flags, Mode::from_raw_mode(mode as RawMode))?)
 }
 
 /// Opens what is there for reading, without waiting for anybody and without following a link.

@@ -34,6 +34,9 @@ pub enum Problem {
     /// A text that does not belong into a record.
     #[error("Invalid {0}")]
     BadText(&'static str),
+    /// The process that was named cannot stand for a sprint.
+    #[error("Invalid pid")]
+    BadPid(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The lock file cannot be read.
     #[error("Cannot read lock file")]
     CannotRead(#[source] io::Error),
@@ -89,6 +92,7 @@ impl Problem {
             | Self::EpicRequired
             | Self::BadFileName
             | Self::BadText(_)
+            | Self::BadPid(_)
             | Self::CannotRead(_)
             | Self::WriteFailed(_)
             | Self::RenameFailed(_)
@@ -113,6 +117,7 @@ impl Problem {
                 | Self::EpicRequired
                 | Self::BadFileName
                 | Self::BadText(_)
+                | Self::BadPid(_)
         )
     }
 
@@ -139,6 +144,7 @@ impl Problem {
                 "give a bare name such as .sprint-running: no `/`, no `..`, at most 200 bytes"
             }
             Self::BadText(_) => "give one line of at most 1000 bytes without control characters",
+            Self::BadPid(_) => "name a process that lives as long as the sprint, such as $$: --pid PID",
             Self::CannotRead(_) => {
                 "a lock is a regular file of your own: look at it with `ls -l`, then remove or chmod it"
             }
