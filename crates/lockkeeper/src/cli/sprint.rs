@@ -1,6 +1,7 @@
 //! `sprint`: the lock file that lets one sprint run at a time.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ use lockkeeper::lockfile::sprint::{
 };
 use lockkeeper::platform::{anchor, answer, poll, process};
 use lockkeeper::report::{Exit, Report};
-use std::os::fd::AsFd;
 
 use super::context::Context;
 use super::print;
@@ -138,8 +138,8 @@ fn confirm(question: &str, within: Duration) -> bool {
     let asked = write!(stderr, "{question} ").and_then(|()| stderr.flush());
     let line = answer::read_line(io::stdin().as_fd(), within).ok().flatten().filter(|_| asked.is_ok());
     let yes = line.as_ref().is_some_and(|line| matches!(&*line.trim().to_lowercase(), "y" | "yes"));
-    if line.is_none() {
-        // The person's own Enter ends the line otherwise.
+    // At a terminal the person's own Enter ends the line.
+    if line.is_none() || !io::stdin().is_terminal() {
         let _ = writeln!(stderr);
     }
     yes

@@ -169,12 +169,6 @@ impl Folder {
         &self.path
     }
 
-    /// Whether the folder belongs to us, or to the system.
-    pub fn is_trusted(&self) -> io::Result<bool> {
-        let owner = rustix::fs::fstat(&self.descriptor)?.st_uid;
-        Ok(owner == 0 || owner == rustix::process::geteuid().as_raw())
-    }
-
     /// Tries out what the file system can do. Leaves nothing behind.
     pub fn probe(&self) -> Result<Strength, GuardError> {
         let guard = self.guard()?;

@@ -183,8 +183,9 @@ impl Sighting {
         self.id == other.id && self.bytes == other.bytes
     }
 
-    pub(super) fn into_file(self) -> File {
-        self.file
+    /// The file itself, to be looked at further.
+    pub fn file(&self) -> &File {
+        &self.file
     }
 }
 

@@ -43,8 +43,8 @@ struct Spare {
 }
 
 impl Held {
-    pub(super) fn new(lock: LockFile, file: File, content: Vec<u8>) -> Result<Self, GuardError> {
-        Ok(Self { lock, file, content, spare: None })
+    pub(super) fn new(lock: LockFile, file: File, content: Vec<u8>) -> Self {
+        Self { lock, file, content, spare: None }
     }
 
     /// The lock file.

@@ -129,7 +129,7 @@ impl LockFile {
                 // After a publication nothing has the random name; after an exchange the stale record has.
                 drop(new);
                 drop(guard);
-                let held = Held::new(self, file, content.to_vec())?;
+                let held = Held::new(self, file, content.to_vec());
                 return Ok(Take::Taken { held, replaced: stale });
             }
         }

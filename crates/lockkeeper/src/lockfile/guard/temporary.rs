@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use rustix::fs::{AtFlags, Dir, unlinkat};
 
 use super::Guard;
-use crate::lockfile::hostile::{self, FileId};
+use crate::lockfile::hostile::FileId;
 use crate::platform::{random, swap};
 
 const PREFIX: &str = ".lockkeeper-";
@@ -25,7 +25,7 @@ pub(super) struct Temporary<'g, 'f> {
 impl<'g, 'f> Temporary<'g, 'f> {
     /// Creates an empty file. Only under the guard, so that no sweep takes it for an orphan.
     pub(super) fn create(guard: &'g Guard<'f>, mode: u32) -> io::Result<Self> {
-        let name = format!("{PREFIX}{:016x}{SUFFIX}", random::number()?);
+        let name = unused_name()?;
         let file = File::from(swap::create_new(guard.as_fd(), &name, mode)?);
         Ok(Self { guard, name, file, kept: false })
     }
@@ -100,11 +100,13 @@ pub(super) fn sweep(guard: &Guard<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it is a file of ours that nobody has locked. What is hostile, or cannot be opened, is left alone.
+/// Whether it is a file of ours that nobody has locked. What cannot be opened is left alone. It may have a second name:
+/// where publishing takes two steps, its writer was killed between them.
 fn is_orphan(guard: &Guard<'_>, name: &str) -> bool {
-    match hostile::look(guard.as_fd(), name) {
-        // The lock that this takes ends with the descriptor.
-        Ok(Some(sighting)) => swap::try_lock(sighting.into_file()).unwrap_or(false),
-        Ok(None) | Err(_) => false,
-    }
+    let Ok(file) = swap::open_existing(guard.as_fd(), name).map(File::from) else { return false };
+    let ours = file
+        .metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw());
+    // The lock that this takes ends with the descriptor.
+    ours && swap::try_lock(file).unwrap_or(false)
 }

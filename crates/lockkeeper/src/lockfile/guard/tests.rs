@@ -163,7 +163,7 @@ fn a_record_that_was_rewritten_in_place_after_it_was_judged_is_put_back() {
 }
 
 #[test]
-fn a_stale_record_that_vanishes_is_no_obstacle_and_a_new_creator_is() {
+fn a_stale_record_that_vanishes_is_no_obstacle() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.lock");
     fs::write(&path, "record old").unwrap();

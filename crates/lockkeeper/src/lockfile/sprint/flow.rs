@@ -18,7 +18,7 @@ use super::texts::{Lang, Text};
 use super::wording;
 use crate::clock::WallTime;
 use crate::lockfile::guard::{Folder, GuardError, Held, LockFile, Removal, Take};
-use crate::lockfile::hostile::{SETTLING, Sighting};
+use crate::lockfile::hostile::{HostileError, SETTLING, Sighting};
 use crate::lockfile::{HeldReason, StaleReason, Verdict};
 
 /// Records are no secret: whoever may enter the project may see who runs a sprint.
@@ -60,7 +60,7 @@ pub fn run(call: &Call, machine: &Machine<'_>, caller: &mut Caller<'_>) -> Answe
     };
     let seen = match look_settled(&lock, machine) {
         Ok(seen) => seen,
-        Err(error) => return Answer::failure(Problem::CannotRead(cause(error)), LockInfo::Unread),
+        Err(error) => return Answer::failure(on_look(error, call.mode()), LockInfo::Unread),
     };
     match &call.action {
         Action::Acquire { session_id, epic_spec, force } => {
@@ -272,6 +272,16 @@ fn on_open(error: GuardError) -> Problem {
     Problem::RootNotAccessible(Some(cause(error)))
 }
 
+/// Another user's lock can be seen, but not be removed.
+fn on_look(error: GuardError, mode: Mode) -> Problem {
+    match (&error, mode) {
+        (GuardError::Hostile { source: HostileError::Owner(_), .. }, Mode::Release) => {
+            Problem::DeleteDenied(cause(error))
+        }
+        (_, Mode::Acquire | Mode::Release | Mode::Check) => Problem::CannotRead(cause(error)),
+    }
+}
+
 fn on_write(error: GuardError) -> Problem {
     match error {
         GuardError::Hostile { .. } => Problem::CannotRead(cause(error)),
@@ -287,7 +297,7 @@ fn on_write(error: GuardError) -> Problem {
 
 fn on_delete(error: GuardError) -> Problem {
     match error {
-        GuardError::Hostile { .. } => Problem::CannotRead(cause(error)),
+        GuardError::Hostile { .. } => on_look(error, Mode::Release),
         GuardError::Rename { source, .. } | GuardError::Write { source, .. }
             if source.kind() == io::ErrorKind::PermissionDenied =>
         {

@@ -13,7 +13,7 @@ use crate::clock::WallTime;
 /// The version that this program writes.
 pub const LOCK_VERSION: u64 = 1;
 /// Far more than a record needs. YAML that is nested without end takes time with the square of its length.
-const MAX_BYTES: usize = 16 * 1024;
+const MAX_BYTES: usize = 8 * 1024;
 
 /// Who runs the sprint, since when, and on what.
 #[derive(Clone, Debug, PartialEq, Eq)]
