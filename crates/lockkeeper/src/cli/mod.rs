@@ -119,7 +119,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Report> {
         Command::Locks(args) => locks::run(&context()?, &args),
         Command::Why(args) => why::run(&context()?, &args),
         Command::Conflicts(args) => conflicts::run(&context()?, &args),
-        Command::Sprint(args) => sprint::run(&context()?, &args),
+        Command::Sprint(args) => Ok(sprint::run(&context()?, &args)),
         Command::Config => config::run(&context()?),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -1,17 +1,19 @@
 //! `sprint`: the lock file that lets one sprint run at a time.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use lockkeeper::clock::WallTime;
 use lockkeeper::lockfile::sprint::{
     self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Severity, Status, Text,
     USER_CONFIRM_TIMEOUT,
 };
 use lockkeeper::platform::{anchor, answer, poll, process};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper::report::Exit;
 
 use super::context::Context;
 use super::print;
@@ -31,8 +33,8 @@ const INIT: u32 = 1;
     CLAUDE_PID, else the nearest ancestor that is not a shell started just for it."
 )]
 pub(super) struct Args {
-    /// acquire, release or check
-    #[arg(value_name = "MODE")]
+    /// What to do
+    #[arg(value_name = "MODE", value_parser = AnyMode)]
     mode: String,
     /// Folder of the project; the lock file lies in it
     #[arg(long, value_name = "DIR")]
@@ -57,7 +59,28 @@ pub(super) struct Args {
     pid: Option<String>,
 }
 
-pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+/// Names the modes for help and completion, but takes any: the answer to another one is the format's own.
+#[derive(Clone)]
+struct AnyMode;
+
+impl TypedValueParser for AnyMode {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(["acquire", "release", "check"].into_iter().map(PossibleValue::new)))
+    }
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Exit {
     let input = Input {
         mode: args.mode.clone(),
         project_root: args.project_root.as_ref().map(|root| context.cwd.join(root)),
@@ -80,7 +103,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     if answer.status == Status::Acquired {
         offer_to_ignore(&input, lang);
     }
-    Ok(exit(&answer))
+    exit(&answer)
 }
 
 fn act(call: &Call, args: &Args, lang: Lang) -> Result<Answer, Problem> {

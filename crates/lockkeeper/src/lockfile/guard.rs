@@ -147,21 +147,58 @@ pub struct Folder {
 impl Folder {
     /// Opens a folder that is there. Network file systems are refused.
     pub fn open(path: &Path) -> Result<Self, GuardError> {
-        let failed = |source| GuardError::Folder { path: path.to_owned(), source };
-        let descriptor = swap::open_folder(path).map_err(failed)?;
-        if let Some(system) = fs::refuse_network(path).map_err(failed)? {
-            return Err(GuardError::Network { path: path.to_owned(), system });
-        }
-        Ok(Self { path: path.to_owned(), descriptor })
+        let opened = swap::open_folder(path);
+        let descriptor = opened.map_err(|source| GuardError::Folder { path: path.to_owned(), source })?;
+        Self::checked(path.to_owned(), descriptor)
     }
 
-    /// Makes the folder and those above it where they are missing, for its owner only, and opens it.
-    pub fn create(path: &Path) -> Result<Self, GuardError> {
-        use std::os::unix::fs::DirBuilderExt;
+    /// Opens a folder below `base`, part by part and through no symbolic link. None when a part is missing.
+    pub fn open_below(base: &Path, parts: &[&str]) -> Result<Option<Self>, GuardError> {
+        Self::walk(base, parts, &|_, _| Ok(()))
+    }
 
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|source| GuardError::Folder { path: path.to_owned(), source })?;
-        Self::open(path)
+    /// The same, with parts that are missing made for their owner only.
+    pub fn create_below(base: &Path, parts: &[&str]) -> Result<Self, GuardError> {
+        let made = Self::walk(base, parts, &swap::make_folder)?;
+        let gone = || GuardError::Folder { path: base.to_owned(), source: io::ErrorKind::NotFound.into() };
+        made.ok_or_else(gone)
+    }
+
+    fn walk(
+        base: &Path,
+        parts: &[&str],
+        prepare: &dyn Fn(BorrowedFd<'_>, &str) -> io::Result<()>,
+    ) -> Result<Option<Self>, GuardError> {
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let mut path = base.to_owned();
+        let mut folder = match swap::open_folder(base) {
+            Ok(descriptor) => descriptor,
+            Err(error) if is_missing(&error) => return Ok(None),
+            Err(source) => return Err(GuardError::Folder { path, source }),
+        };
+        for part in parts {
+            path.push(part);
+            let opened = prepare(folder.as_fd(), part).and_then(|()| swap::open_part(folder.as_fd(), part));
+            folder = match opened {
+                Ok(descriptor) => descriptor,
+                Err(error) if is_missing(&error) => return Ok(None),
+                Err(source) => return Err(GuardError::Folder { path, source }),
+            };
+        }
+        Self::checked(path, folder).map(Some)
+    }
+
+    fn checked(path: PathBuf, descriptor: OwnedFd) -> Result<Self, GuardError> {
+        match fs::refuse_network(&path) {
+            Ok(None) => Ok(Self { path, descriptor }),
+            Ok(Some(system)) => Err(GuardError::Network { path, system }),
+            Err(source) => Err(GuardError::Folder { path, source }),
+        }
+    }
+
+    /// Whose it is.
+    pub fn owner(&self) -> io::Result<u32> {
+        Ok(rustix::fs::fstat(&self.descriptor)?.st_uid)
     }
 
     /// Where it is.

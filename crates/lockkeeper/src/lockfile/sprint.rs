@@ -9,6 +9,7 @@
 //! [`decide()`] is the whole decision, [`Judged`] the whole judgement; [`run`] carries them out.
 
 mod decide;
+mod faults;
 mod flow;
 mod ignored;
 mod input;
@@ -25,7 +26,7 @@ use std::time::Duration;
 pub use decide::{Found, Question, Step, decide};
 pub use flow::{Caller, Machine, run};
 pub use ignored::is_ignored;
-pub use input::{Action, Call, Input, LOCK_FILE_NAME};
+pub use input::{Call, Input, LOCK_FILE_NAME};
 pub use judge::{Judged, ZOMBIE_THRESHOLD_HOURS};
 pub use problem::{Problem, Severity};
 pub use record::{LOCK_VERSION, NoRecord, Record, StartedAt};

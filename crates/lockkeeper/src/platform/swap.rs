@@ -9,13 +9,27 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RawMode, flock, linkat, openat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RawMode, flock, linkat, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
 /// Opens a folder, to be locked and to name files in.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Opens a folder inside of another. A symbolic link is not followed.
+pub fn open_part(folder: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(folder, name, flags, Mode::empty())?)
+}
+
+/// Makes a folder inside of another, for its owner only, unless something has that name already.
+pub fn make_folder(folder: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    match mkdirat(folder, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Creates a file that was not there before, for reading and writing.

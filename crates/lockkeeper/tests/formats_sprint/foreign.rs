@@ -1,6 +1,7 @@
 //! Programs that know nothing of this one, and write the lock in their own way.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,4 +88,27 @@ fn the_procedure_of_the_seed_and_ours_never_tear_a_record_nor_does_ours_replace_
         done.store(true, Ordering::Relaxed);
         assert!(reader.join().unwrap() > 0);
     });
+}
+
+/// Requirement 46.
+#[test]
+fn a_folder_that_somebody_keeps_locked_is_a_failure_after_ten_seconds() {
+    let project = Project::new();
+    let mut stranger = bare(Path::new("flock"))
+        .arg(project.path())
+        .args(["-c", "echo locked; read x"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0; 7];
+    stranger.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    let begun = std::time::Instant::now();
+    let reply = project.acquire("s", &[]);
+    assert_eq!((reply.code, reply.errors()), (1, vec!["Failed to write lock file"]));
+    assert!(begun.elapsed().as_secs() >= 10, "{:?}", begun.elapsed());
+    assert!(project.names().is_empty());
+    drop(stranger.stdin.take());
+    stranger.wait().unwrap();
+    assert_eq!(project.acquire("s", &[]).status(), "acquired");
 }

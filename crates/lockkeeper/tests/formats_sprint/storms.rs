@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::process::Child;
+use std::time::Duration;
 
 use lockkeeper::lockfile::sprint::Record;
 
@@ -77,5 +78,37 @@ fn read_until(child: &mut Child, text: &str) {
         let mut byte = [0];
         stderr.read_exact(&mut byte).unwrap();
         seen.push(byte[0]);
+    }
+}
+
+/// A process that is killed may have taken the lock or not, but nobody is ever told that they have it beside it, no
+/// record is torn, and what it leaves behind goes with the next one.
+///
+/// Requirements 200, 201.
+#[test]
+fn processes_killed_at_any_moment_leave_one_whole_lock() {
+    let mut seed = u64::from(std::process::id()) << 32 | 0x9e37_79b9;
+    println!("seed {seed}");
+    let project = Project::new();
+    for round in 0..ROUNDS {
+        project.has_lock(&record(GONE, "gone", HOUR));
+        let mut children: Vec<Child> =
+            (0..PROCESSES).map(|number| project.start_acquire(&format!("s{number}"), &["--yes"])).collect();
+        for child in children.iter_mut().step_by(2) {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            std::thread::sleep(Duration::from_micros((seed >> 33) % 1_500));
+            child.kill().unwrap();
+        }
+        let outputs = children.into_iter().map(|child| child.wait_with_output().unwrap());
+        let told = outputs.filter(|output| output.status.code() == Some(0)).map(|output| Reply::of(&output));
+        let acquired: Vec<Reply> = told.collect();
+        assert!(acquired.len() <= 1, "round {round}: {acquired:?}");
+        let held = Record::parse(project.lock().unwrap().as_bytes()).unwrap();
+        if let [reply] = &acquired[..] {
+            assert_eq!(reply.info("session_id"), held.session_id.unwrap().as_str(), "round {round}");
+        }
+        let reply = project.acquire("last", &["--force", "--yes"]);
+        assert_eq!(reply.status(), "acquired", "round {round}: {reply:?}");
+        assert_eq!(project.names(), [FILE], "round {round}");
     }
 }

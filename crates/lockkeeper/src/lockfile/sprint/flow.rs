@@ -8,21 +8,25 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use super::decide::{Found, Step, decide};
-use super::input::{Action, Call};
+use super::decide::{Found, Question, Step, decide};
+use super::faults;
+use super::input::Call;
 use super::judge::Judged;
 use super::problem::Problem;
 use super::record::Record;
-use super::status::{Answer, LockInfo, Mode, Status};
+use super::status::{Answer, LockInfo, Status};
 use super::texts::{Lang, Text};
 use super::wording;
 use crate::clock::WallTime;
 use crate::lockfile::guard::{Folder, GuardError, Held, LockFile, Removal, Take};
-use crate::lockfile::hostile::{HostileError, SETTLING, Sighting};
+use crate::lockfile::hostile::{SETTLING, Sighting};
 use crate::lockfile::{HeldReason, StaleReason, Verdict};
 
 /// Records are no secret: whoever may enter the project may see who runs a sprint.
 const ACCESS: u32 = 0o644;
+
+/// A program that takes longer to write a record has given up.
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 /// What the lock needs to know of the machine.
 pub struct Machine<'a> {
@@ -56,91 +60,97 @@ struct Seen {
 pub fn run(call: &Call, machine: &Machine<'_>, caller: &mut Caller<'_>) -> Answer {
     let lock = match open(call) {
         Ok(lock) => lock,
-        Err(error) => return Answer::failure(on_open(error), LockInfo::Absent),
+        Err(error) => return Answer::failure(faults::on_open(error), LockInfo::Absent),
     };
     let seen = match look_settled(&lock, machine) {
         Ok(seen) => seen,
-        Err(error) => return Answer::failure(on_look(error, call.mode()), LockInfo::Unread),
+        Err(error) => return Answer::failure(faults::on_look(error, call.mode), LockInfo::Unread),
     };
-    match &call.action {
-        Action::Acquire { session_id, epic_spec, force } => {
-            let record = Record::new(caller.pid, session_id, epic_spec, (machine.now)());
-            Acquire { machine, caller, record, force: *force }.run(lock, seen)
+    let step = decide(call.mode, found(seen.as_ref()), call.force);
+    let mut flow = Flow { call, machine, caller };
+    match (step, seen) {
+        (Step::Create | Step::Override | Step::Ask(_), None) => flow.take(lock, None),
+        (Step::Create, Some(_)) => flow.take(lock, None),
+        (Step::Override, Some(seen)) => flow.override_zombie(lock, seen),
+        (Step::Ask(question), Some(seen)) => flow.ask(question, lock, seen),
+        (Step::Remove | Step::Answer(Status::Released), seen) => flow.release(&lock, seen),
+        (Step::Answer(status), Some(seen)) => flow.tell_of(status, seen.judged),
+        (Step::Answer(status), None) => {
+            Answer::new(status, LockInfo::Absent, Text::Clean.fill(flow.caller.lang, &[]))
         }
-        Action::Release { session_id } => release(call, &lock, machine, session_id.as_deref(), seen),
-        Action::Check => check(seen, caller.lang),
     }
 }
 
-struct Acquire<'c, 'm, 'p> {
+struct Flow<'c, 'm, 'p> {
+    call: &'c Call,
     machine: &'c Machine<'m>,
     caller: &'c mut Caller<'p>,
-    record: Record,
-    force: bool,
 }
 
-impl Acquire<'_, '_, '_> {
-    fn run(mut self, lock: LockFile, seen: Option<Seen>) -> Answer {
+impl Flow<'_, '_, '_> {
+    fn tell_of(&self, status: Status, judged: Judged) -> Answer {
         let lang = self.caller.lang;
-        let step = decide(Mode::Acquire, found(seen.as_ref()), self.force);
-        let Some(seen) = seen else { return self.take(lock, None) };
-        match step {
-            Step::Create => self.take(lock, Some(seen)),
-            Step::Override => {
-                let told = wording::tell(Text::Override, &seen.judged, lang);
-                let answer = self.take(lock, Some(seen));
-                if answer.status == Status::Acquired {
-                    (self.caller.tell)(&told);
-                }
-                answer
+        let message = match status {
+            Status::ZombieDetected => wording::tell(Text::Zombie, &judged, lang),
+            Status::Blocked | Status::Acquired | Status::Released | Status::Clean | Status::Failure => {
+                wording::running(&judged, lang)
             }
-            Step::Ask(question) => {
-                if (self.caller.confirm)(&wording::question(question, &seen.judged, lang)) {
-                    return self.take(lock, Some(seen));
-                }
-                let message = wording::tell(Text::NotConfirmed, &seen.judged, lang);
-                blocked(seen.judged, message)
-            }
-            Step::Answer(_) | Step::Remove => {
-                let message = wording::running(&seen.judged, lang);
-                blocked(seen.judged, message)
-            }
-        }
+        };
+        Answer::new(status, LockInfo::judged(&judged), message).with_warnings(judged.warnings)
     }
 
-    /// Puts the record in place of what was seen, or where nothing was. Anything else that is there stays.
+    fn override_zombie(&mut self, lock: LockFile, seen: Seen) -> Answer {
+        let told = wording::tell(Text::Override, &seen.judged, self.caller.lang);
+        let answer = self.take(lock, Some(seen));
+        if answer.status == Status::Acquired {
+            (self.caller.tell)(&told);
+        }
+        answer
+    }
+
+    fn ask(&mut self, question: Question, lock: LockFile, seen: Seen) -> Answer {
+        let lang = self.caller.lang;
+        if (self.caller.confirm)(&wording::question(question, &seen.judged, lang)) {
+            return self.take(lock, Some(seen));
+        }
+        let message = wording::tell(Text::NotConfirmed, &seen.judged, lang);
+        blocked(seen.judged, message)
+    }
+
+    /// Puts a new record in place of what was seen, or where nothing was. Anything else that is there stays.
     fn take(&mut self, lock: LockFile, seen: Option<Seen>) -> Answer {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (session, epic) = (text(&self.call.session_id), text(&self.call.epic_spec));
+        let record = Record::new(self.caller.pid, &session, &epic, (self.machine.now)());
         let mut judge = |sighting: &Sighting| match &seen {
             Some(seen) if seen.sighting.is_same(sighting) => Verdict::Stale(StaleReason::Forced),
             Some(_) | None => Verdict::Held(HeldReason::Changed),
         };
-        match lock.take(self.record.to_yaml().as_bytes(), &mut judge) {
+        match lock.take(record.to_yaml().as_bytes(), &mut judge) {
             Ok(Take::Taken { held, .. }) => {
                 let warnings = seen.map(|seen| seen.judged.warnings).unwrap_or_default();
-                self.verify(held).with_warnings(warnings)
+                self.verify(&record, held).with_warnings(warnings)
             }
             Ok(Take::Busy { sighting, .. }) => self.overtaken(sighting.as_ref()),
             Err(error) => {
                 let info = seen.map_or(LockInfo::Absent, |seen| LockInfo::judged(&seen.judged));
-                Answer::failure(on_write(error), info)
+                Answer::failure(faults::on_write(error), info)
             }
         }
     }
 
     /// Reads the lock back. What is not ours is left alone.
-    fn verify(&self, held: Held) -> Answer {
+    fn verify(&self, record: &Record, held: Held) -> Answer {
         let read_back = match held.lock().look() {
             Ok(Some(sighting)) => Record::parse(sighting.bytes()).ok(),
             Ok(None) => None,
             Err(error) => {
                 let _ = held.release();
-                return Answer::failure(Problem::VerifyFailed(Some(cause(error))), LockInfo::Unread);
+                return Answer::failure(Problem::VerifyFailed(Some(faults::cause(error))), LockInfo::Unread);
             }
         };
-        let is_ours = read_back
-            .as_ref()
-            .is_some_and(|read| read.pid == self.record.pid && read.session_id == self.record.session_id);
-        if !is_ours {
+        let is_ours = |read: &Record| (read.pid, &read.session_id) == (record.pid, &record.session_id);
+        if !read_back.as_ref().is_some_and(is_ours) {
             // Removes it only if it is the file that we wrote.
             let _ = held.release();
             let info = read_back.map_or(LockInfo::Absent, |record| {
@@ -148,9 +158,9 @@ impl Acquire<'_, '_, '_> {
             });
             return Answer::failure(Problem::VerifyFailed(None), info);
         }
-        let session = self.record.session_id.as_deref().unwrap_or_default();
+        let session = record.session_id.as_deref().unwrap_or_default();
         let message = format!("Lock acquired successfully for session {session}");
-        Answer::new(Status::Acquired, LockInfo::taken(&self.record), message)
+        Answer::new(Status::Acquired, LockInfo::taken(record), message)
     }
 
     /// Another one was faster. Whatever it left is not what was decided about, so `force` does not count.
@@ -165,53 +175,31 @@ impl Acquire<'_, '_, '_> {
             None => Answer::new(Status::Blocked, LockInfo::Absent, Text::Overtaken.fill(lang, &[])),
         }
     }
-}
 
-fn check(seen: Option<Seen>, lang: Lang) -> Answer {
-    let Some(Seen { judged, .. }) = seen else {
-        return Answer::new(Status::Clean, LockInfo::Absent, Text::Clean.fill(lang, &[]));
-    };
-    let (status, message) = if judged.is_zombie() {
-        (Status::ZombieDetected, wording::tell(Text::Zombie, &judged, lang))
-    } else {
-        (Status::Blocked, wording::running(&judged, lang))
-    };
-    Answer::new(status, LockInfo::judged(&judged), message).with_warnings(judged.warnings)
-}
-
-fn release(
-    call: &Call,
-    lock: &LockFile,
-    machine: &Machine<'_>,
-    expected: Option<&str>,
-    seen: Option<Seen>,
-) -> Answer {
-    let mut warnings = seen.map(|seen| seen.judged.warnings).unwrap_or_default();
-    let removal = match lock.remove(&mut |_| true) {
-        Ok(removal) => removal,
-        Err(error) => return Answer::failure(on_delete(error), LockInfo::Unread).with_warnings(warnings),
-    };
-    let removed = match removal {
-        Removal::Removed(sighting) => Some(sighting),
-        Removal::Absent => None,
-        Removal::Lost(_) => {
-            let problem = Problem::DeleteFailed(io::ErrorKind::ResourceBusy.into());
-            return Answer::failure(problem, LockInfo::Unread).with_warnings(warnings);
+    fn release(&self, lock: &LockFile, seen: Option<Seen>) -> Answer {
+        let mut warnings = seen.map(|seen| seen.judged.warnings).unwrap_or_default();
+        let removed = match lock.remove(&mut |_| true) {
+            Ok(Removal::Removed(sighting)) => Some(sighting),
+            Ok(Removal::Absent) => None,
+            Ok(Removal::Lost(_)) => {
+                let problem = Problem::DeleteFailed(io::ErrorKind::ResourceBusy.into());
+                return Answer::failure(problem, LockInfo::Unread).with_warnings(warnings);
+            }
+            Err(error) => {
+                return Answer::failure(faults::on_delete(error), LockInfo::Unread).with_warnings(warnings);
+            }
+        };
+        if let (Some(expected), Some(removed)) = (&self.call.session_id, &removed) {
+            warnings.extend(mismatch(expected, removed));
         }
-    };
-    if let (Some(expected), Some(removed)) = (expected, &removed) {
-        warnings.extend(mismatch(expected, removed));
+        // While nobody had the lock, a young temporary file may belong to somebody who is just about to take it.
+        let older_than = if removed.is_some() { Duration::ZERO } else { WRITE_LIMIT };
+        if let Err(error) = remove_leftover(self.call, self.machine, older_than) {
+            warnings.push(Problem::LeftoverStays(error));
+        }
+        Answer::new(Status::Released, LockInfo::Absent, "Lock released successfully").with_warnings(warnings)
     }
-    // While nobody had the lock, a young temporary file may belong to somebody who is just about to take it.
-    let older_than = if removed.is_some() { Duration::ZERO } else { WRITE_LIMIT };
-    if let Err(error) = remove_leftover(call, machine, older_than) {
-        warnings.push(Problem::LeftoverStays(error));
-    }
-    Answer::new(Status::Released, LockInfo::Absent, "Lock released successfully").with_warnings(warnings)
 }
-
-/// A program that takes longer to write a record has given up.
-const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 fn mismatch(expected: &str, removed: &Sighting) -> Option<Problem> {
     let actual = Record::parse(removed.bytes()).ok().and_then(|record| record.session_id).unwrap_or_default();
@@ -266,55 +254,6 @@ fn found(seen: Option<&Seen>) -> Found {
 
 fn blocked(judged: Judged, message: String) -> Answer {
     Answer::new(Status::Blocked, LockInfo::judged(&judged), message).with_warnings(judged.warnings)
-}
-
-fn on_open(error: GuardError) -> Problem {
-    Problem::RootNotAccessible(Some(cause(error)))
-}
-
-/// Another user's lock can be seen, but not be removed.
-fn on_look(error: GuardError, mode: Mode) -> Problem {
-    match (&error, mode) {
-        (GuardError::Hostile { source: HostileError::Owner(_), .. }, Mode::Release) => {
-            Problem::DeleteDenied(cause(error))
-        }
-        (_, Mode::Acquire | Mode::Release | Mode::Check) => Problem::CannotRead(cause(error)),
-    }
-}
-
-fn on_write(error: GuardError) -> Problem {
-    match error {
-        GuardError::Hostile { .. } => Problem::CannotRead(cause(error)),
-        GuardError::Rename { source, .. } => Problem::RenameFailed(source),
-        GuardError::Write { source, .. } => Problem::WriteFailed(source),
-        GuardError::Folder { .. }
-        | GuardError::Network { .. }
-        | GuardError::Unlockable { .. }
-        | GuardError::Stuck { .. }
-        | GuardError::ReadBack { .. } => Problem::WriteFailed(cause(error)),
-    }
-}
-
-fn on_delete(error: GuardError) -> Problem {
-    match error {
-        GuardError::Hostile { .. } => on_look(error, Mode::Release),
-        GuardError::Rename { source, .. } | GuardError::Write { source, .. }
-            if source.kind() == io::ErrorKind::PermissionDenied =>
-        {
-            Problem::DeleteDenied(source)
-        }
-        GuardError::Rename { source, .. } | GuardError::Write { source, .. } => Problem::DeleteFailed(source),
-        GuardError::Folder { .. }
-        | GuardError::Network { .. }
-        | GuardError::Unlockable { .. }
-        | GuardError::Stuck { .. }
-        | GuardError::ReadBack { .. } => Problem::DeleteFailed(cause(error)),
-    }
-}
-
-/// An error with its own causes, as the cause of another.
-fn cause(error: GuardError) -> io::Error {
-    io::Error::other(error)
 }
 
 #[cfg(test)]

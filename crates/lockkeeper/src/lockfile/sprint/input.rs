@@ -33,34 +33,16 @@ pub struct Input {
     pub lock_file_name: Option<String>,
 }
 
-/// What was asked for, in order.
+/// What was asked for, in order: who acquires names a session and an epic.
 #[derive(Clone, Debug)]
 pub struct Call {
-    pub(super) action: Action,
+    pub(super) mode: Mode,
     pub(super) root: PathBuf,
+    pub(super) session_id: Option<String>,
+    pub(super) epic_spec: Option<String>,
+    pub(super) force: bool,
     pub(super) name: FileName,
     pub(super) temporary: FileName,
-}
-
-/// What is to be done, with what it needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Take the lock.
-    Acquire {
-        /// The session.
-        session_id: String,
-        /// What for.
-        epic_spec: String,
-        /// Whether to take over without, or after another, question.
-        force: bool,
-    },
-    /// Give it back.
-    Release {
-        /// The session that is expected to have it.
-        session_id: Option<String>,
-    },
-    /// Look only.
-    Check,
 }
 
 impl Input {
@@ -68,25 +50,19 @@ impl Input {
     pub fn check(&self) -> Result<Call, Problem> {
         let mode: Mode = self.mode.parse()?;
         let root = self.root()?;
-        let session_id = self.session_id.as_ref().filter(|text| !text.trim().is_empty());
-        let action = match mode {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        let (session_id, epic_spec) = (given(&self.session_id), given(&self.epic_spec));
+        match mode {
             Mode::Acquire => {
-                let epic_spec = self.epic_spec.as_ref().filter(|text| !text.trim().is_empty());
-                let session_id = session_id.ok_or(Problem::SessionRequired)?;
-                let epic_spec = epic_spec.ok_or(Problem::EpicRequired)?;
-                Action::Acquire {
-                    session_id: one_line("session_id", session_id)?,
-                    epic_spec: one_line("epic_spec", epic_spec)?,
-                    force: self.force,
-                }
+                one_line("session_id", session_id.as_ref().ok_or(Problem::SessionRequired)?)?;
+                one_line("epic_spec", epic_spec.as_ref().ok_or(Problem::EpicRequired)?)?;
             }
-            Mode::Release => Action::Release { session_id: session_id.cloned() },
-            Mode::Check => Action::Check,
-        };
+            Mode::Release | Mode::Check => {}
+        }
         let name = self.lock_file_name.as_deref().unwrap_or(LOCK_FILE_NAME);
         let temporary = FileName::around("", name, TEMPORARY).map_err(|_| Problem::BadFileName)?;
         let name = FileName::new(name).map_err(|_| Problem::BadFileName)?;
-        Ok(Call { action, root, name, temporary })
+        Ok(Call { mode, root, session_id, epic_spec, force: self.force, name, temporary })
     }
 
     /// Whether something lies where the lock file would, as far as that can be seen.
@@ -113,17 +89,13 @@ impl Input {
 impl Call {
     /// Its mode.
     pub const fn mode(&self) -> Mode {
-        match self.action {
-            Action::Acquire { .. } => Mode::Acquire,
-            Action::Release { .. } => Mode::Release,
-            Action::Check => Mode::Check,
-        }
+        self.mode
     }
 }
 
-fn one_line(field: &'static str, text: &str) -> Result<String, Problem> {
+fn one_line(field: &'static str, text: &str) -> Result<(), Problem> {
     let fits = text.len() <= MAX_TEXT && !text.chars().any(char::is_control);
-    if fits { Ok(text.to_owned()) } else { Err(Problem::BadText(field)) }
+    if fits { Ok(()) } else { Err(Problem::BadText(field)) }
 }
 
 #[cfg(test)]
@@ -180,7 +152,7 @@ mod tests {
             );
         }
         let call = input("acquire", root.path()).check().unwrap();
-        assert!(matches!(call.action, Action::Acquire { force: false, .. }));
+        assert_eq!((call.mode(), call.force), (Mode::Acquire, false));
     }
 
     /// Requirement 204.

@@ -281,7 +281,6 @@ fn a_lock_that_does_not_read_back_is_a_failure_and_only_our_own_is_deleted() {
     let (mut confirm, mut tell) = (|_: &str| false, |_: &str| {});
     let mut caller = Caller { lang: Lang::En, confirm: &mut confirm, tell: &mut tell, pid: LIVE };
     let ours = Record::new(LIVE, "ours", "epic5", NOW);
-    let acquire = Acquire { machine: &machine, caller: &mut caller, record: ours.clone(), force: false };
     let taken = |project: &Project, content: &str| {
         let lock = open(&project.input("check").check().unwrap()).unwrap();
         match lock.take(content.as_bytes(), &mut |_| panic!("nothing is there")).unwrap() {
@@ -290,35 +289,18 @@ fn a_lock_that_does_not_read_back_is_a_failure_and_only_our_own_is_deleted() {
         }
     };
     let project = Project::new();
-    let answer = acquire.verify(taken(&project, &record(LIVE, "other")));
+    let call = project.input("check").check().unwrap();
+    let flow = Flow { call: &call, machine: &machine, caller: &mut caller };
+    let answer = flow.verify(&ours, taken(&project, &record(LIVE, "other")));
     assert_eq!((answer.status, project.lock()), (Status::Failure, None), "what we wrote is gone");
     assert_eq!(errors(&answer), ["Lock file verification failed"]);
 
     let held = taken(&project, &ours.to_yaml());
     fs::remove_file(project.path().join(FILE)).unwrap();
     project.has_lock(&record(LIVE, "stranger"));
-    let answer = acquire.verify(held);
+    let answer = flow.verify(&ours, held);
     assert_eq!((answer.status, project.lock()), (Status::Failure, Some(record(LIVE, "stranger"))));
     assert!(matches!(answer.lock_info, LockInfo::Present { .. }));
-}
-
-/// Requirements 19, 37, 38, 45.
-#[test]
-fn what_the_system_refuses_has_the_sentence_of_the_seed() {
-    let path = || std::path::PathBuf::from(FILE);
-    let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
-    let full = || io::Error::from(io::ErrorKind::StorageFull);
-    let sentence = |problem: Problem| problem.to_string();
-    let rename = |source| GuardError::Rename { path: path(), source };
-    let write = |source| GuardError::Write { path: path(), source };
-    let foreign = || GuardError::Hostile { path: path(), source: HostileError::Owner(7) };
-    assert_eq!(sentence(on_write(rename(denied()))), "Atomic rename failed");
-    assert_eq!(sentence(on_write(write(full()))), "Failed to write lock file");
-    assert_eq!(sentence(on_write(GuardError::Stuck { path: path() })), "Failed to write lock file");
-    assert_eq!(sentence(on_delete(rename(denied()))), "Cannot delete lock file: permission denied");
-    assert_eq!(sentence(on_delete(rename(full()))), "Cannot delete lock file");
-    assert_eq!(sentence(on_look(foreign(), Mode::Release)), "Cannot delete lock file: permission denied");
-    assert_eq!(sentence(on_look(foreign(), Mode::Acquire)), "Cannot read lock file");
 }
 
 /// Requirements 51, 151, 200.
