@@ -174,7 +174,11 @@ fn tell(answer: &Answer) {
             Severity::Fatal => "error",
             Severity::Warning => "warning",
         };
-        print::talk(&format!("{word}: {}\nhint: {}", problem.with_causes(), problem.hint()));
+        print::talk(&format!("{word}: {}", problem.with_causes()));
+        // Whoever has the lock needs no way out.
+        if answer.status != Status::Acquired {
+            print::talk(&format!("hint: {}", problem.hint()));
+        }
     }
 }
 

@@ -250,7 +250,11 @@ fn as_nobody(project: &Project, mode: &str, args: &[&str]) -> Reply {
         let copy = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
         fs::set_permissions(copy.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let program = copy.path().join("lockkeeper");
-        fs::copy(env!("CARGO_BIN_EXE_lockkeeper"), &program).unwrap();
+        // Copied by another process: one that is started here meanwhile would keep the copy open for writing.
+        let copied = Command::new("cp")
+            .args([env!("CARGO_BIN_EXE_lockkeeper").as_ref(), program.as_os_str()])
+            .status();
+        assert!(copied.unwrap().success());
         let mut copied = bare(&program);
         copied.args(command.get_args()).current_dir(project.path());
         return Reply::of(&copied.uid(NOBODY).gid(NOBODY).stdin(Stdio::null()).output().unwrap());
