@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use lockkeeper::clock::WallTime;
 use lockkeeper::lockfile::sprint::{
     self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Severity, Status, Text,
     USER_CONFIRM_TIMEOUT,
 };
-use lockkeeper::platform::{anchor, answer, poll, process};
+use lockkeeper::platform::{anchor, answer};
 use lockkeeper::report::Exit;
 
 use super::context::Context;
 use super::print;
+use super::table::plain;
 
 /// Nothing else is sure to outlive a command that nobody stands for.
 const INIT: u32 = 1;
@@ -111,18 +111,13 @@ fn act(call: &Call, args: &Args, lang: Lang) -> Result<Answer, Problem> {
         Mode::Acquire => Some(Stand::choose(args, lang)?),
         Mode::Release | Mode::Check => None,
     };
-    let machine = Machine {
-        now: &WallTime::now,
-        is_alive: &|pid| u32::try_from(pid).map_or(Ok(false), process::is_running),
-        pause: &|span| drop(poll::wait(&[], Some(span))),
-    };
     let mut caller = Caller {
         lang,
         confirm: &mut |question| args.yes || confirm(question, USER_CONFIRM_TIMEOUT),
         tell: &mut |line| print::talk(line),
         pid: stand.as_ref().map_or(INIT, |stand| stand.pid),
     };
-    let answer = sprint::run(call, &machine, &mut caller);
+    let answer = sprint::run(call, &Machine::real(), &mut caller);
     if let Some(stand) = stand.filter(|_| answer.status == Status::Acquired) {
         print::talk(&stand.because);
     }
@@ -174,7 +169,8 @@ fn tell(answer: &Answer) {
             Severity::Fatal => "error",
             Severity::Warning => "warning",
         };
-        print::talk(&format!("{word}: {}", problem.with_causes()));
+        // It may quote what somebody else wrote into the file.
+        print::talk(&format!("{word}: {}", plain(&problem.with_causes())));
         // Whoever has the lock needs no way out.
         if answer.status != Status::Acquired {
             print::talk(&format!("hint: {}", problem.hint()));

@@ -7,6 +7,24 @@
 //! [`guard`](super::guard)'s; the result is the format's.
 //!
 //! [`decide()`] is the whole decision, [`Judged`] the whole judgement; [`run`] carries them out.
+//!
+//! ```
+//! use lockkeeper::lockfile::sprint::{Caller, Input, Lang, Machine, Status, run};
+//!
+//! # let root = tempfile::tempdir()?;
+//! let input = Input {
+//!     mode: "acquire".to_owned(),
+//!     project_root: Some(root.path().to_owned()),
+//!     session_id: Some("sprint-1".to_owned()),
+//!     epic_spec: Some("epic5".to_owned()),
+//!     ..Input::default()
+//! };
+//! let mut caller =
+//!     Caller { lang: Lang::En, confirm: &mut |_| false, tell: &mut |_| {}, pid: std::process::id() };
+//! let answer = run(&input.check()?, &Machine::real(), &mut caller);
+//! assert_eq!(answer.status, Status::Acquired);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod decide;
 mod faults;

@@ -111,5 +111,9 @@ fn what_a_file_says_cannot_steer_a_terminal() {
     let reply = project.acquire("s2", &[]);
     assert_eq!(reply.status(), "blocked");
     assert_eq!(reply.info("session_id"), "a\u{1b}[2J\u{7}");
-    assert!(!reply.stderr.contains('\u{1b}') && !reply.stderr.contains('\u{7}'), "{:?}", reply.stderr);
+    let steers = |text: &str| text.contains(['\u{1b}', '\u{7}']);
+    assert!(!steers(&reply.stderr), "{:?}", reply.stderr);
+    let reply = project.run("release", &["--session-id", "s2"]);
+    assert_eq!(reply.errors(), ["Lock session mismatch (expected: s2, actual: a\u{1b}[2J\u{7})"]);
+    assert!(reply.stderr.contains("mismatch") && !steers(&reply.stderr), "{:?}", reply.stderr);
 }

@@ -21,6 +21,7 @@ use crate::clock::WallTime;
 use crate::lockfile::guard::{Folder, GuardError, Held, LockFile, Removal, Take};
 use crate::lockfile::hostile::{SETTLING, Sighting};
 use crate::lockfile::{HeldReason, StaleReason, Verdict};
+use crate::platform::{poll, process};
 
 /// Records are no secret: whoever may enter the project may see who runs a sprint.
 const ACCESS: u32 = 0o644;
@@ -36,6 +37,17 @@ pub struct Machine<'a> {
     pub is_alive: &'a dyn Fn(i64) -> io::Result<bool>,
     /// Lets some time pass.
     pub pause: &'a dyn Fn(Duration),
+}
+
+impl Machine<'static> {
+    /// The machine that this runs on.
+    pub fn real() -> Self {
+        Self {
+            now: &WallTime::now,
+            is_alive: &|pid| u32::try_from(pid).map_or(Ok(false), process::is_running),
+            pause: &|span| drop(poll::wait(&[], Some(span))),
+        }
+    }
 }
 
 /// The person, or program, that called.
