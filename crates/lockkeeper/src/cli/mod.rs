@@ -15,6 +15,7 @@ mod locks;
 mod man;
 mod obtain;
 mod print;
+mod sprint;
 mod table;
 mod task;
 mod usage;
@@ -66,6 +67,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<locks::Args>(),
     Entry::of::<why::Args>(),
     Entry::of::<conflicts::Args>(),
+    Entry::of::<sprint::Args>(),
     Entry::of::<task::Args>(),
     Entry::of::<config::Args>(),
     Entry::of::<completions::Args>(),

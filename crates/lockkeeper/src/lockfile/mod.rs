@@ -7,6 +7,7 @@ pub mod aiflow;
 pub mod guard;
 pub mod hostile;
 mod json;
+pub mod sprint;
 pub mod swarm;
 
 use std::fmt;

@@ -5,6 +5,7 @@
 //! outside this folder asks which system it runs on.
 
 pub mod anchor;
+pub mod answer;
 mod apple;
 pub mod bell;
 pub mod changes;

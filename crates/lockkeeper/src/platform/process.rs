@@ -105,6 +105,20 @@ pub fn look(process: ProcessRef) -> ProcessSight {
     }
 }
 
+/// Whether any process has this number now, for formats that record nothing else. A number that was given again
+/// goes unnoticed. No signal is sent; a zombie, a thread and a number of no process do not count.
+pub fn is_running(pid: u32) -> io::Result<bool> {
+    let Some(number) = checked(pid) else { return Ok(false) };
+    match pidfd::open(number) {
+        Opened::Handle(handle) => pidfd::has_ended(handle).map(|ended| !ended),
+        Opened::Gone | Opened::Thread => Ok(false),
+        Opened::Unsupported => match facts::of(pid) {
+            Ok(facts) => Ok(facts.state != State::Zombie && !facts::is_thread(pid)),
+            Err(_) => Ok(exists(number)),
+        },
+    }
+}
+
 /// Gives a descriptor to wait for the end of the process with, verified after it was opened.
 pub fn watch(process: ProcessRef) -> Watch {
     let Some(number) = checked(process.pid) else { return Watch::Unavailable };
@@ -195,6 +209,18 @@ mod tests {
         for pid in [0, MAX_PID + 1, u32::MAX, (-1_i32) as u32] {
             assert!(matches!(identify(pid), Err(IdentifyError::OutOfRange(_))), "{pid}");
             assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessSight::Unreadable);
+        }
+    }
+
+    /// Requirement 20.
+    #[test]
+    fn a_bare_number_is_looked_at_without_a_signal() {
+        let mut child = sleeper();
+        assert!(is_running(child.id()).unwrap() && is_running(1).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for pid in [child.id(), 0, MAX_PID + 1, u32::MAX] {
+            assert!(!is_running(pid).unwrap(), "{pid}");
         }
     }
 

@@ -1,0 +1,219 @@
+//! Everything that can go wrong with a sprint lock, in the exact words of the format, and how grave it is.
+
+use std::io;
+
+use thiserror::Error;
+
+/// How grave a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The operation ends with the status `failure`.
+    Fatal,
+    /// The operation goes on, and its answer carries the sentence.
+    Warning,
+}
+
+/// A problem. What is shown is the sentence of the format, without a translation; the cause comes behind it.
+#[derive(Debug, Error)]
+pub enum Problem {
+    /// The mode is none of the three.
+    #[error("Invalid mode")]
+    InvalidMode,
+    /// The project's root is missing, no folder, or cannot be written to.
+    #[error("Project root not accessible")]
+    RootNotAccessible(#[source] Option<io::Error>),
+    /// Who acquires must name a session.
+    #[error("session_id required for acquire mode")]
+    SessionRequired,
+    /// Who acquires must say what for.
+    #[error("epic_spec required for acquire mode")]
+    EpicRequired,
+    /// The name of the lock file could lie elsewhere.
+    #[error("Invalid lock_file_name")]
+    BadFileName,
+    /// A text that does not belong into a record.
+    #[error("Invalid {0}")]
+    BadText(&'static str),
+    /// The process that was named cannot stand for a sprint.
+    #[error("Invalid pid")]
+    BadPid(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The lock file cannot be read.
+    #[error("Cannot read lock file")]
+    CannotRead(#[source] io::Error),
+    /// The lock file holds no record.
+    #[error("Lock file exists but has invalid format")]
+    InvalidFormat,
+    /// The lock file is of a version that this program does not know.
+    #[error("Lock file has an unknown lock_version ({0})")]
+    UnknownVersion(String),
+    /// The system did not tell whether the process lives.
+    #[error("Cannot check PID {pid}, assumed dead")]
+    CheckFailed {
+        /// The process.
+        pid: i64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The new record could not be written.
+    #[error("Failed to write lock file")]
+    WriteFailed(#[source] io::Error),
+    /// The new record could not be put in place.
+    #[error("Atomic rename failed")]
+    RenameFailed(#[source] io::Error),
+    /// The lock file is not what was written, or could not be read back.
+    #[error("Lock file verification failed")]
+    VerifyFailed(#[source] Option<io::Error>),
+    /// The lock belongs to another session.
+    #[error("Lock session mismatch (expected: {expected}, actual: {actual})")]
+    SessionMismatch {
+        /// The session that was given.
+        expected: String,
+        /// The session in the file.
+        actual: String,
+    },
+    /// The lock file may not be removed.
+    #[error("Cannot delete lock file: permission denied")]
+    DeleteDenied(#[source] io::Error),
+    /// The lock file could not be removed.
+    #[error("Cannot delete lock file")]
+    DeleteFailed(#[source] io::Error),
+    /// What is left of an unfinished write could not be removed.
+    #[error("Cannot delete temporary lock file")]
+    LeftoverStays(#[source] io::Error),
+}
+
+impl Problem {
+    /// How grave it is.
+    pub const fn severity(&self) -> Severity {
+        match self {
+            Self::InvalidMode
+            | Self::RootNotAccessible(_)
+            | Self::SessionRequired
+            | Self::EpicRequired
+            | Self::BadFileName
+            | Self::BadText(_)
+            | Self::BadPid(_)
+            | Self::CannotRead(_)
+            | Self::WriteFailed(_)
+            | Self::RenameFailed(_)
+            | Self::VerifyFailed(_)
+            | Self::DeleteDenied(_)
+            | Self::DeleteFailed(_) => Severity::Fatal,
+            Self::InvalidFormat
+            | Self::UnknownVersion(_)
+            | Self::CheckFailed { .. }
+            | Self::SessionMismatch { .. }
+            | Self::LeftoverStays(_) => Severity::Warning,
+        }
+    }
+
+    /// Whether it lies in what was asked, so that nothing was touched.
+    pub const fn is_bad_input(&self) -> bool {
+        matches!(
+            self,
+            Self::InvalidMode
+                | Self::RootNotAccessible(_)
+                | Self::SessionRequired
+                | Self::EpicRequired
+                | Self::BadFileName
+                | Self::BadText(_)
+                | Self::BadPid(_)
+        )
+    }
+
+    /// The sentence and its causes.
+    pub fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+
+    /// The way out.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::InvalidMode => "the modes are acquire, release and check",
+            Self::RootNotAccessible(_) => "give a folder that you may write to: --project-root DIR",
+            Self::SessionRequired => "name the session: --session-id sprint-2026-02-07-001",
+            Self::EpicRequired => "say what the sprint works on: --epic-spec epic5",
+            Self::BadFileName => {
+                "give a bare name such as .sprint-running: no `/`, no `..`, at most 200 bytes"
+            }
+            Self::BadText(_) => "give one line of at most 1000 bytes without control characters",
+            Self::BadPid(_) => "name a process that lives as long as the sprint, such as $$: --pid PID",
+            Self::CannotRead(_) => {
+                "a lock is a regular file of your own: look at it with `ls -l`, then remove or chmod it"
+            }
+            Self::InvalidFormat => "if no sprint runs: acquire with --force, or release",
+            Self::UnknownVersion(_) => "a newer program wrote it: use that one, or acquire with --force",
+            Self::CheckFailed { .. } => "look for the process yourself with `ps -p PID`",
+            Self::WriteFailed(_) | Self::RenameFailed(_) => {
+                "nothing was left behind: check free space and permissions of the project root, then try again"
+            }
+            Self::VerifyFailed(_) => {
+                "another program writes this lock without looking: find it, then try again"
+            }
+            Self::SessionMismatch { .. } => "the lock of another session was removed: tell whoever runs it",
+            Self::DeleteDenied(_) | Self::DeleteFailed(_) => {
+                "the lock is still there: make the project root writable, then release again"
+            }
+            Self::LeftoverStays(_) => "remove it yourself; it does not hold the lock",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broken() -> io::Error {
+        io::Error::other("broken")
+    }
+
+    /// Requirements 1, 2, 3, 4, 18, 19, 37, 38, 40, 45.
+    #[test]
+    fn sentences_are_those_of_the_seed() {
+        let mismatch = Problem::SessionMismatch { expected: "a".to_owned(), actual: "b".to_owned() };
+        let told = [
+            (Problem::InvalidMode, "Invalid mode"),
+            (Problem::RootNotAccessible(None), "Project root not accessible"),
+            (Problem::SessionRequired, "session_id required for acquire mode"),
+            (Problem::EpicRequired, "epic_spec required for acquire mode"),
+            (Problem::InvalidFormat, "Lock file exists but has invalid format"),
+            (Problem::CannotRead(broken()), "Cannot read lock file"),
+            (Problem::WriteFailed(broken()), "Failed to write lock file"),
+            (Problem::RenameFailed(broken()), "Atomic rename failed"),
+            (mismatch, "Lock session mismatch (expected: a, actual: b)"),
+            (Problem::DeleteDenied(broken()), "Cannot delete lock file: permission denied"),
+        ];
+        for (problem, sentence) in told {
+            assert_eq!(problem.to_string(), sentence);
+            assert!(!problem.hint().is_empty());
+        }
+        assert_eq!(Problem::CannotRead(broken()).with_causes(), "Cannot read lock file: broken");
+    }
+
+    /// Requirement 49.
+    #[test]
+    fn only_what_the_seed_calls_a_warning_lets_the_operation_go_on() {
+        let mismatch = Problem::SessionMismatch { expected: String::new(), actual: String::new() };
+        let check = Problem::CheckFailed { pid: 1, source: broken() };
+        for warning in [Problem::InvalidFormat, check, mismatch] {
+            assert_eq!(warning.severity(), Severity::Warning, "{warning}");
+        }
+        let fatal = [
+            Problem::RootNotAccessible(None),
+            Problem::WriteFailed(broken()),
+            Problem::RenameFailed(broken()),
+            Problem::VerifyFailed(None),
+            Problem::DeleteDenied(broken()),
+        ];
+        for problem in fatal {
+            assert_eq!(problem.severity(), Severity::Fatal, "{problem}");
+        }
+    }
+}
