@@ -28,6 +28,7 @@ mod keeper;
 pub mod location;
 pub mod platform;
 pub mod report;
+pub mod status;
 pub mod store;
 
 pub use keeper::{Guard, Keeper, KeeperError, Order, unique_owner};

@@ -13,6 +13,9 @@ mod locks;
 mod man;
 mod obtain;
 mod print;
+mod status;
+mod status_follow;
+mod status_summary;
 mod table;
 mod watch;
 mod why;
@@ -58,6 +61,8 @@ enum Command {
     Why(why::Args),
     /// Compare patterns: can two of them match one same path?
     Conflicts(conflicts::Args),
+    /// Say what becomes of a task, and see what the others say
+    Status(status::Args),
     /// Show every setting and where it comes from
     Config,
     /// Print a completion script for a shell
@@ -116,6 +121,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Report> {
         Command::Locks(args) => locks::run(&context()?, &args),
         Command::Why(args) => why::run(&context()?, &args),
         Command::Conflicts(args) => conflicts::run(&context()?, &args),
+        Command::Status(args) => status::run(&context()?, &args),
         Command::Config => config::run(&context()?),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
