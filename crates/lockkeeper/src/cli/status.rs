@@ -57,7 +57,7 @@ struct EmitArgs {
     limit: String,
     /// How many older logs stay
     #[arg(long, value_name = "N", env = "LOCKKEEPER_STATUS_KEEP", default_value = "4")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     keep: u32,
 }
 

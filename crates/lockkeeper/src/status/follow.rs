@@ -21,8 +21,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
-/// Files that are kept open. Rotated ones stay open since programs that had them open go on writing there.
-const MAX_FILES: usize = 16;
+/// Files that were moved out of the folder and are still read, since programs that had them open may go on writing.
+const MAX_STRAYS: usize = 4;
 
 /// The lines of a log as they come.
 ///
@@ -143,33 +143,39 @@ impl Follow {
             }
         }
         let current = fs::symlink_metadata(&self.path).ok().map(|facts| Identity::of(&facts));
-        match (current, self.tails.last()) {
-            (Some(current), Some(tail)) if current == tail.identity => Ok(false),
-            (None, _) => Ok(false),
-            (Some(_), Some(_) | None) => self.meet_new_files(),
+        match current {
+            Some(current) if self.tails.iter().all(|tail| tail.identity != current) => self.meet_new_files(),
+            Some(_) | None => Ok(false),
         }
     }
 
     /// Opens files that are not known yet; true when there are any.
     fn meet_new_files(&mut self) -> Result<bool, StatusError> {
         let files = open_all(&self.folder)?;
+        let listed: Vec<Identity> = files.iter().map(|(identity, _)| *identity).collect();
+        self.forget_strays(&listed);
         let known = self.tails.len();
         for (identity, file) in files {
             if self.tails.iter().all(|tail| tail.identity != identity) {
                 self.tails.push(Tail { identity, file, offset: 0, splitter: Splitter::default() });
             }
         }
-        let met = self.tails.len() > known;
-        // Deleted files were read to their end before.
-        let mut old = known;
+        Ok(self.tails.len() > known)
+    }
+
+    /// Closes files that were deleted, and all but a few of those that were moved elsewhere; they were read to their
+    /// end. What is still listed stays open, or it would be met again as a new file.
+    fn forget_strays(&mut self, listed: &[Identity]) {
+        let mut strays = self.tails.iter().filter(|tail| !listed.contains(&tail.identity)).count();
         self.tails.retain(|tail| {
-            let gone = old > 0 && tail.file.metadata().is_ok_and(|facts| facts.nlink() == 0);
-            old = old.saturating_sub(1);
-            !gone
+            if listed.contains(&tail.identity) {
+                return true;
+            }
+            let deleted = tail.file.metadata().is_ok_and(|facts| facts.nlink() == 0);
+            let closed = deleted || strays > MAX_STRAYS;
+            strays -= 1;
+            !closed
         });
-        let surplus = self.tails.len().saturating_sub(MAX_FILES).min(known);
-        self.tails.drain(..surplus);
-        Ok(met)
     }
 
     /// Listens to the folder if it is not, or to another one; true when it just began to.

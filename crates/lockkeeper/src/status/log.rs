@@ -137,7 +137,7 @@ impl Writer {
     /// This writer and the log's size, if the path still leads to its file.
     fn still_current(self, path: &Path) -> Option<(Self, u64)> {
         let facts = fs::symlink_metadata(path).ok()?;
-        (Identity::of(&facts) == self.identity).then(|| (self, facts.len()))
+        if Identity::of(&facts) == self.identity { Some((self, facts.len())) } else { None }
     }
 
     fn write(&mut self, line: &[u8], size: u64) -> io::Result<Outcome> {
