@@ -89,7 +89,7 @@ fn message_and_meta_are_optional_and_meta_carries_the_rest() {
     let text = r#"{"state": "DONE", "task_id": "t", "timestamp": "2026-01-31T12:00:00.000Z"}"#;
     assert_eq!(bare.to_text(), text);
     let meta =
-        object(json!({ "error_type": "Timeout", "retry_count": 2, "timeout_sec": 1.5, "x": [null, {}] }));
+        object(&json!({ "error_type": "Timeout", "retry_count": 2, "timeout_sec": 1.5, "x": [null, {}] }));
     let full = bare.with_meta(meta.clone()).unwrap().with_worker("worker-1").unwrap();
     let text = concat!(
         r#"{"state": "DONE", "task_id": "t", "timestamp": "2026-01-31T12:00:00.000Z", "#,
@@ -162,7 +162,7 @@ fn a_line_has_a_greatest_length_and_depth() {
     assert_eq!(std::fs::metadata(log.path()).unwrap().len(), MAX_LINE as u64);
     let deep = |depth: usize| {
         let nested = (0..depth).fold(json!(1), |inner, _| json!([inner]));
-        StatusLine::new(State::Done, "t", noon()).unwrap().with_meta(object(&json!({ "x": nested }))
+        StatusLine::new(State::Done, "t", noon()).unwrap().with_meta(object(&json!({ "x": nested })))
     };
     assert!(deep(63).unwrap().to_text().parse::<StatusLine>().is_ok());
     assert!(matches!(deep(64), Err(LineError::TooDeep)));
