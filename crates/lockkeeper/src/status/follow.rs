@@ -216,3 +216,26 @@ impl Tail {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{State, StatusLog};
+    use super::*;
+    use crate::clock::WallTime;
+
+    /// Requirement 69.
+    #[test]
+    fn where_nobody_tells_of_changes_they_are_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = StatusLog::open(folder.path()).unwrap();
+        let mut follow = log.follow().unwrap();
+        let identity = Identity::of(&fs::metadata(folder.path()).unwrap());
+        follow.watch = Some((identity, Changes::deaf()));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| follow.next(Some(Duration::from_secs(60))).unwrap().unwrap());
+            log.append(&StatusLine::new(State::Done, "t", WallTime::now()).unwrap()).unwrap();
+            assert_eq!(waiting.join().unwrap().task(), "t");
+        });
+        assert!(follow.watch.is_some_and(|(_, changes)| changes.as_fd().is_none()));
+    }
+}

@@ -202,3 +202,50 @@ impl Writer {
         Ok(self.file.read_at(&mut byte, last)? == 0 || byte == *b"\n")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer(folder: &Path) -> (Writer, PathBuf) {
+        let path = path_of(folder, 0);
+        (Writer::open(folder, &path).unwrap().0, path)
+    }
+
+    /// Requirement 52.
+    #[test]
+    fn a_line_that_was_glued_to_a_piece_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut ours, path) = writer(folder.path());
+        let (mut theirs, _) = writer(folder.path());
+        assert!(matches!(ours.write(b"one\n", 0).unwrap(), Outcome::Whole { size: 4 }));
+        theirs.file.write_all(b"pie").unwrap();
+        // The look was before the piece came.
+        assert!(matches!(ours.write(b"two\n", 4).unwrap(), Outcome::Torn));
+        assert!(matches!(ours.write(b"two\n", 11).unwrap(), Outcome::Whole { size: 15 }));
+        assert_eq!(fs::read_to_string(path).unwrap(), "one\npietwo\ntwo\n");
+    }
+
+    /// Requirement 52.
+    #[test]
+    fn a_line_that_came_after_a_whole_one_is_not_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut ours, path) = writer(folder.path());
+        let (mut theirs, _) = writer(folder.path());
+        theirs.file.write_all(b"one\n").unwrap();
+        assert!(matches!(ours.write(b"two\n", 0).unwrap(), Outcome::Whole { size: 8 }));
+        assert_eq!(fs::read_to_string(path).unwrap(), "one\ntwo\n");
+    }
+
+    /// Requirement 52.
+    #[test]
+    fn a_line_in_a_deleted_file_is_noticed_and_one_in_a_renamed_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut ours, path) = writer(folder.path());
+        fs::rename(&path, path_of(folder.path(), 1)).unwrap();
+        assert!(matches!(ours.write(b"one\n", 0).unwrap(), Outcome::Whole { .. }));
+        fs::remove_file(path_of(folder.path(), 1)).unwrap();
+        assert!(matches!(ours.write(b"two\n", 4).unwrap(), Outcome::Deleted));
+        assert!(ours.still_current(&path).is_none());
+    }
+}

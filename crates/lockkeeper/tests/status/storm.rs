@@ -193,6 +193,52 @@ fn the_death_of_writers_costs_no_line_that_was_written() {
     println!("{} lines, {} of them acknowledged, {bad} pieces", found.len(), acknowledged.len());
 }
 
+/// Writes a line in two pieces, and every third time only the first.
+const TEARER: &str = r#"
+import os, sys
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+for number in range(100000):
+    os.write(log, b'{"state": "DONE", "task_id": ')
+    if number % 3:
+        os.write(log, b'"torn", "timestamp": "2026-01-31T12:00:00.000Z"}\n')
+"#;
+
+/// Requirements 52, 71.
+#[test]
+fn the_pieces_of_others_cost_no_line_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = StatusLog::open(folder.path()).unwrap().with_rotation(ROTATION);
+    let tear = || Command::new("python3").args(["-c", TEARER]).arg(log.path()).spawn().unwrap();
+    let mut tearers = [tear(), tear()];
+    let mut follow = log.follow_from_start().unwrap();
+    // They are at it before anybody else begins.
+    while follow.bad_lines() == 0 {
+        follow.next(Some(LIMIT)).unwrap().expect("two of three lines are whole");
+    }
+    let lines = 300;
+    let writers = ["a", "b"].map(|name| {
+        let mut writer = start_writer(folder.path(), name, lines);
+        let stdout = writer.stdout.take().unwrap();
+        std::thread::spawn(move || BufReader::new(stdout).lines().map_while(Result::ok).count());
+        writer
+    });
+    for mut writer in writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    for tearer in &mut tearers {
+        tearer.kill().unwrap();
+        tearer.wait().unwrap();
+    }
+    let (mut found, bad) = counted(&log);
+    found.remove("torn");
+    let expected: BTreeMap<String, u64> = ["a", "b"]
+        .iter()
+        .flat_map(|name| (0..lines).map(move |number| (format!("{name}-{number}"), 1)))
+        .collect();
+    assert!(found == expected, "differ: {:?}", difference(&found, &expected));
+    println!("{bad} bad lines of others");
+}
+
 fn difference(found: &BTreeMap<String, u64>, expected: &BTreeMap<String, u64>) -> Vec<String> {
     let missing =
         expected.keys().filter(|task| !found.contains_key(*task)).map(|task| format!("{task} missing"));
