@@ -196,11 +196,15 @@ fn the_death_of_writers_costs_no_line_that_was_written() {
 /// Writes a line in two pieces, and every third time only the first.
 const TEARER: &str = r#"
 import os, sys
-log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 for number in range(100000):
+    if number % 50 == 0:
+        # The log may have been rotated.
+        log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(log, b'{"state": "DONE", "task_id": ')
     if number % 3:
         os.write(log, b'"torn", "timestamp": "2026-01-31T12:00:00.000Z"}\n')
+    if number % 50 == 49:
+        os.close(log)
 "#;
 
 /// Requirements 52, 71.
