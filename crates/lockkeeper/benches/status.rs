@@ -21,6 +21,8 @@ fn main() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
+    let encoded = per_second(1, || |number| drop(std::hint::black_box(line(number).to_text())));
+    println!("encode: {encoded:.0} lines/s, the clock included");
     appending(folder.path(), 1);
     appending(folder.path(), 2);
     latency(folder.path());
