@@ -29,6 +29,9 @@ impl Formatter for Spaced {
     }
 
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
+        if text.is_ascii() {
+            return writer.write_all(text.as_bytes());
+        }
         let mut rest = text;
         while let Some(at) = rest.find(ends_a_line) {
             let (before, found) = rest.split_at(at);
