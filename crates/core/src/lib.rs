@@ -48,6 +48,7 @@ pub mod overlap;
 pub mod pattern;
 pub mod record;
 pub mod resource;
+pub mod size;
 pub mod time;
 pub mod waiting;
 mod watching;

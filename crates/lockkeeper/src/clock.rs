@@ -1,13 +1,16 @@
-//! The wall clock: for people, and for lock files of formats that know no other.
+//! The wall clock: for people, and for files of formats that know no other.
 //!
 //! No lease of the store depends on it.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use lockkeeper_core::time::Moment;
+use thiserror::Error;
 
 /// Where the store's clock and the wall clock stand at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -42,11 +45,14 @@ impl Dial {
     }
 }
 
-/// A point on the wall clock, in microseconds since 1970: what lock files of foreign formats are dated by.
+/// A point on the wall clock, in microseconds since 1970: what files of foreign formats are dated by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(i64);
 
 impl WallTime {
+    /// The first moment of 1970.
+    pub const UNIX_EPOCH: Self = Self(0);
+
     /// Reads the wall clock.
     pub fn now() -> Self {
         Self(wall().as_microsecond())
@@ -55,6 +61,14 @@ impl WallTime {
     /// The time this many microseconds after 1970.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
+    }
+
+    /// The time this many seconds after the first moment of 1970, if the calendar has it.
+    pub fn from_unix_seconds(seconds: f64) -> Option<Self> {
+        let micros = (seconds * 1e6).floor();
+        // Timestamp checks the range; a cast of what is far outside stays outside.
+        let timestamp = Timestamp::from_microsecond(micros as i64).ok().filter(|_| micros.is_finite());
+        timestamp.map(|timestamp| Self(timestamp.as_microsecond()))
     }
 
     /// Microseconds since 1970.
@@ -71,11 +85,6 @@ impl WallTime {
     /// How long ago `earlier` was; zero when it lies in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
-    }
-
-    /// `2026-01-31T12:00:00.000Z`.
-    pub fn utc(self) -> String {
-        self.timestamp().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
     }
 
     /// `2025-12-14T15:01:02+09:00`, in the local time zone.
@@ -103,6 +112,38 @@ impl WallTime {
     }
 }
 
+impl fmt::Display for WallTime {
+    /// ISO 8601 with milliseconds in UTC: `2026-01-31T12:00:00.000Z`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Status lines are many, and this takes a fraction of what a format string takes.
+        let shown = TimeZone::UTC.to_datetime(self.timestamp());
+        let (date, time) = (shown.date(), shown.time());
+        let (year, month, day) = (date.year(), date.month(), date.day());
+        let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+        let millisecond = time.millisecond();
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
+    }
+}
+
+impl FromStr for WallTime {
+    type Err = NotATime;
+
+    /// Reads ISO 8601 with any offset; without one it is UTC.
+    fn from_str(text: &str) -> Result<Self, NotATime> {
+        if let Ok(timestamp) = text.parse::<Timestamp>() {
+            return Ok(Self(timestamp.as_microsecond()));
+        }
+        let civil: DateTime = text.parse().map_err(|_| NotATime(text.to_owned()))?;
+        let utc = TimeZone::UTC.to_timestamp(civil).map_err(|_| NotATime(text.to_owned()))?;
+        Ok(Self(utc.as_microsecond()))
+    }
+}
+
+/// A text that is no time.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a time such as 2026-01-31T12:00:00.000Z")]
+pub struct NotATime(String);
+
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
 fn wall() -> Timestamp {
     Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
@@ -129,7 +170,7 @@ mod tests {
     #[test]
     fn wall_times_are_written_and_read_back() {
         let time = WallTime::from_micros(1_769_860_800_123_000);
-        assert_eq!(time.utc(), "2026-01-31T12:00:00.123Z");
+        assert_eq!(time.to_string(), "2026-01-31T12:00:00.123Z");
         for text in [
             "2026-01-31T12:00:00.123Z",
             "2026-01-31T21:00:00.123+09:00",
@@ -143,5 +184,31 @@ mod tests {
         for text in ["", "now", "12:00", "1769860800", "2026-13-01T00:00:00Z"] {
             assert_eq!(WallTime::read(text, time), None, "{text}");
         }
+    }
+
+    /// Requirement 54.
+    #[test]
+    fn wall_times_have_milliseconds_in_utc() {
+        let read = |text: &str| text.parse::<WallTime>().map(|time| time.to_string());
+        for (text, shown) in [
+            ("2026-01-31T12:00:00.000Z", "2026-01-31T12:00:00.000Z"),
+            ("2026-01-31T12:00:00.123456Z", "2026-01-31T12:00:00.123Z"),
+            ("2026-01-31T12:00:00+09:00", "2026-01-31T03:00:00.000Z"),
+            ("2026-01-31T12:00:00.5", "2026-01-31T12:00:00.500Z"),
+            ("2026-01-31 12:00:00", "2026-01-31T12:00:00.000Z"),
+            ("1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(read(text), Ok(shown.to_owned()), "{text}");
+        }
+        for text in ["", "now", "12:00", "2026-02-30T00:00:00Z", "1769860800"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_since_1970_are_times_within_the_calendar() {
+        let read = |seconds| WallTime::from_unix_seconds(seconds).map(|time| time.to_string());
+        assert_eq!(read(1_769_860_800.25), Some("2026-01-31T12:00:00.250Z".to_owned()));
+        assert!([f64::NAN, f64::INFINITY, -1e300, 1e15].into_iter().all(|seconds| read(seconds).is_none()));
     }
 }

@@ -29,6 +29,7 @@ pub mod location;
 pub mod lockfile;
 pub mod platform;
 pub mod report;
+pub mod status;
 pub mod store;
 
 pub use keeper::{Guard, Keeper, KeeperError, Order, unique_owner};

@@ -9,6 +9,7 @@ use lockkeeper_core::id::IdError;
 use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::pattern::PatternError;
 use lockkeeper_core::record::PriorityError;
+use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
 
 use crate::config::ConfigError;
@@ -18,6 +19,7 @@ use crate::lockfile::aiflow::AiflowError;
 use crate::lockfile::guard::GuardError;
 use crate::lockfile::swarm::SwarmError;
 use crate::platform::anchor::AnchorError;
+use crate::status::StatusError;
 use crate::store::StoreError;
 
 /// How a command ends. The numbers are public and never reused.
@@ -255,6 +257,12 @@ impl From<SpanError> for Report {
     }
 }
 
+impl From<SizeError> for Report {
+    fn from(error: SizeError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
 impl From<PriorityError> for Report {
     fn from(error: PriorityError) -> Self {
         Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint("0 is the default, more is sooner")
@@ -270,6 +278,19 @@ impl From<OutsideError> for Report {
 impl From<AnchorError> for Report {
     fn from(error: AnchorError) -> Self {
         Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<StatusError> for Report {
+    fn from(error: StatusError) -> Self {
+        let (exit, code) = match error {
+            StatusError::Line(_) => (Exit::Usage, "BAD_INPUT"),
+            StatusError::NotALog { .. } | StatusError::PlantedFolder { .. } => {
+                (Exit::Failed, "STATUS_NOT_A_LOG")
+            }
+            StatusError::Io { .. } | StatusError::Torn { .. } => (Exit::Failed, "STATUS_FAILED"),
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
     }
 }
 

@@ -16,6 +16,9 @@ mod man;
 mod obtain;
 mod print;
 mod sprint;
+mod status;
+mod status_follow;
+mod status_summary;
 mod table;
 mod task;
 mod usage;
@@ -69,6 +72,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<conflicts::Args>(),
     Entry::of::<sprint::Args>(),
     Entry::of::<task::Args>(),
+    Entry::of::<status::Args>(),
     Entry::of::<config::Args>(),
     Entry::of::<completions::Args>(),
     Entry::of::<man::Args>(),

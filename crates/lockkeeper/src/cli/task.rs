@@ -131,7 +131,7 @@ fn heartbeat(context: &Context, args: &LockArgs) -> Result<Exit, Report> {
     match swarm.heartbeat(&whose.task, &whose.worker, span, WallTime::now())? {
         Kept::Done(record) => {
             let message =
-                format!("renewed: {} until {}", table::plain(&whose.task), record.expires_at().utc());
+                format!("renewed: {} until {}", table::plain(&whose.task), record.expires_at().to_string());
             tell(context, &swarm, "renewed", &whose.task, Some(&record), &message)?;
             Ok(Exit::Done)
         }
@@ -173,11 +173,11 @@ fn tell_locked(
     let before = replaced.and_then(|standing| standing.record.as_ref());
     let message = match (replaced, before) {
         (Some(_), Some(old)) => {
-            let (worker, end) = (table::plain(&old.worker_id), old.expires_at().utc());
+            let (worker, end) = (table::plain(&old.worker_id), old.expires_at().to_string());
             format!("locked: {task}, taken over from {worker}, whose lock ran out at {end}")
         }
         (Some(_), None) => format!("locked: {task}, in place of a record that was never finished"),
-        (None, _) => format!("locked: {task} until {}", record.expires_at().utc()),
+        (None, _) => format!("locked: {task} until {}", record.expires_at().to_string()),
     };
     if context.json {
         let mut value = as_json(swarm, "locked", &record.task_id, Some(record))?;
@@ -194,7 +194,7 @@ fn tell_locked(
 pub(super) fn busy(swarm: &Swarm, task: &str, standing: &Standing) -> Report {
     let who = match &standing.record {
         Some(record) => {
-            let (worker, end) = (record.worker_id.escape_debug(), record.expires_at().utc());
+            let (worker, end) = (record.worker_id.escape_debug(), record.expires_at().to_string());
             format!("is locked by {worker} until {end}")
         }
         None => format!("is locked ({})", standing.verdict),
@@ -226,7 +226,7 @@ fn with_holder(report: Report, swarm: &Swarm, task: &str, standing: Option<&Stan
         .with_context("task_id", task)
         .with_context("path", path.unwrap_or_default())
         .with_context("holder", holder.map(TaskRecord::to_object))
-        .with_context("expires_at", holder.map(|record| record.expires_at().utc()))
+        .with_context("expires_at", holder.map(|record| record.expires_at().to_string()))
 }
 
 fn tell(
@@ -253,6 +253,6 @@ fn as_json(swarm: &Swarm, status: &str, task: &str, record: Option<&TaskRecord>)
         "task_id": task,
         "path": swarm.path(task)?.to_string_lossy(),
         "lock": record.map(TaskRecord::to_object),
-        "expires_at": record.map(|record| record.expires_at().utc()),
+        "expires_at": record.map(|record| record.expires_at().to_string()),
     }))
 }

@@ -18,6 +18,12 @@ impl Changes {
         Ok(Self { descriptor: listen(folder)? })
     }
 
+    /// Listens to nothing, as where nobody tells.
+    #[cfg(test)]
+    pub(crate) const fn deaf() -> Self {
+        Self { descriptor: None }
+    }
+
     /// Readable after a change; none where nobody tells.
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.descriptor.as_ref().map(std::os::fd::AsFd::as_fd)

@@ -12,6 +12,16 @@ use rustix::io::Errno;
 pub struct Ready(Vec<bool>);
 
 impl Ready {
+    /// None of them.
+    pub const fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Takes one place out, so that those behind it move up; whether it was ready.
+    pub(crate) fn forget(&mut self, place: usize) -> bool {
+        place < self.0.len() && self.0.remove(place)
+    }
+
     /// Whether any of them is.
     pub fn any(&self) -> bool {
         self.0.contains(&true)
@@ -32,8 +42,21 @@ impl Ready {
 ///
 /// Signals do not cut it short: the remaining time is counted on the monotonic clock.
 pub fn wait(descriptors: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Ready> {
-    let mut polled: Vec<PollFd<'_>> =
-        descriptors.iter().map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();
+    wait_or_hang_up(descriptors, &[], timeout)
+}
+
+/// As [`wait`], and also until one of `outputs`, which come after the others, was closed at its other end.
+pub fn wait_or_hang_up(
+    descriptors: &[BorrowedFd<'_>],
+    outputs: &[BorrowedFd<'_>],
+    timeout: Option<Duration>,
+) -> io::Result<Ready> {
+    let readable = descriptors.iter().map(|descriptor| (*descriptor, PollFlags::IN));
+    // Being closed is always told of; whether there is something to read from an output is not asked.
+    let closed = outputs.iter().map(|output| (*output, PollFlags::empty()));
+    let polled =
+        readable.chain(closed).map(|(descriptor, flags)| PollFd::from_borrowed_fd(descriptor, flags));
+    let mut polled: Vec<PollFd<'_>> = polled.collect();
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut remaining = timeout;
     loop {
@@ -76,5 +99,17 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         drop(writer);
         assert!(wait(&[reader.as_fd()], Some(Duration::MAX)).unwrap().contains(0));
+    }
+
+    #[test]
+    fn an_output_is_ready_only_when_nobody_reads_it() {
+        let (quiet, _keep) = rustix::pipe::pipe().unwrap();
+        let (reader, output) = rustix::pipe::pipe().unwrap();
+        let look = || wait_or_hang_up(&[quiet.as_fd()], &[output.as_fd()], Some(Duration::ZERO)).unwrap();
+        assert!(!look().any());
+        drop(reader);
+        assert_eq!(look().places().collect::<Vec<_>>(), [1]);
+        let file = tempfile::tempfile().unwrap();
+        assert!(!wait_or_hang_up(&[], &[file.as_fd()], Some(Duration::ZERO)).unwrap().any());
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
 }
 
 pub(crate) fn record(task: &str, worker: &str, age: Duration, ttl: u64) -> String {
-    let heartbeat = ago(age).utc();
+    let heartbeat = ago(age).to_string();
     json!({
         "worker_id": worker, "task_id": task, "acquired_at": heartbeat, "heartbeat_at": heartbeat, "ttl": ttl,
     })

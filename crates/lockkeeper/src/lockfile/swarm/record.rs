@@ -68,8 +68,8 @@ impl TaskRecord {
         let mut object = Map::new();
         object.insert("worker_id".to_owned(), self.worker_id.as_str().into());
         object.insert("task_id".to_owned(), self.task_id.as_str().into());
-        object.insert("acquired_at".to_owned(), self.acquired_at.utc().into());
-        object.insert("heartbeat_at".to_owned(), self.heartbeat_at.utc().into());
+        object.insert("acquired_at".to_owned(), self.acquired_at.to_string().into());
+        object.insert("heartbeat_at".to_owned(), self.heartbeat_at.to_string().into());
         object.insert("ttl".to_owned(), seconds(self.ttl));
         object
     }
@@ -78,7 +78,7 @@ impl TaskRecord {
 /// The same file with a later heartbeat. What else stands in it, its writer wanted there.
 pub(super) fn renewed(sighting: &Sighting, now: WallTime, ttl: Option<Ttl>) -> Result<Vec<u8>, Unread> {
     let mut object = json::object(sighting)?;
-    object.insert("heartbeat_at".to_owned(), now.utc().into());
+    object.insert("heartbeat_at".to_owned(), now.to_string().into());
     if let Some(ttl) = ttl {
         object.insert("ttl".to_owned(), seconds(ttl.get()));
         if let Some(other) = object.get_mut("ttl_sec") {

@@ -1,0 +1,128 @@
+//! `status`: the swarm's status log; here its arguments and `status emit`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use lockkeeper::clock::WallTime;
+use lockkeeper::core::size::parse_size;
+use lockkeeper::report::{Exit, Report};
+use lockkeeper::status::{LineError, Rotation, State, StatusError, StatusLine, StatusLog};
+use serde_json::{Map, Value};
+
+use super::context::{Context, Globals};
+use super::{Verb, print, status_follow, status_summary};
+
+/// Say what becomes of a task, and see what the others say
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Folder of the swarm, with status.log in it
+    #[arg(long, global = true, value_name = "DIR", env = "AI_SWARM_DIR", default_value = "/tmp/ai_swarm")]
+    swarm_dir: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Append a line: START, DONE, WAIT, ERROR, HELP or SKIP
+    Emit(EmitArgs),
+    /// Show lines as they come, until Ctrl-C
+    Follow(status_follow::Args),
+    /// Show the latest state of every task and worker
+    Summary,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Who says it is --worker, else AI_SWARM_WORKER_ID, else the owner of this command \
+    (LOCKKEEPER_OWNER; of worker:ID only ID). It is written as meta.worker_id.\n\n\
+    The log is renamed to status.log.1 when it has grown beyond the limit; nothing is lost by that.")]
+struct EmitArgs {
+    /// What to say: START, DONE, WAIT, ERROR, HELP or SKIP
+    #[arg(value_name = "STATE")]
+    state: String,
+    /// About which task
+    #[arg(long, value_name = "ID")]
+    task: String,
+    /// In words
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    message: Option<String>,
+    /// For programs, as a JSON object
+    #[arg(long, value_name = "JSON")]
+    meta: Option<String>,
+    /// Who says it
+    #[arg(long, value_name = "ID")]
+    worker: Option<String>,
+    /// How large the log may become, such as 16M; 0 for any size
+    #[arg(long, value_name = "SIZE", env = "LOCKKEEPER_STATUS_LIMIT", default_value = "16M")]
+    limit: String,
+    /// How many older logs stay
+    #[arg(long, value_name = "N", env = "LOCKKEEPER_STATUS_KEEP", default_value = "4")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    keep: u32,
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "status";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?, &self)
+    }
+}
+
+fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    // An empty variable is as good as none.
+    let named = !args.swarm_dir.as_os_str().is_empty();
+    let folder = if named { context.cwd.join(&args.swarm_dir) } else { PathBuf::from("/tmp/ai_swarm") };
+    match &args.command {
+        Command::Emit(args) => emit(context, folder, args),
+        Command::Follow(args) => status_follow::run(context, &StatusLog::open(folder)?, args),
+        Command::Summary => status_summary::run(context, &StatusLog::open(folder)?),
+    }
+}
+
+fn emit(context: &Context, folder: PathBuf, args: &EmitArgs) -> Result<Exit, Report> {
+    let line = line(context, args)?;
+    let limit = parse_size(&args.limit)?;
+    StatusLog::open(folder)?.with_rotation(Rotation { limit, keep: args.keep }).append(&line)?;
+    if context.json {
+        print::data(&line.to_text());
+    }
+    Ok(Exit::Done)
+}
+
+fn line(context: &Context, args: &EmitArgs) -> Result<StatusLine, Report> {
+    let bad = |error: LineError| Report::from(StatusError::from(error));
+    let state: State = args.state.parse().map_err(bad)?;
+    let mut line = StatusLine::new(state, &args.task, WallTime::now()).map_err(bad)?;
+    if let Some(message) = &args.message {
+        line = line.with_message(message);
+    }
+    if let Some(text) = &args.meta {
+        line = line.with_meta(meta(text)?).map_err(bad)?;
+    }
+    match worker(context, args) {
+        // What was said with --meta counts, unless --worker says otherwise.
+        Some(worker) if args.worker.is_some() || line.worker().is_none() => {
+            line.with_worker(worker).map_err(bad)
+        }
+        Some(_) | None => Ok(line),
+    }
+}
+
+fn meta(text: &str) -> Result<Map<String, Value>, Report> {
+    let hint = "give a JSON object, such as --meta '{\"retry_count\": 2}'";
+    match serde_json::from_str(text) {
+        Ok(Value::Object(meta)) => Ok(meta),
+        Ok(_) => Err(Report::usage("meta is not a JSON object").with_hint(hint)),
+        Err(error) => Err(Report::usage(format!("meta is not JSON: {error}")).with_hint(hint)),
+    }
+}
+
+fn worker(context: &Context, args: &EmitArgs) -> Option<String> {
+    let of_swarm = || std::env::var("AI_SWARM_WORKER_ID").ok().filter(|worker| !worker.is_empty());
+    let of_owner = || {
+        let owner = context.config.text("owner")?;
+        Some(owner.strip_prefix("worker:").unwrap_or(owner).to_owned())
+    };
+    args.worker.clone().or_else(of_swarm).or_else(of_owner)
+}

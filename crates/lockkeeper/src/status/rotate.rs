@@ -1,0 +1,60 @@
+//! Rotation: the log is renamed when it has grown too large, by one process at a time.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::Path;
+
+use super::error::StatusError;
+use super::files::{ages, path_of};
+
+/// When the log is rotated, and how many older ones stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// How many bytes the log may have; 0 for any number.
+    pub limit: u64,
+    /// How many older logs stay; at least one does.
+    pub keep: u32,
+}
+
+impl Default for Rotation {
+    fn default() -> Self {
+        Self { limit: 16 * 1024 * 1024, keep: 4 }
+    }
+}
+
+impl Rotation {
+    /// Whether a log of this size is to be rotated.
+    pub(super) const fn is_due(&self, size: u64) -> bool {
+        self.limit > 0 && size > self.limit
+    }
+
+    /// Renames the log if it is due; false when it is not, or another process is at it.
+    ///
+    /// A crash in between leaves a gap in the numbers, which the next rotation fills before it drops anything.
+    pub(super) fn rotate(&self, folder: &Path) -> Result<bool, StatusError> {
+        let keep = self.keep.max(1);
+        let gate = File::open(folder).map_err(StatusError::io("open the folder", folder))?;
+        match gate.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(StatusError::io("lock the folder", folder)(error)),
+        }
+        let current = path_of(folder, 0);
+        let due =
+            fs::symlink_metadata(&current).is_ok_and(|facts| facts.is_file() && self.is_due(facts.len()));
+        if !due {
+            return Ok(false);
+        }
+        let ages = ages(folder)?;
+        let free = (1..keep).find(|age| !ages.contains(age)).unwrap_or(keep);
+        for age in (0..free).rev() {
+            let (from, to) = (path_of(folder, age), path_of(folder, age + 1));
+            match fs::rename(&from, &to) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StatusError::io("rotate", &from)(error)),
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,251 @@
+//! Many writers at once, ours and Python's, while the log is rotated, and some are killed.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use lockkeeper::clock::WallTime;
+use lockkeeper::status::{Rotation, StatusLog};
+
+use super::{LIMIT, line, write_foreign};
+
+const FOLDER: &str = "STATUS_STORM_FOLDER";
+const NAME: &str = "STATUS_STORM_NAME";
+const LINES: &str = "STATUS_STORM_LINES";
+
+/// Small, so that a storm rotates often; all are kept, so that all can be counted.
+const ROTATION: Rotation = Rotation { limit: 256 * 1024, keep: 400 };
+
+/// Lengths from 0 to 60,000 bytes, most of them short.
+fn length(number: u64) -> usize {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    let size = mixed as usize % 300;
+    if number % 23 == 5 { size * 200 } else { size }
+}
+
+/// Not a test of its own: a process that writes lines and says after each that it is written.
+#[test]
+fn writer() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let name = std::env::var(NAME).unwrap();
+    let lines: u64 = std::env::var(LINES).unwrap().parse().unwrap();
+    let log = StatusLog::open(folder).unwrap().with_rotation(ROTATION);
+    let mut stdout = std::io::stdout().lock();
+    for number in 0..lines {
+        log.append(&line(&format!("{name}-{number}"), length(number))).unwrap();
+        writeln!(stdout, "\nwritten {name}-{number}").unwrap();
+    }
+}
+
+fn start_writer(folder: &Path, name: &str, lines: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "storm::writer", "--nocapture", "--test-threads=1"])
+        .envs([(NAME, name), (LINES, &lines.to_string())])
+        .env(FOLDER, folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Writes as the protocol's own programs do: one open file a line, or one for all lines.
+const PYTHON: &str = r#"
+import datetime, json, sys
+path, name, lines, keep_open = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "open"
+held = open(path, "a", encoding="utf-8") if keep_open else None
+for number in range(lines):
+    now = datetime.datetime.utcnow().isoformat(timespec="milliseconds") + "Z"
+    line = {"state": "WAIT", "task_id": f"{name}-{number}", "timestamp": now, "message": "写" * (number * 37 % 5000)}
+    text = json.dumps(line, ensure_ascii=number % 2 == 0) + "\n"
+    if held:
+        held.write(text)
+        held.flush()
+    else:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+"#;
+
+fn start_python(log: &StatusLog, name: &str, lines: u64, how: &str) -> Child {
+    Command::new("python3")
+        .args(["-c", PYTHON])
+        .arg(log.path())
+        .args([name, &lines.to_string(), how])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("python3 is needed: it is what the protocol's own programs are written in")
+}
+
+/// How often each line is in the log.
+fn counted(log: &StatusLog) -> (BTreeMap<String, u64>, u64) {
+    let summary = log.summary(WallTime::now()).unwrap();
+    (summary.tasks.into_iter().map(|task| (task.task, task.lines)).collect(), summary.bad_lines)
+}
+
+/// Requirements 52, 69.
+#[test]
+fn no_line_is_lost_torn_or_doubled_in_a_storm_with_rotation() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = StatusLog::open(folder.path()).unwrap().with_rotation(ROTATION);
+    write_foreign(folder.path(), b"");
+    let mut follow = log.follow_from_start().unwrap();
+    let (ours, pythons, emitted) = (400, 400, 12);
+    let names = ["a", "b", "c", "d"];
+    let mut writers: Vec<Child> = names.iter().map(|name| start_writer(folder.path(), name, ours)).collect();
+    for writer in &mut writers {
+        // Nobody reads what it says, and it must not wait for that.
+        let stdout = writer.stdout.take().unwrap();
+        std::thread::spawn(move || BufReader::new(stdout).lines().map_while(Result::ok).count());
+    }
+    writers.push(start_python(&log, "py-each", pythons, "each"));
+    writers.push(start_python(&log, "py-open", pythons, "open"));
+    for number in 0..emitted {
+        let emit = Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
+            .args([
+                "status",
+                "emit",
+                "SKIP",
+                "--limit",
+                "256K",
+                "--keep",
+                "100",
+                "--task",
+                &format!("cli-{number}"),
+            ])
+            .env("AI_SWARM_DIR", folder.path())
+            .status();
+        assert!(emit.unwrap().success());
+    }
+    for mut writer in writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    let groups = names.map(|name| (name, ours)).into_iter().chain([
+        ("py-each", pythons),
+        ("py-open", pythons),
+        ("cli", emitted),
+    ]);
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for (name, lines) in groups {
+        expected.extend((0..lines).map(|number| (format!("{name}-{number}"), 1)));
+    }
+    let (found, bad) = counted(&log);
+    assert_eq!(bad, 0);
+    assert!(found == expected, "differ: {:?}", difference(&found, &expected));
+    let mut followed: BTreeMap<String, u64> = BTreeMap::new();
+    while followed.values().sum::<u64>() < expected.len() as u64 {
+        let line = follow.next(Some(LIMIT)).unwrap().expect("all lines are written already");
+        *followed.entry(line.task().to_owned()).or_default() += 1;
+    }
+    assert!(follow.take().unwrap().is_none(), "nothing comes twice");
+    assert!(followed == expected, "differ: {:?}", difference(&followed, &expected));
+    assert_eq!(follow.bad_lines(), 0);
+    let rotated = std::fs::read_dir(folder.path()).unwrap().count() - 1;
+    assert!(rotated > 5, "only {rotated} rotations took place");
+}
+
+/// Requirement 52.
+#[test]
+fn the_death_of_writers_costs_no_line_that_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = StatusLog::open(folder.path()).unwrap().with_rotation(ROTATION);
+    let mut random = std::process::id().wrapping_mul(2_654_435_761);
+    println!("seed {random}");
+    let mut acknowledged = Vec::new();
+    let mut killed = 0;
+    for round in 0..8 {
+        let mut victims: Vec<(Child, u32)> = Vec::new();
+        for place in 0..3 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let victim = start_writer(folder.path(), &format!("v{round}-{place}"), 1_000_000);
+            victims.push((victim, random >> 24));
+        }
+        let readers: Vec<_> = victims
+            .into_iter()
+            .map(|(mut victim, after)| {
+                std::thread::spawn(move || {
+                    let lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+                    let mut written = Vec::new();
+                    for line in lines.map_while(Result::ok) {
+                        written.extend(line.strip_prefix("written ").map(str::to_owned));
+                        // It goes on writing while the signal is on its way.
+                        if written.len() == after as usize % 100 + 1 {
+                            victim.kill().unwrap();
+                        }
+                    }
+                    victim.wait().unwrap();
+                    written
+                })
+            })
+            .collect();
+        for reader in readers {
+            acknowledged.extend(reader.join().unwrap());
+            killed += 1;
+        }
+    }
+    log.append(&line("last", 10)).unwrap();
+    acknowledged.push("last".to_owned());
+    let (found, bad) = counted(&log);
+    assert!(found.values().all(|lines| *lines == 1), "a line is there twice");
+    for task in &acknowledged {
+        assert!(found.contains_key(task), "{task} was written and is not there");
+    }
+    // A victim may have left one piece, to which another line may have been glued before it was written again.
+    assert!(bad <= killed, "{bad} bad lines of {killed} who were killed");
+    println!("{} lines, {} of them acknowledged, {bad} pieces", found.len(), acknowledged.len());
+}
+
+/// Writes a line in two pieces, and every third time only the first.
+const TEARER: &str = r#"
+import os, sys
+for number in range(100000):
+    if number % 50 == 0:
+        # The log may have been rotated.
+        log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(log, b'{"state": "DONE", "task_id": ')
+    if number % 3:
+        os.write(log, b'"torn", "timestamp": "2026-01-31T12:00:00.000Z"}\n')
+    if number % 50 == 49:
+        os.close(log)
+"#;
+
+/// Requirements 52, 71.
+#[test]
+fn the_pieces_of_others_cost_no_line_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = StatusLog::open(folder.path()).unwrap().with_rotation(ROTATION);
+    let tear = || Command::new("python3").args(["-c", TEARER]).arg(log.path()).spawn().unwrap();
+    let mut tearers = [tear(), tear()];
+    let mut follow = log.follow_from_start().unwrap();
+    // They are at it before anybody else begins.
+    while follow.bad_lines() == 0 {
+        follow.next(Some(LIMIT)).unwrap().expect("two of three lines are whole");
+    }
+    let lines = 300;
+    let writers = ["a", "b"].map(|name| {
+        let mut writer = start_writer(folder.path(), name, lines);
+        let stdout = writer.stdout.take().unwrap();
+        std::thread::spawn(move || BufReader::new(stdout).lines().map_while(Result::ok).count());
+        writer
+    });
+    for mut writer in writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    for tearer in &mut tearers {
+        tearer.kill().unwrap();
+        tearer.wait().unwrap();
+    }
+    let (mut found, bad) = counted(&log);
+    found.remove("torn");
+    let expected: BTreeMap<String, u64> = ["a", "b"]
+        .iter()
+        .flat_map(|name| (0..lines).map(move |number| (format!("{name}-{number}"), 1)))
+        .collect();
+    assert!(found == expected, "differ: {:?}", difference(&found, &expected));
+    println!("{bad} bad lines of others");
+}
+
+fn difference(found: &BTreeMap<String, u64>, expected: &BTreeMap<String, u64>) -> Vec<String> {
+    let missing =
+        expected.keys().filter(|task| !found.contains_key(*task)).map(|task| format!("{task} missing"));
+    let wrong = found.iter().filter(|(task, lines)| expected.get(*task) != Some(lines));
+    missing.chain(wrong.map(|(task, lines)| format!("{task} {lines} times"))).take(20).collect()
+}
