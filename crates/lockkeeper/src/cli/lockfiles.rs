@@ -133,7 +133,7 @@ fn as_json(row: &Row) -> Value {
         "path": row.path.to_string_lossy(),
         "state": row.state,
         "reason": row.reason,
-        "expires_at": row.ends_at.map(WallTime::utc),
+        "expires_at": row.ends_at.map(|end| end.to_string()),
         "record": row.record,
     })
 }
