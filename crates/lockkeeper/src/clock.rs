@@ -76,6 +76,12 @@ impl WallTime {
         self.0
     }
 
+    /// The same time as formats with milliseconds have it.
+    #[must_use]
+    pub const fn in_milliseconds(self) -> Self {
+        Self(self.0 - self.0.rem_euclid(1_000))
+    }
+
     /// The time `span` later, or the last one there is.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {

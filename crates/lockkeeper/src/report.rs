@@ -57,8 +57,13 @@ impl Exit {
 }
 
 /// A failure on its way to whoever started the command.
+///
+/// It is small to hand on, since every command returns one.
 #[derive(Debug)]
-pub struct Report {
+pub struct Report(Box<Details>);
+
+#[derive(Debug)]
+struct Details {
     exit: Exit,
     code: &'static str,
     message: String,
@@ -71,7 +76,7 @@ impl Report {
     /// A failure in one sentence, under a stable code.
     pub fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
         let (causes, hint, context) = (Vec::new(), None, Map::new());
-        Self { exit, code, message: message.into(), causes, hint, context }
+        Self(Box::new(Details { exit, code, message: message.into(), causes, hint, context }))
     }
 
     /// Bad input.
@@ -82,14 +87,14 @@ impl Report {
     /// Adds the way out.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into()).filter(|hint: &String| !hint.is_empty());
+        self.0.hint = Some(hint.into()).filter(|hint: &String| !hint.is_empty());
         self
     }
 
     /// Adds something for programs.
     #[must_use]
     pub fn with_context(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.context.insert(key.to_owned(), value.into());
+        self.0.context.insert(key.to_owned(), value.into());
         self
     }
 
@@ -100,8 +105,8 @@ impl Report {
         while let Some(error) = cause {
             let text = error.to_string();
             // A transparent error repeats its cause word for word.
-            if text != report.message {
-                report.causes.push(text);
+            if text != report.0.message {
+                report.0.causes.push(text);
             }
             cause = error.source();
         }
@@ -110,42 +115,42 @@ impl Report {
 
     /// How the command ends.
     pub fn exit(&self) -> Exit {
-        self.exit
+        self.0.exit
     }
 
     /// The way out, if there is one.
     pub fn hint(&self) -> Option<&str> {
-        self.hint.as_deref()
+        self.0.hint.as_deref()
     }
 
     /// The shape that every interface gives errors in.
     pub fn to_json(&self) -> Value {
-        let category = match self.exit {
+        let category = match self.0.exit {
             Exit::Usage => "INPUT",
             Exit::Unreachable => "ENVIRONMENT",
             Exit::Refused | Exit::LeaseLost => "EXECUTION",
             Exit::Failed => "ENVIRONMENT",
             Exit::Done | Exit::Command(_) => "UNKNOWN",
         };
-        let mut message = self.message.clone();
-        for cause in &self.causes {
+        let mut message = self.0.message.clone();
+        for cause in &self.0.causes {
             message.push_str(": ");
             message.push_str(cause);
         }
         json!({ "error": {
             "category": category,
-            "reason_code": self.code,
+            "reason_code": self.0.code,
             "message": message,
-            "hint": self.hint,
-            "context": self.context,
+            "hint": self.0.hint,
+            "context": self.0.context,
         }})
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        for cause in &self.causes {
+        f.write_str(&self.0.message)?;
+        for cause in &self.0.causes {
             write!(f, "\n  caused by: {cause}")?;
         }
         Ok(())

@@ -51,10 +51,10 @@ pub(super) fn obtain(
         Outcome::Gone => return Ok(Obtained::Gone),
         Outcome::Waiting(waiting) => return Ok(Obtained::StillInLine(waiting)),
         Outcome::Held(jams) => {
-            if stop_overdue(context, engine, &jams)? {
-                if let Outcome::Granted(grant) = engine.acquire(&request)? {
-                    return Ok(Obtained::Granted(grant));
-                }
+            if stop_overdue(context, engine, &jams)?
+                && let Outcome::Granted(grant) = engine.acquire(&request)?
+            {
+                return Ok(Obtained::Granted(grant));
             }
             if manner.waiting == Waiting::No {
                 return Ok(Obtained::Held(jams));
@@ -135,9 +135,9 @@ pub(super) fn wait(
 
 fn leave(engine: &Engine, manner: &Manner, ticket: lockkeeper::core::id::LeaseId) -> Result<(), Report> {
     if manner.keep_ticket {
-        engine.walk_away(ticket)?
+        engine.walk_away(ticket)?;
     } else {
-        engine.give_up(ticket)?
+        engine.give_up(ticket)?;
     }
     Ok(())
 }

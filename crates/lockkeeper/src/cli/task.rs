@@ -130,8 +130,7 @@ fn heartbeat(context: &Context, args: &LockArgs) -> Result<Exit, Report> {
     let span = args.ttl.as_deref().map(ttl).transpose()?;
     match swarm.heartbeat(&whose.task, &whose.worker, span, WallTime::now())? {
         Kept::Done(record) => {
-            let message =
-                format!("renewed: {} until {}", table::plain(&whose.task), record.expires_at().to_string());
+            let message = format!("renewed: {} until {}", table::plain(&whose.task), record.expires_at());
             tell(context, &swarm, "renewed", &whose.task, Some(&record), &message)?;
             Ok(Exit::Done)
         }
@@ -177,7 +176,7 @@ fn tell_locked(
             format!("locked: {task}, taken over from {worker}, whose lock ran out at {end}")
         }
         (Some(_), None) => format!("locked: {task}, in place of a record that was never finished"),
-        (None, _) => format!("locked: {task} until {}", record.expires_at().to_string()),
+        (None, _) => format!("locked: {task} until {}", record.expires_at()),
     };
     if context.json {
         let mut value = as_json(swarm, "locked", &record.task_id, Some(record))?;

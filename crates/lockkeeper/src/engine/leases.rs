@@ -138,11 +138,13 @@ impl Engine {
     }
 
     /// Puts away all the dead.
+    #[expect(clippy::redundant_closure, reason = "a plain function is not general over lifetimes here")]
     pub fn clean_up(&self) -> Result<Vec<Burial>, StoreError> {
         self.decide(|draft| lease::clean_up(draft)).map(|((), burials)| burials)
     }
 
     /// The circles that waits are caught in.
+    #[expect(clippy::redundant_closure, reason = "a plain function is not general over lifetimes here")]
     pub fn circles(&self) -> Result<Vec<Vec<Link>>, StoreError> {
         self.look(|draft| deadlock::circles(draft))
     }

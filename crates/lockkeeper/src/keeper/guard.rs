@@ -55,15 +55,10 @@ type Callback = Box<dyn FnOnce(&NotCurrent) + Send>;
 
 impl Guard {
     pub(super) fn new(keeper: &Keeper, lease: Lease) -> Result<Self, KeeperError> {
-        let renews = lease.claim.ttl.is_some();
-        let state = State {
-            loss: None,
-            callbacks: Vec::new(),
-            renewed_at: Instant::now(),
-            released: false,
-            lease: lease.clone(),
-        };
-        let held = Arc::new(Held { id: lease.id, state: Mutex::new(state), lost: Condvar::new() });
+        let (id, renews) = (lease.id, lease.claim.ttl.is_some());
+        let (loss, callbacks, renewed_at) = (None, Vec::new(), Instant::now());
+        let state = State { lease, loss, callbacks, renewed_at, released: false };
+        let held = Arc::new(Held { id, state: Mutex::new(state), lost: Condvar::new() });
         let guard = Self { keeper: keeper.clone(), held };
         if renews {
             keeper.sentinel()?.look_after(&guard.held);

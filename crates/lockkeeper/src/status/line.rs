@@ -98,7 +98,7 @@ impl StatusLine {
             return Err(LineError::NeverWritten);
         }
         let task = checked("task id", task.into())?;
-        Ok(Self { state, task, at, message: None, meta: None, worker: None })
+        Ok(Self { state, task, at: at.in_milliseconds(), message: None, meta: None, worker: None })
     }
 
     /// Adds words for people.
@@ -329,7 +329,7 @@ fn time_of(value: Option<Value>) -> Result<WallTime, LineError> {
         Some(Value::Number(seconds)) => seconds.as_f64().and_then(WallTime::from_unix_seconds),
         Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
     };
-    read.ok_or(LineError::Time)
+    read.map(WallTime::in_milliseconds).ok_or(LineError::Time)
 }
 
 fn is_shallow(value: &Value, depth: usize) -> bool {

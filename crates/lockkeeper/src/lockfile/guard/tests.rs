@@ -1,3 +1,5 @@
+//! The takeover protocol, step by step and with hostile files.
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};

@@ -307,6 +307,7 @@ impl<'c> Rows<'c> {
 }
 
 /// Where to look for tickets.
+#[derive(Clone, Copy)]
 enum Keys<'k> {
     At(&'k Key),
     Below(&'k str, &'k str),
@@ -490,9 +491,9 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
         Some(_) => {}
     }
     // A power cut may have damaged it, which does not matter; what others made is none of ours.
-    match schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path)) {
-        Err(error @ (StoreError::Foreign { .. } | StoreError::TooNew { .. })) => return Err(error),
-        Ok(_) | Err(_) => {}
+    let known = schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path));
+    if let Err(error @ (StoreError::Foreign { .. } | StoreError::TooNew { .. })) = known {
+        return Err(error);
     }
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
