@@ -8,7 +8,7 @@
 //! | `wake/` | the bells of those who sleep now |
 //!
 //! A process that is killed leaves the database as it was before or after its decision, and nothing else but
-//! perhaps its bell, which whoever buries its ticket puts away.
+//! perhaps its bell, which whoever buries its ticket or lease puts away, or else the next `locks cleanup`.
 
 mod rows;
 mod schema;
@@ -33,9 +33,6 @@ use rusqlite::Connection;
 use super::{Bell, Decision, Records, Store, StoreError};
 use crate::platform::{bell, clock, fs as local, gate};
 use tokens::{Drawing, Tokens};
-
-/// How long the log may grow, in pages, before somebody copies it into the database.
-const CHECKPOINT_AT: i64 = 256;
 
 /// The embedded store.
 pub struct SqliteStore {
@@ -65,7 +62,8 @@ impl SqliteStore {
             start_boot(&tokens, &path, boot)?;
         }
         let connection = schema::connect(&path)?;
-        if !schema::is_set_up(&connection, &path)? {
+        // Somebody else may be at it just now: anything but a yes is looked at again alone.
+        if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
             if !schema::is_set_up(&connection, &path)? {
                 schema::set_up(&connection, &path)?;
@@ -79,18 +77,6 @@ impl SqliteStore {
     /// Whether a store was ever made in `folder`.
     pub fn exists(folder: &Path) -> bool {
         folder.join("leases.db").exists()
-    }
-
-    /// Copies the log into the database once it is long; nobody waits for it, and it waits for nobody.
-    pub fn checkpoint(&self) -> Result<(), StoreError> {
-        let connection = self.connection();
-        let log = self.path.with_extension("db-wal");
-        let pages = fs::metadata(log).map_or(0, |log| i64::try_from(log.len()).unwrap_or(0) / 1048);
-        if pages < CHECKPOINT_AT {
-            return Ok(());
-        }
-        let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        done.map_err(|error| schema::explain(&self.path, error))
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -168,6 +154,10 @@ impl Store for SqliteStore {
 
     fn dismantle(&self, id: BellId) {
         let _ = bell::remove(&self.folder, id);
+    }
+
+    fn sweep(&self) -> Result<(), StoreError> {
+        bell::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
     }
 }
 

@@ -15,6 +15,9 @@ const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// Counts up with every change of the tables that an older program could not use.
 const VERSION: i64 = 1;
 
+/// How long the log may grow, in pages, before it is copied into the database.
+const CHECKPOINT_AT: i64 = 256;
+
 /// The columns that a claim has in both tables.
 macro_rules! claim_columns {
     () => {
@@ -82,7 +85,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
         Ok(_) | Err(_) => {}
     }
     let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
-    // Nobody waits for a checkpoint at the end of every short command; see `SqliteStore::checkpoint`.
+    // No checkpoint at the end of every short command; see `tune`.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|error| explain(path, error))?;
@@ -124,9 +127,10 @@ pub(super) fn set_up(connection: &Connection, path: &Path) -> Result<(), StoreEr
 
 /// Settings that a connection does not remember.
 pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew.
+    // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew. Whoever
+    // commits the last of so many pages copies the log into the database, so that it does not grow for ever.
     connection
-        .execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0;")
+        .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {CHECKPOINT_AT};"))
         .map_err(|error| explain(path, error))
 }
 
