@@ -6,7 +6,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod check;
+mod crash;
 mod history;
+mod injected;
 mod site;
 mod storm;
 mod storms;
