@@ -28,7 +28,13 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        Self { board: Board::default(), now: Moment::from_micros(0), drawn: 0, dead: BTreeSet::new(), dying: None }
+        Self {
+            board: Board::default(),
+            now: Moment::from_micros(0),
+            drawn: 0,
+            dead: BTreeSet::new(),
+            dying: None,
+        }
     }
 
     /// Runs one decision and commits it.

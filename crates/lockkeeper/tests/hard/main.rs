@@ -6,9 +6,14 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod check;
+mod clocks;
 mod crash;
+mod disks;
+mod files;
 mod history;
 mod injected;
+mod line;
+mod lost;
 mod site;
 mod storm;
 mod storms;
