@@ -7,6 +7,7 @@ use crate::history::{Entry, Event, Mode, Want};
 
 /// One stay inside, from the first moment that is certainly inside to the last.
 #[derive(Clone, Debug)]
+#[expect(dead_code, reason = "the worker is for messages")]
 pub struct Hold {
     pub worker: u64,
     pub token: u64,

@@ -118,7 +118,12 @@ fn a_folder_of_somebody_else_is_refused_in_one_sentence() {
             "1h",
         ]);
         Answer::of(
-            Command::new(line[0]).args(&line[1..]).current_dir("/").output().expect("needs setpriv(1)"),
+            Command::new(line[0])
+                .args(&line[1..])
+                .current_dir("/")
+                .env("HOME", "/nowhere")
+                .output()
+                .expect("needs setpriv(1)"),
         )
     };
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];

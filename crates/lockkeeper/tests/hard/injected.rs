@@ -13,7 +13,10 @@ fn fail_at_every_step(site: &Site, calls: &str, error: &str, args: &[&str], chec
         let strace = ["strace", "-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &inject];
         let output = site.command_under(&strace, args).output().expect("these tests need strace(1)");
         let answer = Answer::of(output);
-        check(&about, &answer);
+        // Before the program begins, its loader has its own word for what fails.
+        if !answer.err.contains("error while loading shared libraries") {
+            check(&about, &answer);
+        }
         if !std::fs::read_to_string(&log).unwrap().contains("(INJECTED)") {
             assert_eq!(answer.code, Some(0), "{about}: {answer:?}");
             assert!(step > 1, "nothing ever failed: {about}");
@@ -22,13 +25,12 @@ fn fail_at_every_step(site: &Site, calls: &str, error: &str, args: &[&str], chec
     }
 }
 
-const FAULTS: [(&str, &str); 6] = [
+const FAULTS: [(&str, &str); 5] = [
     ("pwrite64", "ENOSPC"),
     ("pwrite64", "EIO"),
     ("pread64", "EIO"),
     ("ftruncate", "ENOSPC"),
     ("flock", "ENOLCK"),
-    ("fcntl", "ENOLCK"),
 ];
 
 /// Invariants 6, 12. The lease is there exactly when the command said so.
@@ -110,8 +112,6 @@ fn a_process_without_free_descriptors_fails_in_one_sentence() {
                 let lease = leases[0]["id"].as_str().unwrap().to_owned();
                 assert_eq!(site.run(&["release", &lease]).code, Some(0), "{about}");
             }
-            // The dynamic linker has its own word for it.
-            Some(127) => assert!(answer.err.contains("shared librar"), "{about}: {answer:?}"),
             _ => {
                 answer.assert_failed(&[1, 69], about);
                 assert!(leases.is_empty(), "{about}: {answer:?} {leases:?}");

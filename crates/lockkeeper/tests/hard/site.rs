@@ -94,11 +94,6 @@ impl Site {
         until(&format!("{count} in line"), || self.tickets().len() == count);
     }
 
-    /// What lies in the folder of bells.
-    pub fn bells(&self) -> Vec<String> {
-        names_in(&self.store().join("wake"))
-    }
-
     /// Nobody holds or waits, and nothing lies about that does not belong to a store.
     pub fn assert_clean(&self, about: &str) {
         assert_store_is_clean(&self.store(), about);

@@ -11,11 +11,11 @@ const CROWD: usize = 64;
 /// processes still takes less than this.
 const LOST_WAKE_UP: Duration = Duration::from_secs(3);
 
-fn assert_clean(aftermath: &Aftermath) {
+fn assert_clean(aftermath: &Aftermath, least: usize) {
     let Aftermath { findings, about, .. } = aftermath;
     findings.assert_clean(about);
     assert!(aftermath.kills >= 20, "too few were killed: {about}");
-    assert!(findings.holds.len() >= 100, "too little happened: {about}");
+    assert!(findings.holds.len() >= least, "too little happened: {about}");
     assert_store_is_clean(&aftermath.store(), about);
 }
 
@@ -24,7 +24,7 @@ fn assert_clean(aftermath: &Aftermath) {
 fn a_storm_of_wrapped_commands_has_one_holder_at_a_time() {
     let storm = Storm { crowd: CROWD, weather: Weather::KillsAndStops, wrapped: true };
     let aftermath = storm.run(|folder, worker, seed, _| wrapped_worker(folder, worker, seed, "alpha"));
-    assert_clean(&aftermath);
+    assert_clean(&aftermath, 60);
     assert!(aftermath.stops >= 10, "too few were stopped: {}", aftermath.about);
     let idle = aftermath.findings.longest_idle(aftermath.calm_since);
     assert!(idle < LOST_WAKE_UP, "free for {idle:?} although somebody waited: {}", aftermath.about);
@@ -36,7 +36,7 @@ fn a_storm_on_one_name_loses_no_wake_up() {
     let storm = Storm { crowd: CROWD, weather: Weather::Kills, wrapped: false };
     let aftermath =
         storm.run(|folder, worker, seed, until| library_worker(folder, worker, seed, until, "alpha"));
-    assert_clean(&aftermath);
+    assert_clean(&aftermath, 60);
     let idle = aftermath.findings.longest_idle(0);
     assert!(idle < LOST_WAKE_UP, "free for {idle:?} although somebody waited: {}", aftermath.about);
     let overtaken = aftermath.findings.worst_overtaking(aftermath.calm_since);
@@ -50,6 +50,6 @@ fn a_storm_on_everything_at_once_keeps_every_rule() {
     let storm = Storm { crowd: CROWD, weather: Weather::KillsAndStops, wrapped: false };
     let aftermath =
         storm.run(|folder, worker, seed, until| library_worker(folder, worker, seed, until, "mixed"));
-    assert_clean(&aftermath);
+    assert_clean(&aftermath, 30);
     assert!(aftermath.stops >= 10, "too few were stopped: {}", aftermath.about);
 }

@@ -66,8 +66,7 @@ const TABLES: &str = concat!(
      CREATE TABLE ticket_key (
          key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, rank, id)
      ) STRICT, WITHOUT ROWID;
-     CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;
-     INSERT INTO numbers VALUES (0);"
+     CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;"
 );
 
 /// Opens a connection; the database may still be empty.
@@ -109,15 +108,16 @@ pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, St
     Ok(true)
 }
 
-/// Makes the tables; the caller keeps everybody else out.
-pub(super) fn set_up(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// Makes the tables; the caller keeps everybody else out. `highest` is what the file of tokens knows of.
+pub(super) fn set_up(connection: &Connection, path: &Path, highest: u64) -> Result<(), StoreError> {
     // Records are small: with small pages a commit writes less, and a command that finds the log of others
     // reads less.
+    connection.execute_batch("PRAGMA page_size = 1024;").map_err(|error| explain(path, error))?;
+    use_log(connection, path)?;
     let script = format!(
-        "PRAGMA page_size = 1024;
-         PRAGMA journal_mode = WAL;
-         BEGIN IMMEDIATE;
+        "BEGIN IMMEDIATE;
          {TABLES}
+         INSERT INTO numbers VALUES ({highest});
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {VERSION};
          COMMIT;"
@@ -127,11 +127,25 @@ pub(super) fn set_up(connection: &Connection, path: &Path) -> Result<(), StoreEr
 
 /// Settings that a connection does not remember.
 pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    use_log(connection, path)?;
     // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew. Whoever
     // commits the last of so many pages copies the log into the database, so that it does not grow for ever.
     connection
         .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {CHECKPOINT_AT};"))
         .map_err(|error| explain(path, error))
+}
+
+/// Has the database use a write-ahead log. When SQLite cannot, it stays with what it had and does not call it
+/// an error.
+fn use_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
+    match mode.map_err(|error| explain(path, error))?.as_str() {
+        "wal" => Ok(()),
+        other => {
+            let source = io::Error::other(format!("its journal is `{other}` and cannot be changed"));
+            Err(StoreError::Io { action: "use a write-ahead log for", path: path.to_owned(), source })
+        }
+    }
 }
 
 /// Says what a refusal of SQLite means.
