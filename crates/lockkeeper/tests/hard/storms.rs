@@ -1,8 +1,10 @@
 //! Storms of 64 processes.
 
+use std::collections::BTreeSet;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::site::assert_store_is_clean;
+use crate::site::{Answer, Site, assert_store_is_clean};
 use crate::storm::{Aftermath, Storm, Weather};
 use crate::worker::{library_worker, wrapped_worker};
 
@@ -52,4 +54,25 @@ fn a_storm_on_everything_at_once_keeps_every_rule() {
         storm.run(|folder, worker, seed, until| library_worker(folder, worker, seed, until, "mixed"));
     assert_clean(&aftermath, 30);
     assert!(aftermath.stops >= 10, "too few were stopped: {}", aftermath.about);
+}
+
+/// Everybody comes first: one makes the store, nobody is turned away, and no token is given twice.
+#[test]
+fn many_first_users_at_once_make_one_store() {
+    for _ in 0..5 {
+        let site = Site::new();
+        let users = (0..32).map(|user| {
+            let script = ["exec", &format!("db{user}"), "--", "sh", "-c", "echo $LOCKKEEPER_TOKEN"];
+            let mut command = site.command(&script);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        });
+        let users: Vec<Child> = users.collect();
+        let mut tokens = BTreeSet::new();
+        for user in users {
+            let answer = Answer::of(user.wait_with_output().unwrap());
+            assert_eq!(answer.code, Some(0), "{answer:?}");
+            assert!(tokens.insert(answer.out.clone()), "{answer:?}");
+        }
+        site.assert_clean("after the first users");
+    }
 }

@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -15,6 +17,8 @@ const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// Counts up with every change of the tables that an older program could not use.
 const VERSION: i64 = 1;
 
+/// How long those may take who look at a database that is not set up yet.
+const LOG_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the log may grow, in pages, before it is copied into the database.
 const CHECKPOINT_AT: i64 = 256;
 
@@ -138,12 +142,23 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
 /// Has the database use a write-ahead log. When SQLite cannot, it stays with what it had and does not call it
 /// an error.
 fn use_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
-    match mode.map_err(|error| explain(path, error))?.as_str() {
-        "wal" => Ok(()),
-        other => {
-            let source = io::Error::other(format!("its journal is `{other}` and cannot be changed"));
-            Err(StoreError::Io { action: "use a write-ahead log for", path: path.to_owned(), source })
+    let until = Instant::now() + LOG_PATIENCE;
+    loop {
+        let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
+        match mode.map_err(|error| explain(path, error)) {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(mode) => {
+                let source = io::Error::other(format!("its journal is `{mode}` and cannot be changed"));
+                return Err(StoreError::Io {
+                    action: "use a write-ahead log for",
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+            // Others look whether it is set up, each for a moment. SQLite does not wait for them here, and
+            // nothing tells when they are done.
+            Err(StoreError::Busy { .. }) if Instant::now() < until => thread::sleep(Duration::from_millis(2)),
+            Err(error) => return Err(error),
         }
     }
 }
