@@ -90,6 +90,18 @@ fn no_token_repeats_while_files_are_deleted_under_commands() {
     site.pass_through("db");
 }
 
+/// What is written for good is copied into the database now and then.
+#[test]
+fn the_log_does_not_grow_for_ever() {
+    let site = Site::new();
+    let keeper = lockkeeper::Keeper::open(site.store()).unwrap();
+    for _ in 0..400 {
+        drop(keeper.lock("db").acquire().unwrap());
+    }
+    let log = std::fs::metadata(site.store().join("leases.db-wal")).unwrap().len();
+    assert!(log < 512 * 1024, "{log} bytes");
+}
+
 fn assert_refused_untouched(site: &Site, file: &Path, about: &str) {
     let before = std::fs::read(file).unwrap();
     let commands: [&[&str]; 4] =
@@ -113,7 +125,7 @@ fn a_database_that_cannot_be_used_is_refused_and_left_as_it_is() {
     let foreign: &dyn Fn(&Path) = &|database| sql(database, "CREATE TABLE t (a); PRAGMA application_id = 7;");
     let unnamed: &dyn Fn(&Path) = &|database| sql(database, "CREATE TABLE t (a);");
     let newer: &dyn Fn(&Path) = &|database| {
-        sql(database, "CREATE TABLE t (a); PRAGMA application_id = 1282102100; PRAGMA user_version = 99;")
+        sql(database, "CREATE TABLE t (a); PRAGMA application_id = 1282102100; PRAGMA user_version = 99;");
     };
     for (about, make) in [("garbage", garbage), ("foreign", foreign), ("unnamed", unnamed), ("newer", newer)]
     {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -70,18 +70,22 @@ pub struct Aftermath {
     pub calm_since: u64,
     pub kills: usize,
     pub stops: usize,
+    /// The longest time in which every single worker slept: nobody works, nobody is on the way to work.
+    pub all_asleep: Duration,
 }
 
 struct Stage<'s> {
     storm: &'s Storm,
     folder: &'s Path,
     live: Mutex<BTreeMap<u64, Arc<OwnedFd>>>,
+    pids: Mutex<BTreeMap<u64, u32>>,
     /// Who was sent what is not expected to end well.
     hurt: Mutex<BTreeMap<u64, u64>>,
     /// The moments before the SIGKILLs of those who were inside, or about to be.
     deaths: Mutex<BTreeMap<u64, u64>>,
     failures: Mutex<Vec<String>>,
     numbers: AtomicU64,
+    over: AtomicBool,
 }
 
 impl Storm {
@@ -99,18 +103,22 @@ impl Storm {
             storm: self,
             folder: folder.path(),
             live: Mutex::default(),
+            pids: Mutex::default(),
             hurt: Mutex::default(),
             deaths: Mutex::default(),
             failures: Mutex::default(),
             numbers: AtomicU64::new(1),
+            over: AtomicBool::new(false),
         };
-        let (kills, stops, calm_since) = std::thread::scope(|scope| {
+        let ((kills, stops, calm_since), all_asleep) = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| stage.watch_sleep());
             for _ in 0..self.crowd {
                 scope.spawn(|| stage.keep_going(until, seed, &start));
             }
             let hurt = stage.rage(&mut random, Instant::now() + rough);
             stage.expect_calm(until);
-            hurt
+            stage.over.store(true, Ordering::Relaxed);
+            (hurt, watch.join().unwrap())
         });
         let deaths = stage.deaths.into_inner().unwrap();
         let mut findings = check(&read_all(&folder.path().join("history")), &deaths);
@@ -122,7 +130,7 @@ impl Storm {
             findings.holds.len()
         );
         eprintln!("{about}");
-        Aftermath { folder, findings, about, calm_since, kills, stops }
+        Aftermath { folder, findings, about, calm_since, kills, stops, all_asleep }
     }
 }
 
@@ -142,16 +150,41 @@ impl Stage<'_> {
             // It was not waited for yet, so the number is still its own.
             let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
             self.live.lock().unwrap().insert(worker, Arc::new(handle));
+            self.pids.lock().unwrap().insert(worker, child.id());
             let mut talk = String::new();
             let mut stderr = child.stderr.take().unwrap();
             // What a killed wrapper left running may keep this open: that is waited for as well.
             let _ = std::io::Read::read_to_string(&mut stderr, &mut talk);
+            self.pids.lock().unwrap().remove(&worker);
             let status = child.wait().unwrap();
             self.live.lock().unwrap().remove(&worker);
             if !status.success() && !self.hurt.lock().unwrap().contains_key(&worker) {
                 self.failures.lock().unwrap().push(format!("worker {worker} ended with {status}: {talk}"));
             }
         }
+    }
+
+    /// Measures how long all workers slept together. Whoever is only kept from the processor counts as awake, so
+    /// that a loaded machine makes no difference.
+    fn watch_sleep(&self) -> Duration {
+        let (mut longest, mut since) = (Duration::ZERO, Instant::now());
+        while !self.over.load(Ordering::Relaxed) {
+            let pids: Vec<u32> = self.pids.lock().unwrap().values().copied().collect();
+            let is_asleep = |task: std::io::Result<std::fs::DirEntry>| {
+                let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+                stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
+            };
+            let asleep = |pid: &u32| {
+                let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+                tasks.is_ok_and(|mut tasks| tasks.all(is_asleep))
+            };
+            if pids.is_empty() || !pids.iter().all(asleep) {
+                since = Instant::now();
+            }
+            longest = longest.max(since.elapsed());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        longest
     }
 
     /// Kills and stops at random until a moment, then lets everybody go on.

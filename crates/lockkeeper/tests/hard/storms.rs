@@ -9,9 +9,16 @@ use crate::storm::{Aftermath, Storm, Weather};
 use crate::worker::{library_worker, wrapped_worker};
 
 const CROWD: usize = 64;
-/// A wake-up that was lost is made good by a timer of five seconds; on a loaded machine a hand-off to the next of 64
-/// processes still takes less than this.
-const LOST_WAKE_UP: Duration = Duration::from_secs(3);
+/// Holders sleep for some milliseconds at most. If everybody sleeps for longer, a wake-up was lost, which a timer of
+/// five seconds makes good.
+const LOST_WAKE_UP: Duration = Duration::from_secs(1);
+/// Nobody is overtaken by somebody who asked so much later; asking itself takes a while on a loaded machine.
+const OVERTAKEN: Duration = Duration::from_secs(4);
+
+fn assert_nobody_overslept(aftermath: &Aftermath) {
+    let (asleep, about) = (aftermath.all_asleep, &aftermath.about);
+    assert!(asleep < LOST_WAKE_UP, "all slept for {asleep:?}: {about}");
+}
 
 fn assert_clean(aftermath: &Aftermath, least: usize) {
     let Aftermath { findings, about, .. } = aftermath;
@@ -28,8 +35,9 @@ fn a_storm_of_wrapped_commands_has_one_holder_at_a_time() {
     let aftermath = storm.run(|folder, worker, seed, _| wrapped_worker(folder, worker, seed, "alpha"));
     assert_clean(&aftermath, 60);
     assert!(aftermath.stops >= 10, "too few were stopped: {}", aftermath.about);
+    // Commands are not looked at one by one, so here the history alone tells how long the lock was free in calm.
     let idle = aftermath.findings.longest_idle(aftermath.calm_since);
-    assert!(idle < LOST_WAKE_UP, "free for {idle:?} although somebody waited: {}", aftermath.about);
+    assert!(idle < OVERTAKEN, "free for {idle:?} although somebody waited: {}", aftermath.about);
 }
 
 /// Invariants 1, 2, 4, 7. Every death hands on at once, to whoever is next.
@@ -39,11 +47,11 @@ fn a_storm_on_one_name_loses_no_wake_up() {
     let aftermath =
         storm.run(|folder, worker, seed, until| library_worker(folder, worker, seed, until, "alpha"));
     assert_clean(&aftermath, 60);
+    assert_nobody_overslept(&aftermath);
     let idle = aftermath.findings.longest_idle(0);
-    assert!(idle < LOST_WAKE_UP, "free for {idle:?} although somebody waited: {}", aftermath.about);
     let overtaken = aftermath.findings.worst_overtaking(aftermath.calm_since);
-    assert!(overtaken < LOST_WAKE_UP, "overtaken by {overtaken:?}: {}", aftermath.about);
-    eprintln!("longest idle {idle:?}, worst overtaking {overtaken:?}");
+    assert!(overtaken < OVERTAKEN, "overtaken by {overtaken:?}: {}", aftermath.about);
+    eprintln!("longest free {idle:?}, all asleep {:?}, worst overtaking {overtaken:?}", aftermath.all_asleep);
 }
 
 /// Invariants 1, 2, 3, 6. Names, sharers, slots, patterns and several at once.
@@ -53,6 +61,7 @@ fn a_storm_on_everything_at_once_keeps_every_rule() {
     let aftermath =
         storm.run(|folder, worker, seed, until| library_worker(folder, worker, seed, until, "mixed"));
     assert_clean(&aftermath, 30);
+    assert_nobody_overslept(&aftermath);
     assert!(aftermath.stops >= 10, "too few were stopped: {}", aftermath.about);
 }
 
