@@ -115,6 +115,8 @@ pub struct Draft<'v, V: View> {
     view: &'v mut V,
     /// What the view has shown already: it does not change during a decision.
     looked_up: Vec<(Reach, Vec<Lease>)>,
+    /// What was seen of each claim's proof: who dies during the decision dies after it.
+    sights: BTreeMap<LeaseId, Sight>,
     leases: BTreeMap<LeaseId, Overlay<Lease>>,
     tickets: BTreeMap<LeaseId, Overlay<Ticket>>,
     freed: Vec<Target>,
@@ -153,6 +155,7 @@ impl<'v, V: View> Draft<'v, V> {
         Self {
             view,
             looked_up: Vec::new(),
+            sights: BTreeMap::new(),
             leases: BTreeMap::new(),
             tickets: BTreeMap::new(),
             freed: Vec::new(),
@@ -283,14 +286,18 @@ impl<'v, V: View> Draft<'v, V> {
 
     /// What is to be made of a lease.
     pub fn judge_lease(&mut self, lease: &Lease) -> Verdict {
-        let sight = self.view.sight(&lease.claim.proof);
+        let sight = self.sight(lease.id, &lease.claim.proof);
         lease.verdict(sight, self.now())
     }
 
     /// What is to be made of a ticket.
     pub fn judge_ticket(&mut self, ticket: &Ticket) -> Verdict {
-        let sight = self.view.sight(&ticket.claim.proof);
+        let sight = self.sight(ticket.id, &ticket.claim.proof);
         ticket.verdict(sight, self.now())
+    }
+
+    fn sight(&mut self, id: LeaseId, proof: &Proof) -> Sight {
+        *self.sights.entry(id).or_insert_with(|| self.view.sight(proof))
     }
 
     /// Adds a lease, or changes one.

@@ -163,10 +163,14 @@ fn line_up<V: View>(draft: &mut Draft<'_, V>, ticket: Ticket) -> Result<Outcome,
 
 /// Ends a decision that its own waiter asked for, and says where the ticket stands then.
 fn conclude_for<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<Outcome, V::Error> {
-    conclude(draft, Some(ticket.id))?;
-    if let Some(ticket) = draft.ticket(ticket.id)? {
+    loop {
+        conclude(draft, Some(ticket.id))?;
+        let Some(ticket) = draft.ticket(ticket.id)? else { break };
         let jams = jams(draft, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false })?;
-        return Ok(Outcome::Waiting(Waiting { ticket, jams }));
+        // The look may have found somebody dead whom nobody had looked at before.
+        if !draft.has_freed() {
+            return Ok(Outcome::Waiting(Waiting { ticket, jams }));
+        }
     }
     let Some(lease) = draft.lease(ticket.upgrades.unwrap_or(ticket.id))? else { return Ok(Outcome::Gone) };
     let lease = refresh(draft, lease);

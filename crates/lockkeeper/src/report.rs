@@ -186,7 +186,8 @@ impl From<KeeperError> for Report {
             KeeperError::Held { .. } => Self::of(Exit::Refused, "LOCK_HELD", &error),
             KeeperError::Deadlock { .. } => Self::of(Exit::Refused, "DEADLOCK", &error),
             KeeperError::TicketRemoved => Self::of(Exit::Refused, "TICKET_REMOVED", &error),
-            KeeperError::Machine(_) => Self::of(Exit::Failed, "MACHINE", &error),
+            KeeperError::Machine(_) => Self::of(Exit::Failed, "MACHINE", &error)
+                .with_hint("nothing was changed; check the limits of this process with `ulimit -a`, and that /proc is mounted"),
         }
     }
 }

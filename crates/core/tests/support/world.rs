@@ -22,11 +22,19 @@ pub struct World {
     pub now: Moment,
     pub drawn: u64,
     pub dead: BTreeSet<u32>,
+    /// A process that dies once it was looked at so many times, be it in the middle of a decision.
+    pub dying: Option<(u32, usize)>,
 }
 
 impl World {
     pub fn new() -> Self {
-        Self { board: Board::default(), now: Moment::from_micros(0), drawn: 0, dead: BTreeSet::new() }
+        Self {
+            board: Board::default(),
+            now: Moment::from_micros(0),
+            drawn: 0,
+            dead: BTreeSet::new(),
+            dying: None,
+        }
     }
 
     /// Runs one decision and commits it.
@@ -85,6 +93,14 @@ impl View for World {
     }
 
     fn sight(&mut self, proof: &Proof) -> Sight {
+        let looked_at = proof.process().map(|process| process.pid);
+        match &mut self.dying {
+            Some((pid, 0)) if looked_at == Some(*pid) => {
+                self.dead.insert(*pid);
+            }
+            Some((pid, looks)) if looked_at == Some(*pid) => *looks -= 1,
+            Some(_) | None => {}
+        }
         let is_dead = proof.process().is_some_and(|process| self.dead.contains(&process.pid));
         match proof.voucher {
             Voucher::KernelLock { .. } => {

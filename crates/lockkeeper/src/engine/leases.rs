@@ -137,10 +137,12 @@ impl Engine {
         self.look(|draft| draft.leases_of(owner))
     }
 
-    /// Puts away all the dead.
+    /// Puts away all the dead and what they left.
     #[expect(clippy::redundant_closure, reason = "a plain function is not general over lifetimes here")]
     pub fn clean_up(&self) -> Result<Vec<Burial>, StoreError> {
-        self.decide(|draft| lease::clean_up(draft)).map(|((), burials)| burials)
+        let ((), burials) = self.decide(|draft| lease::clean_up(draft))?;
+        self.store().sweep()?;
+        Ok(burials)
     }
 
     /// The circles that waits are caught in.

@@ -2,14 +2,17 @@
 //!
 //! A bell is a FIFO in the store's `wake/` folder. The waiter keeps it open in both directions, so that it never
 //! reads an end of file; a ring is one byte, and any number of rings before the next look are one. A waiter that
-//! was killed leaves its FIFO behind, which nobody has open: a ring tells, and [`remove`] cleans up.
+//! was killed leaves its FIFO behind, which nobody has open: [`remove`] cleans up where a record still names it,
+//! and [`sweep`] finds the others. A bell is put up under a shared lock on the folder and swept under an exclusive
+//! one, so that none is swept between its making and its opening.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::BellId;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
 use super::random;
@@ -32,13 +35,15 @@ impl Bell {
     /// Puts up the bell with this number, which is not up yet.
     pub fn create_with_id(dir: &Path, id: BellId) -> io::Result<Self> {
         let path = path(dir, id);
-        match make_fifo(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        let folder = match open_folder(dir)? {
+            Some(folder) => folder,
+            None => {
                 make_folder(dir)?;
-                make_fifo(&path)?;
+                open_folder(dir)?.ok_or(io::ErrorKind::NotFound)?
             }
-            outcome => outcome?,
-        }
+        };
+        rustix::io::retry_on_intr(|| flock(&folder, FlockOperation::LockShared))?;
+        make_fifo(&path)?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
         Ok(Self { id, path, descriptor })
@@ -105,6 +110,32 @@ pub fn remove(dir: &Path, bell: BellId) -> io::Result<()> {
     match std::fs::remove_file(path(dir, bell)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Takes down every bell that nobody has open: their waiters were killed before or after a record named them.
+pub fn sweep(dir: &Path) -> io::Result<()> {
+    let Some(folder) = open_folder(dir)? else { return Ok(()) };
+    rustix::io::retry_on_intr(|| flock(&folder, FlockOperation::LockExclusive))?;
+    for entry in std::fs::read_dir(dir.join("wake"))? {
+        let entry = entry?;
+        // Without a reader, opening a FIFO in this way is refused.
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if entry.file_type()?.is_fifo()
+            && rustix::fs::open(entry.path(), flags, Mode::empty()).err() == Some(Errno::NXIO)
+        {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn open_folder(dir: &Path) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(dir.join("wake"), flags, Mode::empty()) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -187,6 +218,36 @@ mod tests {
         remove(dir.path(), id).unwrap();
         assert!(!path.exists());
         remove(dir.path(), id).unwrap();
+    }
+
+    #[test]
+    fn a_sweep_takes_down_what_nobody_has_open_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        sweep(dir.path()).unwrap();
+        let bell = Bell::create(dir.path()).unwrap();
+        let (left, file) = (path(dir.path(), BellId(1)), path(dir.path(), BellId(2)));
+        make_fifo(&left).unwrap();
+        std::fs::write(&file, "keep").unwrap();
+        sweep(dir.path()).unwrap();
+        assert!(!left.exists() && file.exists());
+        assert!(ring(dir.path(), bell.id()).unwrap());
+        assert!(bell.drain().unwrap());
+    }
+
+    #[test]
+    fn no_bell_is_swept_while_it_is_put_up() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            let putting_up = scope.spawn(|| {
+                for _ in 0..300 {
+                    let bell = Bell::create(dir.path()).unwrap();
+                    assert!(ring(dir.path(), bell.id()).unwrap());
+                }
+            });
+            while !putting_up.is_finished() {
+                sweep(dir.path()).unwrap();
+            }
+        });
     }
 
     #[test]

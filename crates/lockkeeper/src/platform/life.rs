@@ -106,11 +106,16 @@ impl SharedLife {
     }
 }
 
-fn open_private(path: &Path) -> rustix::io::Result<OwnedFd> {
-    use rustix::fs::{Mode, OFlags};
+fn open_private(path: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::{FileType, Mode, OFlags};
 
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let descriptor = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&descriptor)?.st_mode) == FileType::RegularFile {
+        Ok(descriptor)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a regular file", path.display())))
+    }
 }
 
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
@@ -131,7 +136,7 @@ mod ofd_locks {
     const NONE: c_short = libc::F_UNLCK as c_short;
 
     pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
-        Ok(open_private(path)?)
+        open_private(path)
     }
 
     pub(super) fn hold(path: &Path, holder: HolderId) -> io::Result<OwnedFd> {
@@ -202,7 +207,7 @@ mod flock_files {
 
     pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
         match rustix::fs::mkdir(path.with_extension("d"), Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => Ok(open_private(path)?),
+            Ok(()) | Err(Errno::EXIST) => open_private(path),
             Err(error) => Err(error.into()),
         }
     }

@@ -123,6 +123,8 @@ pub fn is_running(pid: u32) -> io::Result<bool> {
 pub fn watch(process: ProcessRef) -> Watch {
     let Some(number) = checked(process.pid) else { return Watch::Unavailable };
     match pidfd::open(number) {
+        // A zombie has ended, although its number is not free yet: to wait for it would be no wait.
+        Opened::Handle(handle) if pidfd::has_ended(&handle).unwrap_or(false) => Watch::Gone,
         Opened::Handle(handle) => match is_same(process) {
             Ok(true) => Watch::Exit(handle),
             Ok(false) => Watch::Gone,
@@ -238,6 +240,7 @@ mod tests {
         child.kill().unwrap();
         assert!(poll::wait(&[end.as_fd()], None).unwrap().any());
         assert_eq!(look(process), ProcessSight::Gone);
+        assert!(matches!(watch(process), Watch::Gone), "a zombie is nothing to wait for");
         assert!(matches!(identify(process.pid), Err(IdentifyError::NotRunning(_))));
         assert_eq!(look_in_table(process, checked(process.pid).unwrap()), ProcessSight::Gone);
         child.wait().unwrap();

@@ -56,6 +56,11 @@ pub trait Store: Send + Sync {
 
     /// Puts away what a dead sleeper left.
     fn dismantle(&self, bell: BellId);
+
+    /// Puts away what dead sleepers left whom no record names; nothing where bells end with their sleepers.
+    fn sweep(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// A decision over records: it may be run again until its changes could be committed.

@@ -8,7 +8,7 @@
 //! | `wake/` | the bells of those who sleep now |
 //!
 //! A process that is killed leaves the database as it was before or after its decision, and nothing else but
-//! perhaps its bell, which whoever buries its ticket puts away.
+//! perhaps its bell, which whoever buries its ticket or lease puts away, or else the next `locks cleanup`.
 
 mod connections;
 mod rows;
@@ -40,7 +40,8 @@ pub struct SqliteStore {
     folder: PathBuf,
     path: PathBuf,
     gate: gate::Gate,
-    gate_inode: u64,
+    /// The files that are open here, by name and inode.
+    files: Vec<(PathBuf, u64)>,
     tokens: Tokens,
     connections: Connections,
 }
@@ -54,8 +55,6 @@ impl SqliteStore {
         }
         let gate_path = folder.join("gate");
         let gate = gate::Gate::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
-        let gate_inode =
-            fs::metadata(&gate_path).map_err(|error| failed("look at", &gate_path, error))?.ino();
         let tokens = Tokens::open(folder, boot)?;
         let path = folder.join("leases.db");
         if tokens.boot()?.is_none_or(|last| last != boot) {
@@ -63,15 +62,22 @@ impl SqliteStore {
             start_boot(&tokens, &path, boot)?;
         }
         let connection = schema::connect(&path)?;
-        if !schema::is_set_up(&connection, &path)? {
+        // Somebody else may be at it just now: anything but a yes is looked at again alone.
+        if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
             if !schema::is_set_up(&connection, &path)? {
-                schema::set_up(&connection, &path)?;
+                schema::set_up(&connection, &path, tokens.limit()?)?;
             }
         }
         schema::tune(&connection, &path)?;
+        let mut files = Vec::new();
+        for name in ["gate", "tokens", "leases.db", "leases.db-wal"] {
+            let file = folder.join(name);
+            let found = fs::metadata(&file).map_err(|error| failed("look at", &file, error))?;
+            files.push((file, found.ino()));
+        }
         let folder = folder.to_owned();
-        Ok(Self { folder, path, gate, gate_inode, tokens, connections: Connections::new(connection) })
+        Ok(Self { folder, path, gate, files, tokens, connections: Connections::new(connection) })
     }
 
     /// Whether a store was ever made in `folder`.
@@ -91,16 +97,19 @@ impl SqliteStore {
         self.connections.with(another, work)
     }
 
-    /// Whether the folder is still the one that was opened.
+    /// Whether the files are still those that were opened: others would not see what is written to them.
     fn check_place(&self) -> Result<(), StoreError> {
-        match fs::metadata(self.folder.join("gate")) {
-            Ok(found) if found.ino() == self.gate_inode => Ok(()),
-            Ok(_) => Err(StoreError::Removed { path: self.folder.clone() }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(StoreError::Removed { path: self.folder.clone() })
+        for (path, inode) in &self.files {
+            match fs::metadata(path) {
+                Ok(found) if found.ino() == *inode => {}
+                Ok(_) => return Err(StoreError::Removed { path: path.clone() }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(StoreError::Removed { path: path.clone() });
+                }
+                Err(error) => return Err(failed("look at", path, error)),
             }
-            Err(error) => Err(failed("look at", &self.folder, error)),
         }
+        Ok(())
     }
 
     fn database<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
@@ -176,6 +185,10 @@ impl Store for SqliteStore {
 
     fn dismantle(&self, id: BellId) {
         let _ = bell::remove(&self.folder, id);
+    }
+
+    fn sweep(&self) -> Result<(), StoreError> {
+        bell::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
     }
 }
 
@@ -322,10 +335,10 @@ impl Records for Rows<'_> {
         if self.drawing.is_none() {
             let (store, connection) = (self.store, self.connection);
             let highest = || {
-                let found =
-                    connection.query_row("SELECT highest FROM numbers", [], |row| row.get::<_, i64>(0));
-                store.database(found).map(i64::cast_unsigned)
+                let mut statement = connection.prepare_cached("SELECT highest FROM numbers")?;
+                statement.query_row([], |row| row.get::<_, i64>(0))
             };
+            let highest = store.database(highest())?.cast_unsigned();
             self.drawing = Some(store.tokens.draw(highest)?);
         }
         Ok(self.drawing.as_mut().map_or(0, Drawing::next))
@@ -505,7 +518,7 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
             Ok(()) | Err(_) => {}
         }
     }
-    let mut drawing = tokens.draw(|| Ok(0))?;
+    let mut drawing = tokens.draw(0)?;
     drawing.next();
     drawing.keep().map(|_| ())
 }

@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -14,6 +16,12 @@ use crate::store::StoreError;
 const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// Counts up with every change of the tables that an older program could not use.
 const VERSION: i64 = 1;
+
+/// How long those may take who look at a database that is not set up yet.
+const LOG_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the log may grow, in pages, before it is copied into the database: a command that finds nobody else
+/// there reads all of it.
+const CHECKPOINT_AT: i64 = 24;
 
 /// The tables are read anew by every command, so they are as plain as can be: types are strict, and what a
 /// column may say is checked where a row is read, in `rows`.
@@ -34,8 +42,7 @@ CREATE TABLE ticket (
 CREATE TABLE ticket_key (
     key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, rank, id)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;
-INSERT INTO numbers VALUES (0);";
+CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;";
 
 /// Opens a connection; the database may still be empty.
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
@@ -82,15 +89,16 @@ pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, St
     Ok(true)
 }
 
-/// Makes the tables; the caller keeps everybody else out.
-pub(super) fn set_up(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// Makes the tables; the caller keeps everybody else out. `highest` is what the file of tokens knows of.
+pub(super) fn set_up(connection: &Connection, path: &Path, highest: u64) -> Result<(), StoreError> {
     // Records are small: with small pages a commit writes less, and a command that finds the log of others
     // reads less.
+    connection.execute_batch("PRAGMA page_size = 1024;").map_err(|error| explain(path, error))?;
+    use_log(connection, path)?;
     let script = format!(
-        "PRAGMA page_size = 1024;
-         PRAGMA journal_mode = WAL;
-         BEGIN IMMEDIATE;
+        "BEGIN IMMEDIATE;
          {TABLES}
+         INSERT INTO numbers VALUES ({highest});
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {VERSION};
          COMMIT;"
@@ -100,11 +108,36 @@ pub(super) fn set_up(connection: &Connection, path: &Path) -> Result<(), StoreEr
 
 /// Settings that a connection does not remember.
 pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew. The log
-    // is kept short, because a command that finds nobody else there reads all of it.
+    use_log(connection, path)?;
+    // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew. Whoever
+    // commits the last of so many pages copies the log into the database, so that it does not grow for ever.
     connection
-        .execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 24;")
+        .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {CHECKPOINT_AT};"))
         .map_err(|error| explain(path, error))
+}
+
+/// Has the database use a write-ahead log. When SQLite cannot, it stays with what it had and does not call it
+/// an error.
+fn use_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let until = Instant::now() + LOG_PATIENCE;
+    loop {
+        let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
+        match mode.map_err(|error| explain(path, error)) {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(mode) => {
+                let source = io::Error::other(format!("its journal is `{mode}` and cannot be changed"));
+                return Err(StoreError::Io {
+                    action: "use a write-ahead log for",
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+            // Others look whether it is set up, each for a moment. SQLite does not wait for them here, and
+            // nothing tells when they are done.
+            Err(StoreError::Busy { .. }) if Instant::now() < until => thread::sleep(Duration::from_millis(2)),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Says what a refusal of SQLite means.

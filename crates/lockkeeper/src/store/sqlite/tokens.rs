@@ -54,17 +54,21 @@ impl Tokens {
         Ok(self.read()?.map(|state| state.boot))
     }
 
-    /// Begins to draw; `otherwise` is the limit to go on from when the file is new.
-    pub(super) fn draw(
-        &self,
-        otherwise: impl FnOnce() -> Result<u64, StoreError>,
-    ) -> Result<Drawing<'_>, StoreError> {
+    /// A number that is not below any that was given; zero when there is nothing yet.
+    pub(super) fn limit(&self) -> Result<u64, StoreError> {
+        Ok(self.read()?.map_or(0, |state| state.limit))
+    }
+
+    /// Begins to draw; `noted` is the limit that the database knows of.
+    pub(super) fn draw(&self, noted: u64) -> Result<Drawing<'_>, StoreError> {
         let (last, limit) = match self.read()? {
+            // The file is new, or an old copy: the database knows better.
+            None => (noted, 0),
+            Some(state) if state.limit < noted => (noted, 0),
             Some(state) if state.boot == self.boot => (state.last, state.limit),
             Some(state) => (state.limit, state.limit),
-            None => (otherwise()?, 0),
         };
-        Ok(Drawing { tokens: self, last, limit, kept: true })
+        Ok(Drawing { tokens: self, last, limit, noted, kept: true })
     }
 
     fn read(&self) -> Result<Option<State>, StoreError> {
@@ -102,6 +106,8 @@ pub(super) struct Drawing<'t> {
     tokens: &'t Tokens,
     last: u64,
     limit: u64,
+    /// The limit that the database knows of.
+    noted: u64,
     kept: bool,
 }
 
@@ -115,7 +121,7 @@ impl Drawing<'_> {
 
     /// Makes sure that what was drawn is never drawn again; to be called before it is used.
     ///
-    /// Returns the limit when it was moved.
+    /// Returns the limit when the database does not know of it.
     pub(super) fn keep(&mut self) -> Result<Option<u64>, StoreError> {
         if self.kept {
             return Ok(None);
@@ -130,7 +136,7 @@ impl Drawing<'_> {
             self.tokens.file.sync_data().map_err(|source| self.tokens.failed("sync", source))?;
         }
         self.kept = true;
-        Ok(moved.then_some(self.limit))
+        Ok((self.limit != self.noted).then_some(self.limit))
     }
 }
 
@@ -154,7 +160,7 @@ mod tests {
     use super::*;
 
     fn draw(tokens: &Tokens, count: usize) -> Vec<u64> {
-        let mut drawing = tokens.draw(|| Ok(0)).unwrap();
+        let mut drawing = tokens.draw(0).unwrap();
         let drawn = (0..count).map(|_| drawing.next()).collect();
         drawing.keep().unwrap();
         drawn
@@ -189,6 +195,34 @@ mod tests {
         }
     }
 
+    /// Invariant 2.
+    #[test]
+    fn a_lost_or_old_file_goes_on_above_what_the_database_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
+        let mut drawing = tokens.draw(0).unwrap();
+        drawing.next();
+        let noted = drawing.keep().unwrap().expect("a new database is told of the limit");
+        assert_eq!(tokens.draw(noted).unwrap().next(), 2);
+        assert_eq!(tokens.draw(noted + 1).unwrap().next(), noted + 2);
+        std::fs::remove_file(folder.path().join("tokens")).unwrap();
+        assert_eq!(Tokens::open(folder.path(), "boot-a").unwrap().draw(noted).unwrap().next(), noted + 1);
+    }
+
+    /// Invariant 2. A database that was made anew learns the limit with the next number.
+    #[test]
+    fn a_new_database_is_told_of_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
+        draw(&tokens, 1);
+        let mut drawing = tokens.draw(0).unwrap();
+        assert_eq!(drawing.next(), 2);
+        assert_eq!(drawing.keep().unwrap(), Some(BLOCK + 1));
+        let mut drawing = tokens.draw(BLOCK + 1).unwrap();
+        drawing.next();
+        assert_eq!(drawing.keep().unwrap(), None);
+    }
+
     /// Invariant 12.
     #[test]
     fn a_file_that_cannot_be_read_is_not_started_anew() {
@@ -198,7 +232,7 @@ mod tests {
         {
             std::fs::write(folder.path().join("tokens"), damage).unwrap();
             let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
-            assert!(matches!(tokens.draw(|| Ok(0)).err(), Some(StoreError::Damaged { .. })), "{damage}");
+            assert!(matches!(tokens.draw(0).err(), Some(StoreError::Damaged { .. })), "{damage}");
             assert_eq!(std::fs::read_to_string(folder.path().join("tokens")).unwrap(), damage);
         }
     }

@@ -1,0 +1,94 @@
+//! Holders that die in the middle of a decision: whatever the decision saw, nothing is left free while somebody waits.
+
+#[path = "support/world.rs"]
+mod world;
+
+use std::convert::Infallible;
+
+use lockkeeper_core::draft::{Draft, Effect, Walk};
+use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
+use lockkeeper_core::record::Priority;
+use lockkeeper_core::resource::{Key, Mode, Reach, Resource};
+use lockkeeper_core::waiting::{Asker, jams};
+
+use crate::world::{World, bell, claim, name, resident, seconds};
+
+/// More looks than any decision here makes at one holder.
+const LOOKS: usize = 40;
+
+fn request(pid: u32, resources: Vec<Resource>, waits: bool) -> Request {
+    let wait = waits.then(|| WaitTerms { bell: Some(bell(pid)), stays: seconds(60) });
+    let claim = claim(&pid.to_string(), resident(pid), resources);
+    Request { claim, priority: Priority::default(), under: Vec::new(), wait, join: false }
+}
+
+fn db() -> Vec<Resource> {
+    vec![name("db", Mode::Exclusive)]
+}
+
+/// Process 1 holds `db` and `index`; 2 waits for `db`, 3 for both, 4 for `index`.
+fn line() -> World {
+    let index = || vec![name("index", Mode::Exclusive)];
+    let both = || [db(), index()].concat();
+    let mut world = World::new();
+    for (pid, resources) in [(1, both()), (2, db()), (3, both()), (4, index())] {
+        world.advance(1);
+        let (outcome, ..) = world.decide(|draft| lease::acquire(draft, &request(pid, resources, true)));
+        assert_eq!(matches!(outcome, Outcome::Granted(_)), pid == 1);
+    }
+    world
+}
+
+/// Runs a decision in which process 1 dies at every possible look, and sees to it that nothing stays free.
+fn dies_at_every_look(decision: impl Fn(&mut Draft<'_, World>) -> Result<(), Infallible>) {
+    for looks in 0..LOOKS {
+        let mut world = line();
+        world.dying = Some((1, looks));
+        let ((), effects, _) = world.decide(&decision);
+        world.dying = None;
+        let buried = world.board.leases().all(|lease| lease.claim.owner.as_str() != "worker:1");
+        if !buried {
+            continue;
+        }
+        let tickets: Vec<_> = world.board.tickets().cloned().collect();
+        for ticket in tickets {
+            let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
+            let Ok(in_the_way) = jams(&mut Draft::new(&mut world), asker);
+            assert!(!in_the_way.is_empty(), "death after {looks} looks: free, but {ticket:?} waits");
+        }
+        let holds = |pid: u32| {
+            let owner = format!("worker:{pid}");
+            world.board.leases().any(|lease| lease.claim.owner.as_str() == owner)
+        };
+        assert!(holds(2), "death after {looks} looks: 2 is next");
+        let rung = effects.contains(&Effect::Ring(bell(2)));
+        assert!(rung, "death after {looks} looks: 2 was not told");
+    }
+}
+
+/// Invariant 4.
+#[test]
+fn a_death_while_a_waiter_looks_hands_on() {
+    for id in [2, 3, 4] {
+        dies_at_every_look(|draft| {
+            let owner = format!("worker:{id}").parse().unwrap();
+            let ticket = draft.next_ticket(&Reach::of(Key::of_owner(&owner)), Walk::Up(None))?.unwrap();
+            let terms = WaitTerms { bell: Some(bell(id)), stays: seconds(60) };
+            lease::attend(draft, ticket.id, Some(terms)).map(|_| ())
+        });
+    }
+}
+
+/// Invariant 4.
+#[test]
+fn a_death_while_a_newcomer_asks_hands_on() {
+    for waits in [false, true] {
+        dies_at_every_look(|draft| lease::acquire(draft, &request(9, db(), waits)).map(|_| ()));
+    }
+}
+
+/// Invariant 4.
+#[test]
+fn a_death_during_the_cleaning_up_hands_on() {
+    dies_at_every_look(|draft| lease::clean_up(draft));
+}

@@ -1,0 +1,142 @@
+//! Calls that fail: no space, bad disk, no descriptors. What fails says so, leaves nothing half done and is forgotten
+//! by the next command.
+
+use crate::site::{Answer, Site};
+
+/// What is read from the log grows with every command, so that the steps of reading have no end of their own.
+const MOST_STEPS: usize = 60;
+
+/// Runs a command whose first, second, ... call of a kind fails until one run had none that failed.
+fn fail_at_every_step(site: &Site, calls: &str, error: &str, args: &[&str], check: impl Fn(&str, &Answer)) {
+    let log = site.folder().join("strace.log");
+    for step in 1..=MOST_STEPS {
+        let about = format!("{} with {error} at call {step} of {calls}", args.join(" "));
+        let trace = format!("trace={calls}");
+        let inject = format!("inject={calls}:error={error}:when={step}");
+        let strace = ["strace", "-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &inject];
+        let output = site.command_under(&strace, args).output().expect("these tests need strace(1)");
+        let answer = Answer::of(output);
+        // Before the program begins, its loader has its own word for what fails.
+        if !answer.err.contains("error while loading shared libraries") {
+            check(&about, &answer);
+        }
+        if !std::fs::read_to_string(&log).unwrap().contains("(INJECTED)") {
+            assert_eq!(answer.code, Some(0), "{about}: {answer:?}");
+            assert!(step > 1, "nothing ever failed: {about}");
+            return;
+        }
+    }
+}
+
+const FAULTS: [(&str, &str); 5] = [
+    ("pwrite64", "ENOSPC"),
+    ("pwrite64", "EIO"),
+    ("pread64", "EIO"),
+    ("ftruncate", "ENOSPC"),
+    ("flock", "ENOLCK"),
+];
+
+/// Invariants 6, 12. The lease is there exactly when the command said so.
+#[test]
+fn an_acquire_that_fails_has_taken_nothing() {
+    let site = Site::new();
+    site.pass_through("db");
+    let pid = std::process::id().to_string();
+    for (calls, error) in FAULTS {
+        fail_at_every_step(&site, calls, error, &["acquire", "db", "--pid", &pid], |about, answer| {
+            let leases = site.leases();
+            if answer.code == Some(0) {
+                assert_eq!(leases.len(), 1, "{about}: {answer:?}");
+                let lease = leases[0]["id"].as_str().unwrap().to_owned();
+                assert_eq!(site.run(&["release", &lease]).code, Some(0), "{about}");
+            } else {
+                answer.assert_failed(&[1, 69], about);
+                assert!(leases.is_empty(), "{about}: {answer:?} {leases:?}");
+            }
+            site.pass_through("db");
+        });
+    }
+    site.assert_clean("after all faults");
+}
+
+/// Invariants 2, 6, 12. A store that could not be made whole is made by the next command.
+#[test]
+fn a_first_use_that_fails_does_not_spoil_the_store() {
+    let site = Site::new();
+    let pid = std::process::id().to_string();
+    for (calls, error) in
+        [("pwrite64", "ENOSPC"), ("pwrite64", "EIO"), ("mkdir,mkdirat", "EACCES"), ("fsync,fdatasync", "EIO")]
+    {
+        let args = ["acquire", "db", "--pid", &pid];
+        fail_at_every_step(&site, calls, error, &args, |about, answer| {
+            if answer.code != Some(0) {
+                answer.assert_failed(&[1, 69], about);
+                site.pass_through("db");
+            }
+            site.pass_through("other");
+            std::fs::remove_dir_all(site.store()).unwrap();
+        });
+    }
+}
+
+/// Invariants 4, 6. Whatever fails around it, the command ran at most once, and the lock is free afterwards.
+#[test]
+fn an_exec_with_faults_runs_its_command_at_most_once_and_frees_the_lock() {
+    let site = Site::new();
+    site.pass_through("db");
+    for (calls, error) in
+        [("pwrite64", "ENOSPC"), ("flock", "EIO"), ("mknod,mknodat", "ENOSPC"), ("unlink", "EROFS")]
+    {
+        fail_at_every_step(&site, calls, error, &["exec", "db", "--", "echo", "ran"], |about, answer| {
+            let ran = answer.out.lines().count();
+            assert!(ran <= 1, "{about}: {answer:?}");
+            match answer.code {
+                Some(0) => assert_eq!(ran, 1, "{about}: {answer:?}"),
+                _ => {
+                    answer.assert_failed(&[1, 69], about);
+                    assert_eq!(ran, 0, "{about}: {answer:?}");
+                }
+            }
+            site.pass_through("db");
+        });
+    }
+    site.assert_clean("after all faults");
+}
+
+/// Invariant 6.
+#[test]
+fn a_process_without_free_descriptors_fails_in_one_sentence() {
+    let site = Site::new();
+    site.pass_through("db");
+    fail_at_every_step(&site, "open,openat", "EMFILE", &["acquire", "db", "--ttl", "1h"], |about, answer| {
+        let leases = site.leases();
+        match answer.code {
+            Some(0) => {
+                let lease = leases[0]["id"].as_str().unwrap().to_owned();
+                assert_eq!(site.run(&["release", &lease]).code, Some(0), "{about}");
+            }
+            _ => {
+                answer.assert_failed(&[1, 69], about);
+                assert!(leases.is_empty(), "{about}: {answer:?} {leases:?}");
+            }
+        }
+    });
+    site.assert_clean("after all faults");
+}
+
+/// Invariants 6, 7. A waiter whose wait fails leaves the line.
+#[test]
+fn a_wait_that_fails_gives_its_place_back() {
+    let site = Site::new();
+    let (lease, _) = site.acquire("db");
+    for (calls, error) in [("mknod,mknodat", "ENOSPC"), ("poll,ppoll", "ENOMEM")] {
+        let inject = format!("inject={calls}:error={error}:when=1+");
+        let trace = format!("trace={calls}");
+        let strace = ["strace", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+        let output = site.command_under(&strace, &["exec", "db", "--quiet", "--", "true"]).output().unwrap();
+        Answer::of(output).assert_failed(&[1], calls);
+        assert!(site.tickets().is_empty());
+    }
+    assert_eq!(site.run(&["release", &lease]).code, Some(0));
+    site.assert_clean("after the failed waits");
+}

@@ -1,0 +1,130 @@
+//! Leases that are taken away while work goes on under them.
+
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lockkeeper::Keeper;
+
+use crate::site::{PATIENCE, Site, Started, lives, until};
+
+/// Invariant 10.
+#[test]
+fn a_broken_lease_stops_the_whole_tree_and_says_so() {
+    let site = Site::new();
+    let script = "(setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 600 & wait; done' &)
+        sh -c 'echo $$; exec sleep 600' & echo $$; wait";
+    let mut command = site.command(&["exec", "db", "--", "sh", "-c", script]);
+    let mut holder = Started::new(command.env("LOCKKEEPER_GRACE", "200ms").stderr(Stdio::piped()));
+    let tree: Vec<u32> = (0..3).map(|_| holder.number()).collect();
+    let lease = site.leases()[0]["id"].as_str().unwrap().to_owned();
+    let broken = site.run(&["locks", "break", &lease, "--yes"]);
+    assert_eq!(broken.code, Some(0), "{broken:?}");
+    assert!(!broken.out.contains("by force"), "{broken:?}");
+    assert_eq!(holder.wait().code(), Some(76));
+    let mut talk = String::new();
+    std::io::Read::read_to_string(&mut holder.process.stderr.take().unwrap(), &mut talk).unwrap();
+    assert!(talk.contains("was lost") && talk.contains("hint: "), "{talk}");
+    for pid in tree {
+        assert!(!lives(pid), "{pid} still runs");
+    }
+    site.assert_clean("after the break");
+}
+
+/// Invariant 10. The next holder does not begin before the work of the last one has been stopped.
+#[test]
+fn a_waiter_gets_a_broken_lease_only_after_the_work_was_stopped() {
+    let site = Site::new();
+    let done = site.folder().join("stopped");
+    let script =
+        format!("trap 'sleep 0.3; echo > {}; exit 0' TERM; echo $$; sleep 600 & wait", done.display());
+    let mut holder =
+        Started::new(site.command(&["exec", "db", "--", "sh", "-c", &script]).stderr(Stdio::null()));
+    holder.number();
+    let test = format!("test -e {} && echo after || echo before", done.display());
+    let mut waiter =
+        Started::new(site.command(&["exec", "db", "--quiet", "--", "sh", "-c", &test]).stderr(Stdio::null()));
+    site.until_waiting(1);
+    let lease = site.leases()[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(site.run(&["locks", "break", &lease, "--yes"]).code, Some(0));
+    assert_eq!(waiter.line(), "after");
+    assert_eq!(holder.wait().code(), Some(76));
+}
+
+/// Invariant 10. A holder that cannot hear is evicted after its time, and told when it can hear again.
+#[test]
+fn a_stopped_holder_hears_of_its_loss_when_it_goes_on() {
+    let site = Site::new();
+    let mut holder = Started::new(
+        site.command(&["exec", "db", "--", "sh", "-c", "echo $$; exec sleep 600"]).stderr(Stdio::null()),
+    );
+    let command = holder.number();
+    holder.signal(rustix::process::Signal::STOP);
+    until("the holder is stopped", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", holder.pid())).unwrap();
+        status.contains(") T ")
+    });
+    let lease = site.leases()[0]["id"].as_str().unwrap().to_owned();
+    let mut broken = site.command(&["locks", "break", &lease, "--yes"]);
+    let broken = crate::site::Answer::of(broken.env("LOCKKEEPER_GRACE", "100ms").output().unwrap());
+    assert!(broken.code == Some(0) && broken.out.contains("by force"), "{broken:?}");
+    assert!(lives(command));
+    holder.signal(rustix::process::Signal::CONT);
+    assert_eq!(holder.wait().code(), Some(76));
+    assert!(!lives(command));
+}
+
+/// Invariant 10.
+#[test]
+fn a_guard_is_told_that_its_lease_was_broken() {
+    let site = Site::new();
+    let keeper = Keeper::open(site.store()).unwrap();
+    let guard = keeper.lock("db").acquire().unwrap();
+    let (tell, told) = mpsc::channel();
+    guard.on_lost(move |why| tell.send(why.to_string()).unwrap()).unwrap();
+    assert!(!guard.is_lost().unwrap());
+    let id = guard.id().to_string();
+    let breaker = std::thread::spawn({
+        let mut command = site.command(&["locks", "break", &id, "--yes"]);
+        command.env("LOCKKEEPER_GRACE", "30s");
+        move || command.output().unwrap().status
+    });
+    assert!(guard.wait_until_lost(PATIENCE).unwrap());
+    assert!(told.recv_timeout(PATIENCE).unwrap().contains("revoked"));
+    assert!(guard.is_lost().unwrap());
+    // It holds until it lets go, so that nobody comes in while it clears up.
+    assert!(keeper.lock("db").acquire().is_err());
+    drop(guard);
+    assert!(breaker.join().unwrap().success());
+    assert!(keeper.lock("db").acquire().is_ok());
+}
+
+/// Invariant 10. Under a contract that lets go, a holder that was frozen too long finds out.
+#[test]
+fn a_guard_whose_time_ran_out_is_told() {
+    let site = Site::new();
+    let mut holder = Started::new(
+        site.command(&[
+            "exec",
+            "db",
+            "--ttl",
+            "600ms",
+            "--contract",
+            "lease",
+            "--",
+            "sh",
+            "-c",
+            "echo $$; exec sleep 600",
+        ])
+        .stderr(Stdio::null()),
+    );
+    let command = holder.number();
+    holder.signal(rustix::process::Signal::STOP);
+    let next = site.run(&["acquire", "db", "--wait=50s", "--quiet", "--owner", "test:2"]);
+    assert_eq!(next.code, Some(0), "{next:?}");
+    assert!(lives(command));
+    holder.signal(rustix::process::Signal::CONT);
+    assert_eq!(holder.wait().code(), Some(76));
+    assert!(!lives(command));
+    assert!(Duration::from_millis(600) < PATIENCE);
+}
