@@ -13,7 +13,7 @@ use lockkeeper::engine::Engine;
 use lockkeeper::exec::{Ending, Event, Next, Running, Spec, StartError, start};
 use lockkeeper::platform::clock;
 use lockkeeper::report::{Exit, Report};
-use lockkeeper::store::Bell;
+use lockkeeper::store::{Bell, StoreError};
 
 use super::args::{Waiting, Wanted, wait};
 use super::context::{Context, Globals};
@@ -22,6 +22,9 @@ use super::{Verb, print};
 
 /// A command that takes longer stays.
 const SOON: Duration = Duration::from_millis(20);
+
+/// How often the lease is looked at where nobody can tell of its loss.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Hold a lease while a command runs
 #[derive(clap::Args)]
@@ -101,7 +104,7 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
             return Err(not_started(&error));
         }
     };
-    let mut watch = Watch { engine: keeper.engine(), lease: &lease, grace: grace(context), lost: None };
+    let mut watch = Watch::new(keeper.engine(), &lease, grace(context));
     let ending = supervise(running, &mut watch);
     let lost = watch.lost;
     let ending = ending.map_err(|error| {
@@ -137,8 +140,11 @@ fn supervise(mut running: Running, watch: &mut Watch<'_>) -> io::Result<Ending> 
         Ok(Some(bell)) => {
             running.supervise(&[bell.as_fd()], &mut |event| watch.on_event(event, Some(&**bell)))
         }
-        // Without a bell the loss is noticed at the end.
-        Ok(None) | Err(_) => running.supervise(&[], &mut |event| watch.on_event(event, None)),
+        // Without a bell nobody can tell, so it is looked at now and then.
+        Ok(None) | Err(_) => {
+            watch.look_every = Some(LOOK_EVERY);
+            running.supervise(&[], &mut |event| watch.on_event(event, None))
+        }
     }
 }
 
@@ -147,39 +153,61 @@ struct Watch<'w> {
     engine: &'w Engine,
     lease: &'w Lease,
     grace: Duration,
+    /// When the lease is to be renewed, if it has a TTL.
+    renew_at: Option<Moment>,
+    /// How often to look although nobody rang.
+    look_every: Option<Duration>,
     lost: Option<NotCurrent>,
 }
 
-impl Watch<'_> {
+impl<'w> Watch<'w> {
+    fn new(engine: &'w Engine, lease: &'w Lease, grace: Duration) -> Self {
+        let renew_at = lease.claim.ttl.map(|ttl| lease.heartbeat_at.after(ttl.get() / 3));
+        Self { engine, lease, grace, renew_at, look_every: None, lost: None }
+    }
+
     fn on_event(&mut self, event: Event, bell: Option<&dyn Bell>) -> Next {
-        if let Some(bell) = bell {
-            bell.quiet();
+        // Quiet first, then look: what is rung from here on is heard.
+        match (event, bell) {
+            (Event::Ready(_), Some(bell)) => bell.quiet(),
+            (Event::Started | Event::Deadline | Event::Ready(_), _) => {}
         }
-        let (id, token) = (self.lease.id, self.lease.token);
-        let looked = match event {
-            Event::Deadline => self.engine.renew(id, Some(token), None).map(|renewed| renewed.err()),
-            Event::Started | Event::Ready(_) => self.engine.lease(id).map(|found| match found {
-                None => Some(NotCurrent::Unknown(id)),
-                Some(found) if found.revoked => Some(NotCurrent::Revoked(id)),
-                Some(found) if found.token != token => {
-                    Some(NotCurrent::Token { id, given: token, current: found.token })
-                }
-                Some(_) => None,
-            }),
+        let now = clock::now();
+        let looked = match self.renew_at {
+            Some(due) if due <= now => self.renew(now),
+            Some(_) | None => self.look(),
         };
         match looked {
             Ok(Some(loss)) => {
                 self.lost = Some(loss);
                 Next::Stop(self.grace)
             }
-            Ok(None) => self.next_renewal().map_or(Next::Wait, Next::WaitUntil),
+            Ok(None) => {
+                let look_at = self.look_every.map(|span| now.after(span));
+                let next = [self.renew_at, look_at].into_iter().flatten().min();
+                next.map_or(Next::Wait, Next::WaitUntil)
+            }
             // The store may be back before the lease runs out.
-            Err(_) => Next::WaitUntil(clock::now().after(Duration::from_millis(500))),
+            Err(_) => Next::WaitUntil(now.after(LOOK_EVERY)),
         }
     }
 
-    fn next_renewal(&self) -> Option<Moment> {
-        self.lease.claim.ttl.map(|ttl| clock::now().after(ttl.get() / 3))
+    fn look(&self) -> Result<Option<NotCurrent>, StoreError> {
+        let (id, given) = (self.lease.id, self.lease.token);
+        Ok(match self.engine.lease(id)? {
+            None => Some(NotCurrent::Unknown(id)),
+            Some(found) if found.revoked => Some(NotCurrent::Revoked(id)),
+            Some(found) if found.token != given => {
+                Some(NotCurrent::Token { id, given, current: found.token })
+            }
+            Some(_) => None,
+        })
+    }
+
+    fn renew(&mut self, now: Moment) -> Result<Option<NotCurrent>, StoreError> {
+        let renewed = self.engine.renew(self.lease.id, Some(self.lease.token), None)?;
+        self.renew_at = self.lease.claim.ttl.map(|ttl| now.after(ttl.get() / 3));
+        Ok(renewed.err())
     }
 }
 

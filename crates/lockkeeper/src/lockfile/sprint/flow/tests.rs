@@ -1,3 +1,5 @@
+//! The whole flow over a scripted world.
+
 use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::Path;
