@@ -91,5 +91,5 @@ fn a_death_while_a_newcomer_asks_hands_on() {
 /// Invariant 4.
 #[test]
 fn a_death_during_the_cleaning_up_hands_on() {
-    dies_at_every_look(|draft| lease::clean_up(draft));
+    dies_at_every_look(lease::clean_up);
 }

@@ -117,7 +117,7 @@ impl View for World {
 /// A claim of `worker:OWNER` that holds for good while the proof is good.
 pub fn claim(owner: &str, voucher: Voucher, resources: Vec<Resource>) -> Claim {
     Claim {
-        owner: format!("worker:{owner}").parse().unwrap(),
+        owner: format!("worker:{owner}").parse().expect("an owner"),
         resources,
         proof: Proof {
             origin: Origin { host: "here".to_owned(), boot: "now".to_owned(), pid_namespace: 1 },
@@ -141,9 +141,9 @@ pub fn bell(pid: u32) -> BellId {
 }
 
 pub fn name(text: &str, mode: Mode) -> Resource {
-    Resource { target: Target::Name(text.parse().unwrap()), mode }
+    Resource { target: Target::Name(text.parse().expect("a name")), mode }
 }
 
 pub fn seconds(seconds: u64) -> Ttl {
-    Ttl::new(Duration::from_secs(seconds)).unwrap()
+    Ttl::new(Duration::from_secs(seconds)).expect("a TTL")
 }
