@@ -8,6 +8,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
 use rustix::io::Errno;
@@ -102,6 +103,23 @@ pub fn look(process: ProcessRef) -> ProcessSight {
         Opened::Gone => ProcessSight::Gone,
         Opened::Thread => ProcessSight::Reused,
         Opened::Unsupported => look_in_table(process, number),
+    }
+}
+
+/// How long ago the process started; `None` when the system does not tell.
+pub fn age(process: ProcessRef) -> Option<Duration> {
+    #[cfg(target_os = "linux")]
+    {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let started = Duration::from_millis(process.started.checked_mul(1_000)?.checked_div(ticks)?);
+        // Start times count from boot, as this clock does.
+        let now = Duration::from_micros(u64::try_from(super::clock::now().as_micros()).ok()?);
+        now.checked_sub(started)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = process;
+        None
     }
 }
 
