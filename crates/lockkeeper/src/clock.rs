@@ -41,6 +41,11 @@ impl Dial {
     }
 }
 
+/// Seconds since 1970 on the wall clock, for formats that have nothing else.
+pub fn epoch_seconds() -> i64 {
+    Dial::at(Moment::from_micros(0)).wall.as_second()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

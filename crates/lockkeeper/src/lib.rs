@@ -26,6 +26,7 @@ pub mod engine;
 pub mod exec;
 mod keeper;
 pub mod location;
+pub mod lockfile;
 pub mod platform;
 pub mod report;
 pub mod store;

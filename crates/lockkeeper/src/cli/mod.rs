@@ -8,11 +8,13 @@ mod conflicts;
 mod context;
 mod exec;
 mod fence;
+mod group;
 mod lifecycle;
 mod locks;
 mod man;
 mod obtain;
 mod print;
+mod shell_init;
 mod table;
 mod watch;
 mod why;
@@ -58,6 +60,10 @@ enum Command {
     Why(why::Args),
     /// Compare patterns: can two of them match one same path?
     Conflicts(conflicts::Args),
+    /// Lock groups with flock files and their registry, together with shell scripts
+    Group(group::Args),
+    /// Print shell functions for group locks: acquire_lock, release_lock and others
+    ShellInit,
     /// Show every setting and where it comes from
     Config,
     /// Print a completion script for a shell
@@ -116,6 +122,8 @@ fn dispatch(cli: Cli) -> Result<Exit, Report> {
         Command::Locks(args) => locks::run(&context()?, &args),
         Command::Why(args) => why::run(&context()?, &args),
         Command::Conflicts(args) => conflicts::run(&context()?, &args),
+        Command::Group(args) => group::run(&context()?, args),
+        Command::ShellInit => shell_init::run(),
         Command::Config => config::run(&context()?),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -219,10 +219,7 @@ mod tests {
         let (_dir, holder, waiter) = two_descriptions();
         assert!(try_lock(&holder).unwrap());
         for _ in 0..50 {
-            assert_eq!(
-                wait(&waiter, Some(Instant::now()), &[], nothing()).unwrap(),
-                Waited::TimedOut
-            );
+            assert_eq!(wait(&waiter, Some(Instant::now()), &[], nothing()).unwrap(), Waited::TimedOut);
         }
         unlock(&holder).unwrap();
         assert!(try_lock(&holder).unwrap(), "a waiter that gave up took the lock");

@@ -127,13 +127,15 @@ mod here {
         Some(Locker { process, command: anchor::command_line(pid) })
     }
 
-    /// `lock:	1: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF`: the device and inode in it, as the kernel writes them.
+    /// `lock: 1: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF`: the device and inode in it, as the kernel writes them.
     fn locked_as(info: &str) -> Option<String> {
         let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
-        locks.map(|lock| lock.split_ascii_whitespace().collect::<Vec<_>>()).find_map(|words| match words[..] {
-            [_, "FLOCK", _, _, _, name, ..] => Some(name.to_owned()),
-            _ => None,
-        })
+        locks.map(|lock| lock.split_ascii_whitespace().collect::<Vec<_>>()).find_map(
+            |words| match words[..] {
+                [_, "FLOCK", _, _, _, name, ..] => Some(name.to_owned()),
+                _ => None,
+            },
+        )
     }
 
     /// `7: -> FLOCK  ADVISORY  WRITE 4712 00:2a:99 0 EOF`.

@@ -141,6 +141,12 @@ pub fn watch(process: ProcessRef) -> Watch {
     }
 }
 
+/// Makes this process the leader of a new session, so that no terminal ends it any more.
+pub fn leave_session() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
 /// Tells who a child is that was not yet waited for, so that its number cannot have been given again.
 pub fn of_child(pid: Pid) -> io::Result<ProcessRef> {
     facts::of(pid.as_raw_nonzero().get().cast_unsigned()).map(|facts| reference(&facts))

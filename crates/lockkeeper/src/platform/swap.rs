@@ -26,6 +26,10 @@ pub fn exchange(one: impl Arg, other: impl Arg) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Missing in the libc crate; the same number on every architecture.
+#[cfg(target_os = "linux")]
+const F_SETSIG: libc::c_int = 10;
+
 /// Whether some other process has this file open for writing; `None` when the system does not tell.
 ///
 /// Linux tells by a lease, which it gives only while nobody writes. The file must be open for reading only.
@@ -33,7 +37,10 @@ pub fn exchange(one: impl Arg, other: impl Arg) -> io::Result<bool> {
 #[expect(unsafe_code, reason = "rustix has no leases")]
 pub fn has_writers(descriptor: impl AsFd) -> Option<bool> {
     let number = descriptor.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open, and the command takes an integer.
+    // An opener at that moment would have us signalled with SIGIO, which kills; SIGURG does nothing by default.
+    // SAFETY: the descriptor is open, and the commands take integers.
+    unsafe { libc::fcntl(number, F_SETSIG, libc::SIGURG) };
+    // SAFETY: as above.
     let outcome = unsafe { libc::fcntl(number, libc::F_SETLEASE, libc::F_RDLCK) };
     if outcome == -1 {
         return (io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)).then_some(true);
