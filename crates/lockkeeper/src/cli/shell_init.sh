@@ -222,8 +222,8 @@ _lockkeeper_trap() {
     _lockkeeper_int=
     _lockkeeper_term=
     if [ -n "${ZSH_VERSION:-}" ]; then
-        eval 'zshexit_functions+=(_lockkeeper_at_exit)'
-        return 0
+        # An EXIT trap that the script set itself is hidden from functions here and wins; the hook runs beside it.
+        eval 'setopt localoptions posixtraps; zshexit_functions+=(_lockkeeper_at_exit)'
     fi
     if [ -n "${BASH_VERSION:-}" ]; then
         # bash runs the EXIT trap for INT and TERM too.

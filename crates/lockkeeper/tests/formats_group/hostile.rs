@@ -85,13 +85,13 @@ fn a_full_folder_gives_way_to_the_cache_folder_and_stays_given_way_to() {
         set -e
         mount -t tmpfs -o nr_inodes=3,size=1m none "$LOCK_DIR"
         "$LK" group exec a -- true
-        "$LK" group exec b -- sh -c 'flock -n "$HOME/.cache/ce_locks/b.lock" true || echo "b is held there"' 2>told
+        "$LK" group exec b -- sh -c 'test -e "$HOME/.cache/ce_locks/b.lock" && ! flock -n "$HOME/.cache/ce_locks/b.lock" true && echo "b is held there"' 2>told
         grep -q "^warning: .*No space left" told
-        "$LK" group exec a -- sh -c 'flock -n "$LOCK_DIR/a.lock" true || echo "a is held here"'
+        "$LK" group exec a -- sh -c 'test -e "$LOCK_DIR/a.lock" && ! flock -n "$LOCK_DIR/a.lock" true && echo "a is held here"'
         mount -o remount,nr_inodes=100 "$LOCK_DIR"
-        "$LK" group exec b -- sh -c 'flock -n "$HOME/.cache/ce_locks/b.lock" true || echo "b stays there"' 2>told
+        "$LK" group exec b -- sh -c 'test -e "$HOME/.cache/ce_locks/b.lock" && ! flock -n "$HOME/.cache/ce_locks/b.lock" true && echo "b stays there"' 2>told
         grep -q "could not hold it before" told
-        "$LK" group exec c -- sh -c 'flock -n "$LOCK_DIR/c.lock" true || echo "c is held here"'
+        "$LK" group exec c -- sh -c 'test -e "$LOCK_DIR/c.lock" && ! flock -n "$LOCK_DIR/c.lock" true && echo "c is held here"'
         "$LK" group status --json"#;
     let Some(output) = in_namespace(&site, script) else { return };
     assert!(output.status.success(), "{output:?}");
@@ -116,7 +116,7 @@ fn a_full_disk_first_loses_its_old_logs() {
         mount -t tmpfs -o nr_inodes=4,size=1m none "$LOCK_DIR"
         "$LK" group exec a -- true
         echo "old:1:old:1:RELEASED:2" >"$LOCK_DIR/registry.log.1"
-        "$LK" group exec b -- sh -c 'flock -n "$LOCK_DIR/b.lock" true || echo "b is held here"'
+        "$LK" group exec b -- sh -c 'test -e "$LOCK_DIR/b.lock" && ! flock -n "$LOCK_DIR/b.lock" true && echo "b is held here"'
         [ ! -e "$LOCK_DIR/registry.log.1" ]"#;
     let Some(output) = in_namespace(&site, script) else { return };
     assert!(output.status.success(), "{output:?}");
@@ -132,13 +132,13 @@ fn a_read_only_folder_still_locks_what_is_there_and_nothing_is_held_twice() {
         mount -t tmpfs none "$LOCK_DIR"
         "$LK" group exec a -- true
         mount -o remount,ro "$LOCK_DIR"
-        "$LK" group exec a -- sh -c 'flock -n "$LOCK_DIR/a.lock" true || echo "a is held here"' 2>told
+        "$LK" group exec a -- sh -c 'test -e "$LOCK_DIR/a.lock" && ! flock -n "$LOCK_DIR/a.lock" true && echo "a is held here"' 2>told
         grep -q "the registry was not written" told
         [ ! -e "$HOME/.cache/ce_locks/a.lock" ]
-        "$LK" group exec b -- sh -c 'flock -n "$HOME/.cache/ce_locks/b.lock" true || echo "b is held there"' 2>told
+        "$LK" group exec b -- sh -c 'test -e "$HOME/.cache/ce_locks/b.lock" && ! flock -n "$HOME/.cache/ce_locks/b.lock" true && echo "b is held there"' 2>told
         grep -q "^warning: .*Read-only file system" told
         mount -o remount,rw "$LOCK_DIR"
-        "$LK" group exec b -- sh -c 'flock -n "$HOME/.cache/ce_locks/b.lock" true || echo "b stays there"'"#;
+        "$LK" group exec b -- sh -c 'test -e "$HOME/.cache/ce_locks/b.lock" && ! flock -n "$HOME/.cache/ce_locks/b.lock" true && echo "b stays there"' 2>told"#;
     let Some(output) = in_namespace(&site, script) else { return };
     assert!(output.status.success(), "{output:?}");
     assert_eq!(text(&output.stdout), "a is held here\nb is held there\nb stays there\n");

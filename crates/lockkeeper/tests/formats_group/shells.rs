@@ -97,8 +97,7 @@ fn the_end_of_a_script_releases_and_keeps_its_own_trap_and_code() {
 /// Requirement 109.
 #[test]
 fn int_and_term_release_and_end_the_script() {
-    // zsh has no way to do something at the end by a signal; the kernel frees the lock there all the same.
-    for shell in ["bash", "dash"] {
+    for shell in shells() {
         for (name, number) in [("TERM", 15), ("INT", 2)] {
             let site = Site::new();
             let holder = Holder::start(script(&site, shell, "acquire_lock g\necho held\nread line"));

@@ -62,7 +62,7 @@ impl Site {
     }
 
     pub fn json(&self, args: &[&str]) -> Value {
-        let output = self.group(args).arg("--json").output().unwrap();
+        let output = self.group(&["--json"]).args(args).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     }
 

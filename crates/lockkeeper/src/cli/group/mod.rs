@@ -91,7 +91,7 @@ fn tell_where(lock: &GroupLock) {
     match lock.unusable() {
         Some(Unusable::Now(why)) => print::talk(&format!(
             "warning: {}; the lock of group {} is {} instead, from now on and for every command of this user",
-            Report::of(Exit::Failed, "FALLBACK", why),
+            one_line(&Report::of(Exit::Failed, "FALLBACK", why)),
             lock.group(),
             lock.path().display()
         )),
@@ -109,6 +109,11 @@ fn tell_where(lock: &GroupLock) {
 fn tell_registry<E: Into<Report>>(written: Result<(), E>) {
     if let Err(error) = written {
         let report: Report = error.into();
-        print::talk(&format!("warning: the registry was not written: {report}"));
+        print::talk(&format!("warning: the registry was not written: {}", one_line(&report)));
     }
+}
+
+/// A failure that is told in passing.
+fn one_line(report: &Report) -> String {
+    report.to_string().replace("\n  caused by: ", ": ")
 }

@@ -173,24 +173,24 @@ impl Registry {
             }
             Ok(()) | Err(_) => {}
         }
-        let Some(mut file) = self.open(OFlags::RDWR)? else { return Ok(()) };
         let _turn = self.turn()?;
+        let Some(mut file) = self.open(OFlags::RDONLY)? else { return Ok(()) };
         let before = self.read_all(&mut file)?;
         let mut ledger = Ledger::parse(&before);
-        if ledger.rotate(0).is_empty() {
-            return Ok(());
+        if !ledger.rotate(0).is_empty() {
+            self.write_in_place(before.len() as u64, &ledger.to_bytes())?;
         }
-        // In place: a second file would need the very space that is missing.
-        let after = ledger.to_bytes();
-        file.rewind().and_then(|()| file.write_all(&after)).map_err(self.failed("write to"))?;
-        file.set_len(after.len() as u64).map_err(self.failed("shorten"))
+        Ok(())
     }
 
     /// Puts the new lines in place of `old`, of which `read` bytes were read. False when another program was faster.
     fn replace(&self, old: &mut File, read: u64, ledger: &Ledger) -> Result<bool, RegistryError> {
         let spare = self.folder.join(".registry.tmp");
         let bytes = ledger.to_bytes();
-        let mut new = self.write_spare(&spare, &bytes)?;
+        let mut new = match self.write_spare(&spare, &bytes) {
+            Err(error) if error.is_full() => return self.write_in_place(read, &bytes),
+            outcome => outcome?,
+        };
         if !swap::exchange(&spare, &self.path).map_err(self.failed("replace"))? {
             // Without an exchange, what is appended within these microseconds is lost.
             fs::rename(&spare, &self.path).map_err(self.failed("replace"))?;
@@ -212,6 +212,17 @@ impl Registry {
         };
         fs::remove_file(&spare).map_err(self.failed("remove"))?;
         Ok(won)
+    }
+
+    /// For a full disk, where a second file would need the very space that is missing. False when others appended.
+    fn write_in_place(&self, read: u64, bytes: &[u8]) -> Result<bool, RegistryError> {
+        let Some(mut file) = self.open(OFlags::RDWR)? else { return Ok(false) };
+        if file.metadata().map_err(self.failed("look at"))?.len() != read {
+            return Ok(false);
+        }
+        file.write_all(bytes).map_err(self.failed("write to"))?;
+        file.set_len(bytes.len() as u64).map_err(self.failed("shorten"))?;
+        Ok(true)
     }
 
     fn write_spare(&self, spare: &Path, bytes: &[u8]) -> Result<File, RegistryError> {
