@@ -36,6 +36,17 @@ pub struct FileId {
     pub inode: u64,
 }
 
+impl FileId {
+    /// The file that was looked at.
+    #[cfg_attr(
+        target_os = "linux",
+        expect(clippy::unnecessary_cast, reason = "the type differs between systems")
+    )]
+    pub fn of(facts: &rustix::fs::Stat) -> Self {
+        Self { device: facts.st_dev as u64, inode: facts.st_ino }
+    }
+}
+
 /// Looks at the whole-file locks on several files at once; one answer for each.
 pub fn look(files: &[FileId]) -> Vec<Sight> {
     here::look(files)

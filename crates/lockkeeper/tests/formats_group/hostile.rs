@@ -40,7 +40,7 @@ fn what_is_not_a_lock_file_is_neither_followed_nor_waited_for() {
 
 /// Requirements 148, 149.
 #[test]
-fn a_file_of_another_user_is_not_locked_and_a_folder_of_another_user_not_used() {
+fn a_file_of_another_user_is_not_locked() {
     let site = Site::new();
     assert!(site.run(&["path", "g"]).status.success());
     if std::os::unix::fs::chown(site.lock_file("g"), Some(12_345), None).is_err() {

@@ -209,7 +209,7 @@ impl GroupLock {
     }
 
     fn file_id(&self) -> FileId {
-        FileId { device: self.opened.facts.st_dev, inode: self.opened.facts.st_ino }
+        FileId::of(&self.opened.facts)
     }
 
     fn failed(&self, action: &'static str, source: std::io::Error) -> GroupError {

@@ -57,11 +57,6 @@ impl MonitorLock {
         write(&mut self.file).map_err(|source| GroupError::Io { action: "write", path, source })
     }
 
-    /// The descriptor to hand over.
-    pub fn into_descriptor(self) -> OwnedFd {
-        self.file.into()
-    }
-
     /// A copy of the descriptor to hand over, while this one stays.
     pub fn share(&self) -> Result<OwnedFd, GroupError> {
         rustix::io::fcntl_dupfd_cloexec(self.file.as_fd(), 3).map_err(failed("share", &self.path))
@@ -76,7 +71,7 @@ impl MonitorLock {
             }
             Err(error) => return Err(error),
         };
-        let file = FileId { device: opened.facts.st_dev, inode: opened.facts.st_ino };
+        let file = FileId::of(&opened.facts);
         let own = std::process::id();
         let sight = lockers::look(&[file]).pop().unwrap_or_default();
         Ok(sight.holders.into_iter().find(|holder| holder.process.pid != own))

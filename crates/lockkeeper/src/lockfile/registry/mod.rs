@@ -4,16 +4,21 @@
 //! ACTIVE and ends as exactly one of the others. Shell scripts append to the file and edit it with `sed -i` at the same
 //! time, so every line that is not understood is kept as it stands.
 
+mod error;
 mod file;
 
 use std::fmt;
 
-pub use file::{Registry, RegistryError};
+pub use error::RegistryError;
+pub use file::Registry;
 
 use crate::platform::process::MAX_PID;
 
 /// The first line of a new registry.
 pub const HEADER: &str = "# Format: lock_id:pid:group_id:timestamp:status";
+
+/// Nothing that we or the scripts write comes near this.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// What became of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,8 +104,8 @@ impl Entry {
     fn parse(line: &[u8]) -> Option<Self> {
         let fields: Vec<&str> = str::from_utf8(line).ok()?.trim_end_matches('\r').split(':').collect();
         let (front, ended) = match fields[..] {
-            [.., _, _, _, _, _] if fields.len() == 5 => (&fields[..5], None),
-            [.., ended] if fields.len() == 6 => (&fields[..5], Some(ended.parse().ok()?)),
+            [_, _, _, _, _] => (&fields[..], None),
+            [_, _, _, _, _, ended] => (&fields[..5], Some(ended.parse().ok()?)),
             _ => return None,
         };
         let [lock_id, pid, group, since, word] = front else { return None };
