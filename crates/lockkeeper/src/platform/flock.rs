@@ -87,26 +87,31 @@ pub fn wait(
     let mut told = false;
     let mut watched: Vec<BorrowedFd<'_>> = vec![sleeper.ended.as_fd()];
     watched.extend_from_slice(interrupts);
-    let cut_short = loop {
+    let slept = loop {
         let next = if told { until } else { [until, told_at].into_iter().flatten().min() };
-        let ready = poll::wait(&watched, next.map(|next| next.saturating_duration_since(Instant::now())))?;
-        if ready.contains(0) {
-            break None;
-        }
-        if ready.any() {
-            break Some(Waited::Interrupted);
-        }
-        if until.is_some_and(|until| until <= Instant::now()) {
-            break Some(Waited::TimedOut);
-        }
-        if !told {
-            told = true;
-            tell();
+        let limit = next.map(|next| next.saturating_duration_since(Instant::now()));
+        match poll::wait(&watched, limit) {
+            Err(error) => break Err(error),
+            Ok(ready) if ready.contains(0) => break Ok(None),
+            Ok(ready) if ready.any() => break Ok(Some(Waited::Interrupted)),
+            Ok(_) if until.is_some_and(|until| until <= Instant::now()) => break Ok(Some(Waited::TimedOut)),
+            Ok(_) if !told => {
+                told = true;
+                tell();
+            }
+            Ok(_) => {}
         }
     };
-    let outcome = match cut_short {
-        None => sleeper.join()?,
-        Some(_) => sleeper.give_up()?,
+    let outcome = match slept {
+        Ok(None) => sleeper.join()?,
+        Ok(Some(_)) | Err(_) => sleeper.give_up()?,
+    };
+    let cut_short = match slept {
+        Ok(cut_short) => cut_short,
+        Err(error) => {
+            unlock(&descriptor)?;
+            return Err(error);
+        }
     };
     match (outcome, cut_short) {
         // It came at the last moment; who was interrupted does not want it any more.

@@ -251,3 +251,46 @@ fn ten_phases_of_three_groups_at_once_leave_no_deadlock() {
     assert_eq!(checked["deadlocks"].as_array().unwrap().len(), 0);
     assert_eq!(site.registry().lines().filter(|line| line.contains(":RELEASED:")).count(), 30);
 }
+
+/// Requirement 148.
+#[test]
+fn a_forged_line_in_the_registry_keeps_nobody_out() {
+    let site = Site::new();
+    site.write_registry(&format!("g:1:g:{}:ACTIVE\n", crate::site::now()));
+    assert!(site.run(&["exec", "g", "--timeout", "0", "--", "true"]).status.success());
+}
+
+/// Requirement 145.
+#[test]
+fn a_held_lock_costs_the_shell_one_descriptor() {
+    let site = Site::new();
+    let script = r#"
+        eval "$("$LK" shell-init)"
+        count() { set -- /proc/$$/fd/*; echo $#; }
+        for n in 0 1 2 3 4 5 6 7 8; do
+            [ $n = 0 ] || acquire_lock "g$n"
+            count
+        done"#;
+    let output = site.sh(script);
+    let counts: Vec<u32> = text(&output.stdout).lines().map(|line| line.parse().unwrap()).collect();
+    let expected: Vec<u32> = (0..9).map(|held| counts[0] + held).collect();
+    assert_eq!(counts, expected, "{output:?}");
+}
+
+/// Requirement 153.
+#[test]
+fn commits_under_one_group_do_not_collide() {
+    let site = Site::new();
+    let setup =
+        "git init -q repo && cd repo && git config user.name t && git config user.email t@example.org";
+    assert!(site.sh(setup).status.success());
+    let commits: Vec<_> = (0..8)
+        .map(|n| {
+            let script = format!("cd repo && echo {n} >package.json && git add -A && git commit -qm {n}");
+            site.group(&["exec", "git", "--", "sh", "-c", &script]).spawn().unwrap()
+        })
+        .collect();
+    assert!(commits.into_iter().all(|mut process| process.wait().unwrap().success()));
+    let log = site.sh("cd repo && git rev-list --count HEAD && git status --porcelain");
+    assert_eq!(text(&log.stdout), "8\n");
+}

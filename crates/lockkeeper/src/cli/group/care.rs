@@ -231,7 +231,8 @@ fn entry(entry: &Entry) -> Value {
     json!({ "lock_id": entry.lock_id, "pid": entry.pid, "group": entry.group, "since": entry.since })
 }
 
-fn describe(circle: &Circle) -> String {
+/// A circle in words.
+pub(super) fn describe(circle: &Circle) -> String {
     let next = circle.iter().cycle().skip(1);
     let links =
         circle.iter().zip(next).map(|(held, wanted)| format!("a holder of {held} waits for {wanted}"));

@@ -8,7 +8,7 @@ use lockkeeper::KeeperError;
 use lockkeeper::clock::epoch_seconds;
 use lockkeeper::core::time::format_span;
 use lockkeeper::exec::{Next, Spec, StartError, start};
-use lockkeeper::lockfile::group::{Folders, GroupLock, Patience};
+use lockkeeper::lockfile::group::{Folders, GroupLock, Patience, Survey};
 use lockkeeper::platform::anchor;
 use lockkeeper::platform::flock::Waited;
 use lockkeeper::platform::signal::{Signal, Signals};
@@ -175,6 +175,7 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
         interrupts: &[signals.as_fd()],
         after: (TELL_AFTER, &mut |lock: &GroupLock| {
             print::talk(&format!("waiting for group {}, held by {}", lock.group(), held_by(lock)));
+            warn_of_circle(folders, lock);
         }),
     };
     match lock.acquire(folders, patience)? {
@@ -201,6 +202,15 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
                 .with_context("group", lock.group().as_str())
                 .with_context("holders", holders(lock)))
         }
+    }
+}
+
+/// Whoever closes a circle waits last, and so sees all of it.
+fn warn_of_circle(folders: &Folders, lock: &GroupLock) {
+    let circles = Survey::take(folders, epoch_seconds()).map(|survey| survey.circles()).unwrap_or_default();
+    let ours = circles.iter().find(|circle| circle.iter().any(|group| group == lock.group().as_str()));
+    if let Some(circle) = ours {
+        print::talk(&format!("warning: deadlock: {}", table::plain(&super::care::describe(circle))));
     }
 }
 
