@@ -23,7 +23,7 @@ pub struct Sight {
     pub holders: Vec<Locker>,
     /// Everyone who waits.
     pub waiters: Vec<Locker>,
-    /// Whether every process could be looked at.
+    /// Whether every process of this user could be looked at. Those of others cannot open a file that is ours alone.
     pub complete: bool,
 }
 
@@ -80,12 +80,15 @@ mod here {
         let mut sights = vec![Sight { complete: true, ..Sight::default() }; files.len()];
         // How `/proc/locks` calls the file: not always by the device that stat(2) shows.
         let mut names: Vec<Option<String>> = vec![None; files.len()];
+        let own = rustix::process::geteuid().as_raw();
         let pids = fs::read_dir("/proc").into_iter().flatten();
         for pid in pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok()) {
             let descriptors = match fs::read_dir(format!("/proc/{pid}/fd")) {
                 Ok(descriptors) => descriptors,
                 Err(error) => {
-                    let hidden = error.kind() == std::io::ErrorKind::PermissionDenied;
+                    let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+                    let hidden =
+                        denied && fs::metadata(format!("/proc/{pid}")).is_ok_and(|meta| meta.uid() == own);
                     sights.iter_mut().for_each(|sight| sight.complete &= !hidden);
                     continue;
                 }

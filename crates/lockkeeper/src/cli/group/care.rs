@@ -17,7 +17,7 @@ use super::super::{print, table};
 use super::setting;
 use super::status::{finding, locker, tell_odd};
 
-const DEFAULT_MAX_AGE: u64 = 600;
+pub(super) const DEFAULT_MAX_AGE: u64 = 600;
 
 #[derive(clap::Args)]
 pub(super) struct ForceArgs {

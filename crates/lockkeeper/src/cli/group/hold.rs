@@ -21,7 +21,7 @@ use super::{group_id, setting, tell_registry, tell_where};
 
 /// A wait is told of after this long.
 const TELL_AFTER: Duration = Duration::from_secs(2);
-const DEFAULT_TIMEOUT: u64 = 300;
+pub(super) const DEFAULT_TIMEOUT: u64 = 300;
 
 #[derive(clap::Args)]
 pub(super) struct DescriptorArgs {

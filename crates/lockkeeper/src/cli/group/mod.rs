@@ -117,3 +117,18 @@ fn tell_registry<E: Into<Report>>(written: Result<(), E>) {
 fn one_line(report: &Report) -> String {
     report.to_string().replace("\n  caused by: ", ": ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requirements 105, 106, 115.
+    #[test]
+    fn the_documents_defaults_hold_where_nothing_is_set() {
+        let spans = [hold::DEFAULT_TIMEOUT, care::DEFAULT_MAX_AGE, monitor::DEFAULT_INTERVAL]
+            .map(|default| setting(None, "LOCKKEEPER_NOBODY_SETS_THIS", default).unwrap().as_secs());
+        assert_eq!(spans, [300, 600, 60]);
+        assert_eq!(setting(Some("1.5"), "X", 300).unwrap(), Duration::from_millis(1_500));
+        assert!(setting(Some("-1"), "X", 300).is_err());
+    }
+}

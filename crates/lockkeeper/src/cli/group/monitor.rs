@@ -23,7 +23,7 @@ use super::{care, setting};
 
 /// How people find it with `ps`.
 const NAME: &str = "deadlock_monitor";
-const DEFAULT_INTERVAL: u64 = 60;
+pub(super) const DEFAULT_INTERVAL: u64 = 60;
 const LOG: &str = "deadlock_monitor.log";
 /// The log of the background process is begun anew beyond this.
 const MAX_LOG: u64 = 64 * 1024;

@@ -101,3 +101,14 @@ fn a_link_in_its_place_is_refused() {
     ));
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
 }
+
+/// Requirement 110.
+#[test]
+fn what_a_killed_writer_left_is_no_obstacle() {
+    let (_dir, registry) = registry();
+    registry.append(&Entry::active("g", 7, 100)).unwrap();
+    fs::write(registry.folder.join(".registry.tmp"), "half a li").unwrap();
+    registry.edit(|ledger| ledger.end(Status::OrphanCleaned, 105, |_| true)).unwrap();
+    assert_eq!(text(&registry), format!("{HEADER}\ng:7:g:100:ORPHAN_CLEANED\n"));
+    assert!(!registry.folder.join(".registry.tmp").exists());
+}
