@@ -143,3 +143,47 @@ fn a_read_only_folder_still_locks_what_is_there_and_nothing_is_held_twice() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(text(&output.stdout), "a is held here\nb is held there\nb stays there\n");
 }
+
+/// Requirements 114, 148, 152.
+#[test]
+fn another_users_folder_gives_way_but_a_lock_that_is_there_does_not_become_two() {
+    let site = Site::new();
+    let open = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let home = site.dir.path().join("home");
+    let may = std::os::unix::fs::chown(&home, Some(65_534), Some(65_534)).is_ok();
+    if !may || !is_installed("setpriv") {
+        println!("SKIPPED: needs the right to become another user");
+        return;
+    }
+    open(site.dir.path(), 0o755);
+    assert!(site.run(&["path", "ours"]).status.success());
+    let as_nobody = |group: &str| {
+        let mut command = site.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_lockkeeper")]);
+        command.args(["group", "exec", group, "--", "true"]).output().unwrap()
+    };
+    if as_nobody("probe").status.code() == Some(127) {
+        println!("SKIPPED: needs a program that other users can run");
+        return;
+    }
+    // It is seen to be there: going elsewhere would make two locks of one.
+    open(&site.locks(), 0o755);
+    let barred = as_nobody("ours");
+    assert_eq!(barred.status.code(), Some(1), "{barred:?}");
+    assert!(text(&barred.stderr).contains("others may have locked"), "{barred:?}");
+    assert!(!exists(&site.fallback().join("ours.lock")));
+    // It is not there and cannot be made, or the whole folder is another user's own.
+    for (group, mode) in [("visible", 0o755), ("hidden", 0o700)] {
+        open(&site.locks(), mode);
+        let moved = as_nobody(group);
+        assert!(moved.status.success(), "{moved:?}");
+        assert!(text(&moved.stderr).contains("Permission denied"), "{moved:?}");
+        assert!(exists(&site.fallback().join(format!("{group}.lock"))));
+    }
+    std::os::unix::fs::chown(site.locks(), Some(12_345), None).unwrap();
+    open(&site.locks(), 0o777);
+    let moved = as_nobody("foreign");
+    assert!(moved.status.success() && text(&moved.stderr).contains("belongs to user 12345"), "{moved:?}");
+}

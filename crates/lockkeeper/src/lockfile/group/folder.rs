@@ -8,7 +8,7 @@
 //! 2. Else a file in `LOCK_DIR` counts, even if it can only be opened for reading, which is enough to lock it. If it
 //!    is there and cannot be opened at all, that is an error: others hold it there.
 //! 3. Only a group that has no file in either folder gets a new one, in `LOCK_DIR` if possible. That choice is made
-//!    under a `flock` on the user's cache folder, by everyone, so two processes cannot choose differently.
+//!    under a `flock` on the user's home folder, by everyone, so two processes cannot choose differently.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -133,11 +133,10 @@ impl Folders {
         self.cache.as_ref().map(|cache| cache.join("ce_locks"))
     }
 
-    /// Held while a new file is placed. Without a cache folder there is nothing to choose.
+    /// Held while a new file is placed: a lock on the folder above the cache folder, normally the user's home, which
+    /// is there before anybody needs it. Without one there is nothing to choose.
     fn choose_alone(&self) -> Option<File> {
-        let cache = self.cache.as_ref()?;
-        let _ = std::fs::create_dir_all(cache);
-        let folder = File::open(cache).ok()?;
+        let folder = File::open(self.cache.as_ref()?.parent()?).ok()?;
         flock::lock(&folder).ok()?;
         Some(folder)
     }
