@@ -294,3 +294,30 @@ fn commits_under_one_group_do_not_collide() {
     let log = site.sh("cd repo && git rev-list --count HEAD && git status --porcelain");
     assert_eq!(text(&log.stdout), "8\n");
 }
+
+/// Requirements 104, 110. Invariant 10.
+#[test]
+fn wrappers_that_are_killed_at_work_let_nobody_in_beside_their_commands() {
+    let site = Site::new();
+    let script = "mkdir busy || touch overlap; echo held; sleep 0.02; rmdir busy";
+    std::thread::scope(|scope| {
+        for number in 0..30 {
+            let site = &site;
+            scope.spawn(move || {
+                let holder = Holder::start(site.group(&["exec", "g", "--", "sh", "-c", script]));
+                if number % 3 == 0 {
+                    holder.kill();
+                } else {
+                    assert_eq!(holder.end(), Some(0));
+                }
+            });
+        }
+    });
+    until("the last command is gone", || site.flock_is_free("g"));
+    assert!(!site.dir.path().join("overlap").exists());
+    assert!(site.run(&["cleanup"]).status.success());
+    let statuses = site.statuses("g");
+    assert_eq!(statuses.len(), 30);
+    assert!(statuses.iter().all(|status| status == "RELEASED" || status == "ORPHAN_CLEANED"), "{statuses:?}");
+    assert!(statuses.iter().filter(|status| *status == "RELEASED").count() >= 20);
+}
