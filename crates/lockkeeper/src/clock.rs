@@ -155,6 +155,11 @@ fn wall() -> Timestamp {
     Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+/// Seconds since 1970 on the wall clock, for formats that have nothing else.
+pub fn epoch_seconds() -> i64 {
+    wall().as_second()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

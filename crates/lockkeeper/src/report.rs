@@ -16,7 +16,9 @@ use crate::config::ConfigError;
 use crate::keeper::KeeperError;
 use crate::location::OutsideError;
 use crate::lockfile::aiflow::AiflowError;
+use crate::lockfile::group::{GroupError, GroupIdError};
 use crate::lockfile::guard::GuardError;
+use crate::lockfile::registry::RegistryError;
 use crate::lockfile::swarm::SwarmError;
 use crate::platform::anchor::AnchorError;
 use crate::status::StatusError;
@@ -303,6 +305,29 @@ impl From<StatusError> for Report {
 impl From<ConfigError> for Report {
     fn from(error: ConfigError) -> Self {
         Self::of(Exit::Usage, "BAD_SETTING", &error).with_hint(error.hint())
+    }
+}
+
+impl From<GroupIdError> for Report {
+    fn from(error: GroupIdError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<GroupError> for Report {
+    fn from(error: GroupError) -> Self {
+        let (exit, code) = if error.is_usage() {
+            (Exit::Usage, "BAD_DESCRIPTOR")
+        } else {
+            (Exit::Failed, "LOCK_FILE_FAILED")
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
+    }
+}
+
+impl From<RegistryError> for Report {
+    fn from(error: RegistryError) -> Self {
+        Self::of(Exit::Failed, "REGISTRY_FAILED", &error).with_hint(error.hint())
     }
 }
 

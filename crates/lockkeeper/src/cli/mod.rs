@@ -8,6 +8,7 @@ mod conflicts;
 mod context;
 mod exec;
 mod fence;
+mod group;
 mod hold;
 mod lifecycle;
 mod lockfiles;
@@ -15,6 +16,7 @@ mod locks;
 mod man;
 mod obtain;
 mod print;
+mod shell_init;
 mod sprint;
 mod status;
 mod status_follow;
@@ -73,6 +75,8 @@ const VERBS: &[Entry] = &[
     Entry::of::<sprint::Args>(),
     Entry::of::<task::Args>(),
     Entry::of::<status::Args>(),
+    Entry::of::<group::Args>(),
+    Entry::of::<shell_init::Args>(),
     Entry::of::<config::Args>(),
     Entry::of::<completions::Args>(),
     Entry::of::<man::Args>(),

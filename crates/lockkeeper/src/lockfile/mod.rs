@@ -4,9 +4,11 @@
 //! following or swallowing it. A format says what its file is called, what stands in it, and when it is stale.
 
 pub mod aiflow;
+pub mod group;
 pub mod guard;
 pub mod hostile;
 mod json;
+pub mod registry;
 pub mod sprint;
 pub mod swarm;
 

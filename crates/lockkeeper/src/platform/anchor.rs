@@ -131,6 +131,11 @@ pub fn choose(
     Ok(lasting_ancestor())
 }
 
+/// The command line of a process in one short line; empty when it cannot be read.
+pub(super) fn command_line(pid: u32) -> String {
+    shown(&facts::arguments(pid))
+}
+
 fn lasting_ancestor() -> Option<Anchor> {
     let mut pid = facts::own().ok()?.parent;
     for _ in 0..MAX_STEPS {

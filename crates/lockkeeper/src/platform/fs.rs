@@ -3,6 +3,9 @@
 use std::io;
 use std::path::Path;
 
+/// A flag for opening files: a symbolic link in the last place is an error.
+pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
+
 /// Names the network file system that `dir` lies on, or nothing when it is a local one.
 ///
 /// Network file systems lose locks with the connection, grant them per machine, or leave SQLite's shared memory

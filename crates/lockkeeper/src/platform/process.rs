@@ -8,6 +8,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
 use rustix::io::Errno;
@@ -119,6 +120,23 @@ pub fn is_running(pid: u32) -> io::Result<bool> {
     }
 }
 
+/// How long ago the process started; `None` when the system does not tell.
+pub fn age(process: ProcessRef) -> Option<Duration> {
+    #[cfg(target_os = "linux")]
+    {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let started = Duration::from_millis(process.started.checked_mul(1_000)?.checked_div(ticks)?);
+        // Start times count from boot, as this clock does.
+        let now = Duration::from_micros(u64::try_from(super::clock::now().as_micros()).ok()?);
+        now.checked_sub(started)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = process;
+        None
+    }
+}
+
 /// Gives a descriptor to wait for the end of the process with, verified after it was opened.
 pub fn watch(process: ProcessRef) -> Watch {
     let Some(number) = checked(process.pid) else { return Watch::Unavailable };
@@ -137,6 +155,12 @@ pub fn watch(process: ProcessRef) -> Watch {
             ProcessSight::Running | ProcessSight::Unreadable => Watch::Unavailable,
         },
     }
+}
+
+/// Makes this process the leader of a new session, so that no terminal ends it any more.
+pub fn leave_session() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
 }
 
 /// Tells who a child is that was not yet waited for, so that its number cannot have been given again.

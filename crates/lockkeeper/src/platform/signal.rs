@@ -102,6 +102,14 @@ pub(super) fn without_ttou<T>(action: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// Lets a signal interrupt the system call of the thread that it is sent to, and do nothing else.
+pub(super) fn make_interrupting(signal: Signal) -> io::Result<()> {
+    extern "C" fn nothing(_signal: c_int) {}
+    // Without SA_RESTART, which is the point.
+    let interrupting = with_handler(nothing as extern "C" fn(c_int) as libc::sighandler_t);
+    disposition(signal, Some(&interrupting)).map(drop)
+}
+
 fn is_ignored(signal: Signal) -> io::Result<bool> {
     Ok(disposition(signal, None)?.sa_sigaction == libc::SIG_IGN)
 }
@@ -123,7 +131,8 @@ fn announce_on(signal: Signal, announce: Arc<io::PipeWriter>) -> io::Result<SigI
 fn disposition(signal: Signal, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     let mut before = with_handler(libc::SIG_DFL);
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: both point to such structures or nowhere; `new` is the default, to ignore, or one that was in force before.
+    // SAFETY: both point to such structures or nowhere; `new` is the default, one that was in force before, or a
+    // handler that does nothing.
     let outcome = unsafe { libc::sigaction(signal.as_raw(), new, &raw mut before) };
     if outcome == 0 { Ok(before) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,0 +1,115 @@
+//! `group status`: who holds and who waits, by the registry and by the kernel.
+
+use lockkeeper::clock::epoch_seconds;
+use lockkeeper::core::time::format_span;
+use lockkeeper::lockfile::group::{Finding, Folders, Group, Life, MonitorLock, Survey};
+use lockkeeper::platform::lockers::Locker;
+use lockkeeper::report::{Exit, Report};
+use serde_json::{Value, json};
+
+use super::super::context::Context;
+use super::super::{print, table};
+
+pub(super) fn run(context: &Context, folders: &Folders) -> Result<Exit, Report> {
+    let survey = Survey::take(folders, epoch_seconds())?;
+    let monitor = MonitorLock::holder(folders)?;
+    if context.json {
+        let odd =
+            survey.odd.iter().map(|(file, line, text)| json!({ "file": file, "line": line, "text": text }));
+        print::json(&json!({
+            "folder": folders.first(),
+            "groups": survey.groups.iter().map(as_json).collect::<Vec<_>>(),
+            "odd_lines": odd.collect::<Vec<_>>(),
+            "monitor": monitor.as_ref().map(locker),
+        }));
+        return Ok(Exit::Done);
+    }
+    print::out(&as_text(folders, &survey));
+    tell_odd(&survey);
+    match monitor {
+        Some(monitor) => print::talk(&format!("deadlock_monitor runs as process {}", monitor.process.pid)),
+        None => print::talk("no deadlock_monitor runs: `lockkeeper group monitor start` starts it"),
+    }
+    Ok(Exit::Done)
+}
+
+/// Lines that nobody understands are kept, so somebody has to hear of them.
+pub(super) fn tell_odd(survey: &Survey) {
+    for (file, line, text) in &survey.odd {
+        print::talk(&format!("warning: {} line {line} is not understood and kept: {text}", file.display()));
+    }
+}
+
+/// A process for programs.
+pub(super) fn locker(locker: &Locker) -> Value {
+    json!({ "pid": locker.process.pid, "command": locker.command })
+}
+
+/// An ACTIVE line for programs.
+pub(super) fn finding(finding: &Finding) -> Value {
+    let Finding { entry, life, age } = finding;
+    json!({
+        "lock_id": entry.lock_id,
+        "pid": entry.pid,
+        "group": entry.group,
+        "since": entry.since,
+        "age_seconds": age.as_secs(),
+        "life": word(*life),
+    })
+}
+
+fn word(life: Life) -> &'static str {
+    match life {
+        Life::Alive => "alive",
+        Life::Dead => "dead",
+        Life::Unknown => "unknown",
+    }
+}
+
+fn as_json(group: &Group) -> Value {
+    json!({
+        "group": group.id,
+        "path": group.path,
+        "locked": !group.sight.holders.is_empty(),
+        "holders": group.sight.holders.iter().map(locker).collect::<Vec<_>>(),
+        "waiters": group.sight.waiters.iter().map(locker).collect::<Vec<_>>(),
+        "all_seen": group.sight.complete,
+        "active": group.findings.iter().map(finding).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(folders: &Folders, survey: &Survey) -> String {
+    if survey.groups.is_empty() {
+        return format!("no group was ever locked in {}\n", folders.first().display());
+    }
+    let rows: Vec<Vec<String>> = survey.groups.iter().map(row).collect();
+    table::table(&["GROUP", "STATE", "HELD BY", "FOR", "WAITING", "REGISTRY"], &rows)
+}
+
+fn row(group: &Group) -> Vec<String> {
+    let (sight, newest) = (&group.sight, group.findings.last());
+    let state = match (sight.holders.is_empty(), sight.complete) {
+        (false, _) => "locked",
+        (true, true) => "free",
+        (true, false) => "free, as far as can be seen",
+    };
+    let holder = sight.holders.first();
+    let held_by = holder.map(|holder| format!("{} {}", holder.process.pid, table::plain(&holder.command)));
+    let lines = group.findings.iter().map(|finding| {
+        let note = match finding.life {
+            Life::Alive if sight.holders.is_empty() => " (closed without release)",
+            Life::Alive => "",
+            Life::Dead => " (dead: `group cleanup` marks it)",
+            Life::Unknown => " (cannot be seen)",
+        };
+        format!("ACTIVE {}{note}", finding.entry.pid)
+    });
+    vec![
+        table::plain(&group.id),
+        state.to_owned(),
+        held_by.unwrap_or_else(|| "-".to_owned()),
+        newest.map_or_else(|| "-".to_owned(), |finding| format_span(finding.age)),
+        sight.waiters.len().to_string(),
+        lines.collect::<Vec<_>>().join(", "),
+    ]
+}

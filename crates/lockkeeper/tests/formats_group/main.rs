@@ -1,0 +1,10 @@
+//! Group locks as other programs meet them: `flock(1)`, shells, `sed -i`, and the registry between them.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+mod care;
+mod hostile;
+mod locks;
+mod monitor;
+mod registry;
+mod shells;
+mod site;
