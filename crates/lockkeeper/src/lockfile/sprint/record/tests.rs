@@ -1,3 +1,5 @@
+//! Records as people and programs write them.
+
 use std::time::Duration;
 
 use super::*;
