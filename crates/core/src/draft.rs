@@ -113,8 +113,6 @@ pub struct Burial {
 /// A view with the decision's own changes laid over it.
 pub struct Draft<'v, V: View> {
     view: &'v mut V,
-    /// What the view has shown already: it does not change during a decision.
-    looked_up: Vec<(Reach, Vec<Lease>)>,
     /// What was seen of each claim's proof: who dies during the decision dies after it.
     sights: BTreeMap<LeaseId, Sight>,
     leases: BTreeMap<LeaseId, Overlay<Lease>>,
@@ -154,7 +152,6 @@ impl<'v, V: View> Draft<'v, V> {
     pub fn new(view: &'v mut V) -> Self {
         Self {
             view,
-            looked_up: Vec::new(),
             sights: BTreeMap::new(),
             leases: BTreeMap::new(),
             tickets: BTreeMap::new(),
@@ -208,20 +205,17 @@ impl<'v, V: View> Draft<'v, V> {
 
     /// Every lease within reach, as the decision has left it.
     pub fn leases(&mut self, reach: &Reach) -> Result<Vec<Lease>, V::Error> {
-        let known = self.looked_up.iter().position(|(looked_up, _)| looked_up == reach);
-        let known = match known {
-            Some(index) => index,
-            None => {
-                let mut found = Vec::new();
-                self.view.leases(reach, &mut |lease| found.push(lease))?;
-                self.looked_up.push((reach.clone(), found));
-                self.looked_up.len() - 1
+        let mut found = Vec::new();
+        let overlays = &self.leases;
+        self.view.leases(reach, &mut |lease| {
+            if !overlays.contains_key(&lease.id) {
+                found.push(lease);
             }
-        };
-        let untouched = self.looked_up[known].1.iter().filter(|lease| !self.leases.contains_key(&lease.id));
+        })?;
         let within = |lease: &&Lease| lease.keys().iter().any(|key| reach.includes(key));
-        let changed = self.leases.values().filter_map(|overlay| overlay.after.as_ref()).filter(within);
-        Ok(untouched.chain(changed).cloned().collect())
+        let changed = overlays.values().filter_map(|overlay| overlay.after.as_ref()).filter(within);
+        found.extend(changed.cloned());
+        Ok(found)
     }
 
     /// One ticket, as the decision has left it.

@@ -85,7 +85,7 @@ pub fn watch_list(jams: &[Jam]) -> Vec<Watched> {
 
 /// Wakes every waiter, except the one who is here, that has somebody to watch whom it did not see before.
 pub fn wake_for_news<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -> Result<(), V::Error> {
-    let mut news = News::default();
+    let mut news = News { in_turn: granted_in_turn(draft)?, ..News::default() };
     for (before, after) in draft.changed_leases() {
         news.note_lease(before, after);
     }
@@ -107,9 +107,42 @@ pub fn wake_for_news<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -
     Ok(())
 }
 
+/// Tickets for one whole name that were first in its line and hold it now.
+///
+/// Whoever stood behind one watched it, or watched somebody who did, and goes on watching the same process.
+fn granted_in_turn<V: View>(draft: &mut Draft<'_, V>) -> Result<BTreeSet<LeaseId>, V::Error> {
+    let mut in_turn = BTreeSet::new();
+    for (before, after) in draft.changed_tickets() {
+        let (Some(ticket), None) = (before, after) else { continue };
+        let [resource] = ticket.claim.resources.as_slice() else { continue };
+        let whole_name = matches!(resource.target, Target::Name(_))
+            && ticket.stands_for_all_before(&resource.target)
+            && ticket.upgrades.is_none();
+        let holds = draft.lease(ticket.id)?.is_some_and(|lease| lease.expires_at().is_none());
+        let reach = resource.target.reach();
+        // Its owner may hold more of the name, which those behind had no reason to watch so far.
+        if !whole_name || !holds || draft.leases(&reach)?.len() > 1 {
+            continue;
+        }
+        let mut view = draft.as_seen_before();
+        let mut before = Draft::new(&mut view);
+        let first = before.next_ticket(&reach, Walk::Down(Some(ticket.rank)))?.is_none();
+        // The next one has to stand for all behind it, as this one did until now.
+        let next = before.next_ticket(&reach, Walk::Up(Some(ticket.rank)))?;
+        let stands =
+            |next: &Ticket| next.claim.resources.len() == 1 && next.stands_for_all_before(&resource.target);
+        if first && next.as_ref().is_none_or(stands) {
+            in_turn.insert(ticket.id);
+        }
+    }
+    Ok(in_turn)
+}
+
 /// What a decision means for those who wait.
 #[derive(Default)]
 struct News {
+    /// Claims that come as no surprise to those behind them.
+    in_turn: BTreeSet<LeaseId>,
     /// From which place in which line on somebody may have come or gone before others, or will go sooner.
     places: BTreeSet<(Target, Option<Rank>)>,
     /// Owners who hold more or less: whether a ticket ahead waits for them decides what their own see.
@@ -134,7 +167,9 @@ impl News {
                 }
             }
             (_, Some(new)) => {
-                self.mark(&new.claim, None);
+                if !self.in_turn.contains(&new.id) {
+                    self.mark(&new.claim, None);
+                }
                 self.owners.insert(new.claim.owner);
             }
         }
@@ -143,6 +178,7 @@ impl News {
     fn note_ticket(&mut self, before: Option<Ticket>, after: Option<Ticket>) {
         match (before, after) {
             (None, None) => {}
+            (Some(gone), None) if self.in_turn.contains(&gone.id) => {}
             (Some(gone), None) => self.mark(&gone.claim, Some(gone.rank)),
             (None, Some(new)) => {
                 self.mark(&new.claim, Some(new.rank));

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use lockkeeper_core::draft::Draft;
 use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::resource::{Key, Target};
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Asker, Jam, jams};
 
-use super::Engine;
+use super::seen::Seen;
+use super::{Engine, undecided};
 use crate::store::StoreError;
 
 /// Everything that a store has at one moment.
@@ -47,22 +49,22 @@ pub struct WaiterEntry {
 impl Engine {
     /// Looks at everything; changes nothing and keeps nobody waiting.
     pub fn listing(&self) -> Result<Listing, StoreError> {
-        self.look(|draft| {
-            let (lease_ids, ticket_ids) = draft.all()?;
-            let mut holders = Vec::with_capacity(lease_ids.len());
-            for id in lease_ids {
-                if let Some(lease) = draft.lease(id)? {
-                    let verdict = draft.judge_lease(&lease);
-                    holders.push(HolderEntry { lease, verdict });
-                }
-            }
-            let mut waiters = Vec::with_capacity(ticket_ids.len());
+        let mut listing = None;
+        self.store.snapshot(&mut |records| {
+            let (leases, tickets) = records.everything()?;
+            let mut view = Seen::new(records, &self.senses);
+            let mut draft = Draft::new(&mut view);
+            let judged = leases.into_iter().map(|lease| {
+                let verdict = draft.judge_lease(&lease);
+                HolderEntry { lease, verdict }
+            });
+            let holders = judged.collect();
+            let mut waiters = Vec::with_capacity(tickets.len());
             let mut lines: BTreeMap<Key, usize> = BTreeMap::new();
-            for id in ticket_ids {
-                let Some(ticket) = draft.ticket(id)? else { continue };
+            for ticket in tickets {
                 let verdict = draft.judge_ticket(&ticket);
                 let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-                let jams = jams(draft, asker)?;
+                let jams = jams(&mut draft, asker)?;
                 let places = ticket.claim.targets().map(Target::key).map(|key| {
                     let place = lines.entry(key).or_default();
                     *place += usize::from(!verdict.is_free());
@@ -71,7 +73,9 @@ impl Engine {
                 let position = places.max().unwrap_or(1).max(1);
                 waiters.push(WaiterEntry { ticket, verdict, jams, position });
             }
-            Ok(Listing { now: draft.now(), holders, waiters })
-        })
+            listing = Some(Listing { now: draft.now(), holders, waiters });
+            Ok(())
+        })?;
+        listing.ok_or_else(undecided)
     }
 }

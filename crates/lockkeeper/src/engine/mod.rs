@@ -3,24 +3,19 @@
 pub mod evidence;
 mod leases;
 mod listing;
+mod seen;
 mod senses;
 mod waiting;
 
-use std::ops::ControlFlow;
-
-use lockkeeper_core::draft::{Burial, Draft, Effect, View, Walk};
-use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::liveness::{Proof, Sight};
-use lockkeeper_core::record::{Lease, Ticket};
-use lockkeeper_core::resource::Reach;
-use lockkeeper_core::time::Moment;
+use lockkeeper_core::draft::{Burial, Draft, Effect};
 
 pub use leases::{Broken, Upgrade};
 pub use listing::{HolderEntry, Listing, WaiterEntry};
 pub use senses::Senses;
 pub use waiting::{Patience, Progress, Waited};
 
-use crate::store::{Records, Store, StoreError};
+use crate::store::{Store, StoreError};
+use seen::Seen;
 
 /// A store, and the machine's word on who lives.
 pub struct Engine {
@@ -51,7 +46,7 @@ impl Engine {
     ) -> Result<(T, Vec<Burial>), StoreError> {
         let mut decided = None;
         self.store.transact(&mut |records| {
-            let mut view = Seen { records, senses: &self.senses };
+            let mut view = Seen::new(records, &self.senses);
             let mut draft = Draft::new(&mut view);
             let outcome = rule(&mut draft)?;
             let (changes, effects, burials) = draft.finish();
@@ -78,7 +73,7 @@ impl Engine {
     ) -> Result<T, StoreError> {
         let mut seen = None;
         self.store.snapshot(&mut |records| {
-            let mut view = Seen { records, senses: &self.senses };
+            let mut view = Seen::new(records, &self.senses);
             seen = Some(rule(&mut Draft::new(&mut view))?);
             Ok(())
         })?;
@@ -88,53 +83,4 @@ impl Engine {
 
 fn undecided() -> StoreError {
     StoreError::Mismatch("the store did not run the decision".to_owned())
-}
-
-/// The records of a transaction, and the holders behind them.
-struct Seen<'r> {
-    records: &'r mut dyn Records,
-    senses: &'r Senses,
-}
-
-impl View for Seen<'_> {
-    type Error = StoreError;
-
-    fn now(&self) -> Moment {
-        self.records.now()
-    }
-
-    fn draw(&mut self) -> Result<u64, StoreError> {
-        self.records.draw()
-    }
-
-    fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
-        self.records.lease(id)
-    }
-
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
-        self.records.leases(reach, visit)
-    }
-
-    fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
-        self.records.ticket(id)
-    }
-
-    fn tickets(
-        &mut self,
-        reach: &Reach,
-        walk: Walk,
-        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        self.records.tickets(reach, walk, visit)
-    }
-
-    fn all(&mut self) -> Result<(Vec<LeaseId>, Vec<LeaseId>), StoreError> {
-        let (leases, tickets) = self.records.everything()?;
-        let leases = leases.iter().map(|lease| lease.id).collect();
-        Ok((leases, tickets.iter().map(|ticket| ticket.id).collect()))
-    }
-
-    fn sight(&mut self, proof: &Proof) -> Sight {
-        self.senses.look(proof)
-    }
 }
