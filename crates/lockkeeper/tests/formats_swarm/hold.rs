@@ -57,6 +57,12 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Requirement 64.
 #[test]
+fn heartbeats_come_as_often_as_the_format_says() {
+    assert_eq!(lockkeeper::lockfile::swarm::HEARTBEAT_EVERY, Duration::from_secs(10));
+}
+
+/// Requirement 64.
+#[test]
 fn the_lock_beats_while_the_command_runs_and_is_gone_after_it() {
     let nest = Nest::new();
     let holding = Holding::start(&nest, &["--interval", "20ms"], "echo runs; read line; exit 7");
