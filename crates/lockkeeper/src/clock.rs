@@ -27,8 +27,7 @@ impl Dial {
 
     /// What the wall clock shows for a moment, as RFC 3339 with milliseconds in UTC.
     pub fn utc(&self, moment: Moment) -> String {
-        let shown = self.timestamp(moment).strftime("%Y-%m-%dT%H:%M:%S.%3fZ");
-        shown.to_string()
+        WallTime(self.timestamp(moment).as_microsecond()).to_string()
     }
 
     /// What the wall clock shows for a moment in the local time zone, for people.

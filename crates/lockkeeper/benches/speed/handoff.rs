@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 use std::process::Child;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -74,24 +75,32 @@ pub fn between_threads() -> Vec<Row> {
     vec![Row::times("hand-off within a process, against a bare flock", ours, bare, 6.0)]
 }
 
-/// The median time from one thread leaving to the other entering, while both always want in.
+/// The median time from one thread leaving to the other, asleep until then, entering.
 fn ping_pong<L>(turns: usize, make: impl Fn() -> L) -> Duration
 where
     L: FnMut(&mut dyn FnMut()) + Send + 'static,
 {
     let (sender, receiver) = mpsc::channel();
+    let entered_by = Arc::new(AtomicUsize::new(usize::MAX));
     let threads: Vec<_> = (0..2)
         .map(|who| {
-            let (mut lock, sender) = (make(), sender.clone());
+            let (mut lock, sender, entered_by) = (make(), sender.clone(), Arc::clone(&entered_by));
             thread::spawn(move || {
-                for _ in 0..turns {
+                for turn in 0..turns {
+                    // Nobody asks again before the other one is in, so that each turn is a hand-off to a sleeper.
+                    while turn > 0 && entered_by.load(Ordering::SeqCst) == who {
+                        thread::sleep(Duration::from_micros(50));
+                    }
                     lock(&mut || {
                         let entered = Instant::now();
-                        // Long enough for the other one, and the core it sleeps on, to be at rest.
+                        entered_by.store(who, Ordering::SeqCst);
+                        // Long enough for the other one to ask and fall asleep.
                         thread::sleep(Duration::from_millis(1));
                         sender.send((who, entered, Instant::now())).expect("somebody listens");
                     });
                 }
+                // The other one may have a turn left.
+                entered_by.store(usize::MAX, Ordering::SeqCst);
             })
         })
         .collect();

@@ -93,30 +93,25 @@ pub(super) fn listing(context: &Context) -> Result<Listing, Report> {
 fn show(context: &Context) -> Result<Exit, Report> {
     let listing = listing(context)?;
     if context.json {
-        print::json(&as_json(&listing));
+        print::json_text(&as_json(&listing));
     } else {
         print::out(&as_text(&listing));
     }
     Ok(Exit::Done)
 }
 
-/// The listing for programs.
-pub(super) fn as_json(listing: &Listing) -> Value {
-    let leases: Vec<Value> = listing
-        .holders
-        .iter()
-        .map(|holder| {
-            let mut value = print::lease(&holder.lease, listing.now);
-            value["state"] = lockkeeper::engine::evidence::verdict_word(holder.verdict).into();
-            value
-        })
-        .collect();
-    let waiters: Vec<Value> = listing
+/// The listing for programs, written record by record: there may be many.
+pub(super) fn as_json(listing: &Listing) -> String {
+    let leases = listing.holders.iter().map(|holder| {
+        let mut value = print::lease(&holder.lease, listing.now);
+        value["state"] = lockkeeper::engine::evidence::verdict_word(holder.verdict).into();
+        value
+    });
+    let waiters = listing
         .waiters
         .iter()
-        .map(|waiter| print::ticket(&waiter.ticket, &waiter.jams, waiter.position, listing.now))
-        .collect();
-    json!({ "leases": leases, "waiters": waiters })
+        .map(|waiter| print::ticket(&waiter.ticket, &waiter.jams, waiter.position, listing.now));
+    format!(r#"{{"leases":{},"waiters":{}}}"#, print::json_list(leases), print::json_list(waiters))
 }
 
 /// The listing for people.

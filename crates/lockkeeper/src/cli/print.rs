@@ -28,7 +28,27 @@ pub(super) fn data(line: &str) {
 
 /// One JSON value on one line.
 pub(super) fn json(value: &Value) {
-    data(&value.to_string());
+    json_text(&value.to_string());
+}
+
+/// JSON that is text already, on one line. It has no colour that a terminal could be spared.
+pub(super) fn json_text(text: &str) {
+    let mut stdout = io::stdout().lock();
+    let _ = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.write_all(b"\n"))
+        .and_then(|()| stdout.flush());
+}
+
+/// Values as a JSON list, without keeping all of them in memory.
+pub(super) fn json_list(values: impl Iterator<Item = Value>) -> String {
+    let mut text = String::from("[");
+    for (place, value) in values.enumerate() {
+        text.push_str(if place == 0 { "" } else { "," });
+        text.push_str(&value.to_string());
+    }
+    text.push(']');
+    text
 }
 
 /// Text on stdout. A reader that went away, as `head` does, is not an error.

@@ -22,6 +22,8 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::{BellId, LeaseId};
@@ -35,6 +37,12 @@ use crate::platform::{bell, clock, fs as local, gate};
 use connections::Connections;
 use tokens::{Drawing, Tokens};
 
+/// How long a folder has to be left alone before its time of change is trusted.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// A folder's inode and time of change.
+type Stamp = (u64, i64, i64);
+
 /// The embedded store.
 pub struct SqliteStore {
     folder: PathBuf,
@@ -42,6 +50,8 @@ pub struct SqliteStore {
     gate: gate::Gate,
     /// The files that are open here, by name and inode.
     files: Vec<(PathBuf, u64)>,
+    /// The folder when the files were found to be in place, and since when it is so.
+    seen: Mutex<Option<(Stamp, Moment)>>,
     tokens: Tokens,
     connections: Connections,
 }
@@ -77,7 +87,8 @@ impl SqliteStore {
             files.push((file, found.ino()));
         }
         let folder = folder.to_owned();
-        Ok(Self { folder, path, gate, files, tokens, connections: Connections::new(connection) })
+        let (seen, connections) = (Mutex::new(None), Connections::new(connection));
+        Ok(Self { folder, path, gate, files, seen, tokens, connections })
     }
 
     /// Whether a store was ever made in `folder`.
@@ -99,17 +110,31 @@ impl SqliteStore {
 
     /// Whether the files are still those that were opened: others would not see what is written to them.
     fn check_place(&self) -> Result<(), StoreError> {
+        let folder = fs::metadata(&self.folder).map_err(|error| self.gone_or(error, &self.folder))?;
+        let stamp = (folder.ino(), folder.ctime(), folder.ctime_nsec());
+        let now = clock::now();
+        // Nothing is made, renamed or removed in a folder without its time of change moving on, once the tick
+        // in which it last did is over.
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = seen.filter(|(known, _)| *known == stamp).map_or(now, |(_, since)| since);
+        if now.since(since) > SETTLED {
+            return Ok(());
+        }
         for (path, inode) in &self.files {
-            match fs::metadata(path) {
-                Ok(found) if found.ino() == *inode => {}
-                Ok(_) => return Err(StoreError::Removed { path: path.clone() }),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(StoreError::Removed { path: path.clone() });
-                }
-                Err(error) => return Err(failed("look at", path, error)),
+            let found = fs::metadata(path).map_err(|error| self.gone_or(error, path))?;
+            if found.ino() != *inode {
+                return Err(StoreError::Removed { path: path.clone() });
             }
         }
+        *seen = Some((stamp, since));
         Ok(())
+    }
+
+    fn gone_or(&self, error: io::Error, path: &Path) -> StoreError {
+        match error.kind() {
+            io::ErrorKind::NotFound => StoreError::Removed { path: path.to_owned() },
+            _ => failed("look at", path, error),
+        }
     }
 
     fn database<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
