@@ -1,12 +1,17 @@
 //! A gate that lets one process through at a time, in front of whatever handles crowds badly.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
+
+/// How often a gate that is closed is tried before falling asleep.
+const TRIES: u32 = 40;
+/// How many idle rounds lie between two tries.
+const PAUSE: u32 = 50;
 
 /// A lock file. The kernel queues those who wait, and opens the gate when the one inside dies.
 #[derive(Debug)]
@@ -44,6 +49,14 @@ impl Gate {
     pub fn lock(&self) -> io::Result<GateGuard<'_>> {
         // The mutex guards nothing that a panic could leave half done.
         let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those inside stay for some microseconds: to sleep and be woken would take longer than to try again.
+        for _ in 0..TRIES {
+            match self.file.try_lock() {
+                Ok(()) => return Ok(GateGuard { file: &self.file, _thread: thread }),
+                Err(TryLockError::WouldBlock) => pause(),
+                Err(TryLockError::Error(_)) => break,
+            }
+        }
         loop {
             match self.file.lock() {
                 Ok(()) => return Ok(GateGuard { file: &self.file, _thread: thread }),
@@ -51,6 +64,13 @@ impl Gate {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// Lets a moment pass without giving up the core.
+fn pause() {
+    for _ in 0..PAUSE {
+        std::hint::spin_loop();
     }
 }
 
