@@ -107,12 +107,15 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let mut watch = Watch::new(keeper.engine(), &lease, grace(context));
     let ending = supervise(running, &mut watch);
     let lost = watch.lost;
-    let ending = ending.map_err(|error| {
-        Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
-            .with_hint("the command may still run; the lease is held while it does")
-    });
+    let ending = match ending {
+        Ok(ending) => ending,
+        Err(error) => {
+            // Not released: the command has its share in the kernel lock, and holds on while it runs.
+            return Err(Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
+                .with_hint("the command may still run; the lease is held while it does"));
+        }
+    };
     let released = keeper.engine().release(lease.id, Some(lease.token));
-    let ending = ending?;
     match (lost, released) {
         (Some(loss), _) => Err(print::lease_lost(&lease, &loss, Some(ending))),
         (None, Ok(Err(loss))) => Err(print::lease_lost(&lease, &loss, None)),
