@@ -7,6 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use lockkeeper::Keeper;
+use lockkeeper::core::lease::{Outcome, WaitTerms};
+use lockkeeper::core::resource::Mode;
+use lockkeeper::core::time::Ttl;
 
 const LONG: Duration = Duration::from_secs(60);
 const NO_GRACE: Duration = Duration::ZERO;
@@ -35,6 +38,25 @@ fn an_upgrade_is_never_taken_for_a_loss() {
         assert_eq!(lost, None, "the round in which it was lost");
     });
     guard.release().unwrap();
+}
+
+#[test]
+fn an_upgrade_that_is_granted_before_it_is_given_up_is_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let keeper = Keeper::open(folder.path()).unwrap();
+    let (one, two) = (keeper.lock("db").shared(), keeper.lock("db").shared());
+    let (one, two) = (one.acquire().unwrap(), two.acquire().unwrap());
+    let terms = WaitTerms { bell: None, stays: Ttl::new(LONG).unwrap() };
+    let upgrade = || match keeper.engine().upgrade(one.id(), None, Some(terms)).unwrap().unwrap() {
+        Outcome::Waiting(waiting) => waiting.ticket,
+        other => panic!("{other:?}"),
+    };
+    assert!(keeper.engine().give_up(&upgrade()).unwrap().is_none());
+    let ticket = upgrade();
+    drop(two);
+    let grant = keeper.engine().give_up(&ticket).unwrap().expect("it was granted by the release");
+    assert_eq!((grant.lease.id, grant.lease.claim.resources[0].mode), (one.id(), Mode::Exclusive));
+    assert!(keeper.lock("db").shared().acquire().is_err());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::args::{Waiting, Wanted, wait};
 use super::context::{Context, Globals};
 use super::exec::leases_around;
-use super::obtain::{Manner, Obtained, obtain, reason, stays};
+use super::obtain::{Manner, Obtained, obtain, reason, receive_signals, stays};
 use super::{Verb, print};
 
 /// Take a lease and leave it; does not wait unless told
@@ -50,7 +50,7 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
-    let manner = Manner { waiting, keep_ticket: true, quiet: args.quiet };
+    let manner = Manner { waiting, keep_ticket: true, signals_win: false, quiet: args.quiet };
     let name: Option<TicketName> = args.ticket.as_deref().map(str::parse).transpose()?;
     let nothing_named = args.wanted.names.is_empty() && args.wanted.paths.is_empty();
     if let Some(name) = &name {
@@ -158,12 +158,13 @@ fn resume(
         )
         .with_hint("leave --owner out, or wait with a ticket of your own"));
     }
+    let signals = receive_signals()?;
     let bell = if manner.waiting == Waiting::No { None } else { Some(engine.store().bell()?) };
     let terms = bell.as_ref().map(|bell| WaitTerms { bell: Some(bell.id()), stays: stays(context) });
     let obtained = match (engine.attend(id, terms)?, &bell) {
         (Outcome::Granted(grant), _) => Obtained::Granted(grant),
         (Outcome::Waiting(waiting), Some(bell)) => {
-            super::obtain::wait(context, engine, waiting, &**bell, manner)?
+            super::obtain::wait(context, engine, waiting, (&**bell, &signals), manner)?
         }
         (Outcome::Waiting(waiting), None) => Obtained::StillInLine(waiting),
         (Outcome::Held(_) | Outcome::Deadlock(_) | Outcome::Gone, _) => Obtained::Gone,

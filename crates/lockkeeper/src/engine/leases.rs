@@ -6,7 +6,7 @@ use lockkeeper_core::deadlock::{self, Link};
 use lockkeeper_core::draft::Burial;
 use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
 use lockkeeper_core::lease::{self, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
-use lockkeeper_core::record::Lease;
+use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, Ttl};
 
@@ -58,9 +58,14 @@ impl Engine {
         self.look(|draft| lease::find_ticket(draft, name))
     }
 
-    /// Gives up a place in line.
-    pub fn give_up(&self, ticket: LeaseId) -> Result<(), StoreError> {
-        self.decide(|draft| lease::give_up(draft, ticket)).map(|_| ())
+    /// Gives up a place in line. An upgrade that was granted before that is not undone but returned.
+    pub fn give_up(&self, ticket: &Ticket) -> Result<Option<Grant>, StoreError> {
+        let decided = self.decide(|draft| {
+            lease::give_up(draft, ticket.id)?;
+            let lease = ticket.upgrades.map(|id| draft.lease(id)).transpose()?.flatten();
+            Ok(lease.filter(|lease| lease.claim.satisfies(&ticket.claim.resources)))
+        });
+        decided.map(|(lease, _)| lease.map(|lease| Grant { lease, joined: false }))
     }
 
     /// Leaves a ticket in line with nobody sleeping on it.
