@@ -81,10 +81,14 @@ impl Context {
         Keeper::open_existing(&self.location.state).map_err(Report::from)
     }
 
+    /// The owner that was named, if one was.
+    pub(super) fn named_owner(&self, flag: Option<&Owner>) -> Option<Owner> {
+        flag.cloned().or_else(|| self.config.text("owner").and_then(|text| text.parse().ok()))
+    }
+
     /// The owner that was named, or one that nobody else has.
     pub(super) fn owner(&self, flag: Option<&Owner>, kind: &str) -> Result<(Owner, bool), Report> {
-        let named = flag.cloned().or_else(|| self.config.text("owner").and_then(|text| text.parse().ok()));
-        match named {
+        match self.named_owner(flag) {
             Some(owner) => Ok((owner, true)),
             None => {
                 Ok((lockkeeper::unique_owner(kind).map_err(|error: KeeperError| Report::from(error))?, false))
