@@ -165,9 +165,8 @@ fn known_ticket(
         return Err(Report::new(Exit::Refused, "TICKET_OF_ANOTHER", message)
             .with_hint("wait with a ticket of your own: leave --ticket out, or choose another name"));
     }
-    if !(args.wanted.names.is_empty() && args.wanted.paths.is_empty())
-        && !claim.satisfies(&args.wanted.resources(context)?)
-    {
+    let something_named = !args.wanted.names.is_empty() || !args.wanted.paths.is_empty();
+    if something_named && !claim.satisfies(&args.wanted.resources(context)?) {
         let message = format!("the ticket `{name}` is for {}", print::targets(claim));
         return Err(Report::new(Exit::Usage, "TICKET_FOR_OTHERS", message)
             .with_hint("leave the names out to go on with it, or choose another name for the ticket"));

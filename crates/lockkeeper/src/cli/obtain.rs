@@ -10,6 +10,7 @@ use lockkeeper::core::time::{Ttl, format_span};
 use lockkeeper::core::waiting::Jam;
 use lockkeeper::engine::{Engine, Patience, Waited};
 use lockkeeper::platform::signal::{Signal, Signals};
+use lockkeeper::platform::terminal::Size;
 use lockkeeper::report::Report;
 use lockkeeper::store::Bell;
 
@@ -181,8 +182,9 @@ impl Teller {
         let mut stderr = std::io::stderr().lock();
         // Talk that cannot be printed is not worth failing for.
         let _ = if self.is_live {
-            let waited = format_span(self.since.elapsed());
-            write!(stderr, "\r\x1b[Kwaiting {waited} for {reason}").and_then(|()| stderr.flush())
+            let line = format!("waiting {} for {reason}", format_span(self.since.elapsed()));
+            let line = Size::of(&stderr).map_or(line.clone(), |size| table::cut(&line, size.columns));
+            write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush())
         } else {
             writeln!(stderr, "waiting for {reason} (ticket {})", waiting.ticket.id.as_ticket())
         };

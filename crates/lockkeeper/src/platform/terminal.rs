@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Pid, getpgrp, test_kill_process_group};
 use rustix::stdio::{stdin, stdout};
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
+use rustix::termios::{tcgetpgrp, tcgetwinsize, tcsetpgrp};
 
 use super::signal;
 
@@ -93,6 +93,24 @@ fn take_at_start(command: &mut Command, descriptor: OwnedFd) {
     };
     // SAFETY: changing the signal mask, getpgrp and tcsetpgrp are async-signal-safe; nothing is allocated or locked.
     unsafe { command.pre_exec(take) };
+}
+
+/// How much a terminal shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Characters in a line.
+    pub columns: usize,
+    /// Lines.
+    pub rows: usize,
+}
+
+impl Size {
+    /// The size of the terminal behind a descriptor; None when it is no terminal or does not tell.
+    pub fn of(descriptor: impl AsFd) -> Option<Self> {
+        let size = tcgetwinsize(descriptor).ok()?;
+        let size = Self { columns: size.ws_col.into(), rows: size.ws_row.into() };
+        (size.columns > 0 && size.rows > 0).then_some(size)
+    }
 }
 
 /// Whether standard output feeds another program, as in `… | less`, which may need the terminal itself.
