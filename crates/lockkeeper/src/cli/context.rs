@@ -56,8 +56,8 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn new(globals: &Globals) -> Result<Self, Report> {
         let no_cwd = |error: std::io::Error| {
-            Report::of(Exit::Failed, "MACHINE", &error)
-                .with_hint("the current folder is gone: change to another")
+            Report::new(Exit::Failed, "MACHINE", format!("cannot find out the current folder: {error}"))
+                .with_hint("it may be gone: change to another")
         };
         let mut surroundings = Surroundings::of_process(None).map_err(no_cwd)?;
         let unnamed = surroundings.locate();
