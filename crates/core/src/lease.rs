@@ -226,16 +226,19 @@ pub fn attend_upgrade<V: View>(
     attend(draft, id, terms)
 }
 
-/// Finds the claim that its user named, whether it waits or holds.
-pub fn find_ticket<V: View>(
+/// Finds the claims that their users gave this name, those that wait first. Each owner has names of its own.
+pub fn find_tickets<V: View>(
     draft: &mut Draft<'_, V>,
     name: &TicketName,
-) -> Result<Option<LeaseId>, V::Error> {
+) -> Result<Vec<(LeaseId, Claim)>, V::Error> {
     let reach = Reach::of(Key::of_ticket(name));
-    if let Some(ticket) = draft.next_ticket(&reach, Walk::Up(None))? {
-        return Ok(Some(ticket.id));
-    }
-    Ok(draft.leases(&reach)?.first().map(|lease| lease.id))
+    let mut found = Vec::new();
+    draft.tickets(&reach, Walk::Up(None), &mut |ticket| {
+        found.push((ticket.id, ticket.claim));
+        ControlFlow::Continue(())
+    })?;
+    found.extend(draft.leases(&reach)?.into_iter().map(|lease| (lease.id, lease.claim)));
+    Ok(found)
 }
 
 /// Gives up a place in line, and the lease if it was granted in the meantime.

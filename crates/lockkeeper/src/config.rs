@@ -196,6 +196,12 @@ impl Config {
         let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
         let text = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // A home of somebody else, as `su` and `setpriv` leave it behind: its settings are not this user's.
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied && matches!(source, Source::User(_)) =>
+            {
+                return Ok(());
+            }
             Err(error) => return Err(unreadable(error)),
             Ok(meta) if !meta.is_file() || meta.len() > MAX_BYTES => {
                 return Err(ConfigError::NotAFile { path: path.to_owned() });

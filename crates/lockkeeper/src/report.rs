@@ -130,9 +130,9 @@ impl Report {
         let category = match self.0.exit {
             Exit::Usage => "INPUT",
             Exit::Unreachable => "ENVIRONMENT",
-            Exit::Refused | Exit::LeaseLost => "EXECUTION",
+            Exit::Refused | Exit::LeaseLost | Exit::Command(_) => "EXECUTION",
             Exit::Failed => "ENVIRONMENT",
-            Exit::Done | Exit::Command(_) => "UNKNOWN",
+            Exit::Done => "UNKNOWN",
         };
         let mut message = self.0.message.clone();
         for cause in &self.0.causes {

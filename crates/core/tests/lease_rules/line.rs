@@ -113,14 +113,16 @@ fn a_ticket_is_found_by_its_name_while_it_waits_and_when_it_holds() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let ticket = world.queue(&ask("b").name("db").ticket_name("mine"));
-    let find =
-        |world: &mut World| world.decide(|draft| lease::find_ticket(draft, &"mine".parse().unwrap())).0;
-    assert_eq!(find(&mut world), Some(ticket.id));
+    let find = |world: &mut World| {
+        let found = world.decide(|draft| lease::find_tickets(draft, &"mine".parse().unwrap())).0;
+        found.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
+    };
+    assert_eq!(find(&mut world), [ticket.id]);
     world.release(&held);
-    assert_eq!(find(&mut world), Some(ticket.id));
+    assert_eq!(find(&mut world), [ticket.id]);
     let lease = world.board.lease(ticket.id).unwrap().clone();
     world.release(&lease);
-    assert_eq!(find(&mut world), None);
+    assert_eq!(find(&mut world), []);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::args::{Waiting, Wanted, wait};
 use super::context::{Context, Globals};
 use super::exec::leases_around;
-use super::obtain::{Manner, Obtained, obtain, reason, stays};
+use super::obtain::{Manner, Obtained, obtain, reason, receive_signals, stays};
 use super::{Verb, print};
 
 /// Take a lease and leave it; does not wait unless told
@@ -50,17 +50,19 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
-    let manner = Manner { waiting, keep_ticket: true, quiet: args.quiet };
+    let manner = Manner { waiting, keep_ticket: true, signals_win: false, quiet: args.quiet };
     let name: Option<TicketName> = args.ticket.as_deref().map(str::parse).transpose()?;
     let nothing_named = args.wanted.names.is_empty() && args.wanted.paths.is_empty();
     if let Some(name) = &name {
-        let engine_if_any = context.existing_keeper()?;
-        if let Some(keeper) = &engine_if_any
-            && let Some(id) = known_ticket(keeper.engine(), name)?
+        if let Some(keeper) = context.existing_keeper()?
+            && let Some(id) = known_ticket(context, args, keeper.engine(), name)?
         {
-            return resume(context, args, keeper.engine(), id, &manner);
-        }
-        if nothing_named || is_generated(name) {
+            match resume(context, keeper.engine(), id, &manner)? {
+                // Its time was over; who says what is wanted gets in line again.
+                Obtained::Gone if !nothing_named && !is_generated(name) => {}
+                obtained => return answer(context, keeper.engine(), obtained, None),
+            }
+        } else if nothing_named || is_generated(name) {
             return Err(Report::new(Exit::Refused, "TICKET_UNKNOWN", format!("there is no ticket `{name}`"))
                 .with_hint("it was served, or waited too long: ask again with the names"));
         }
@@ -132,43 +134,59 @@ fn is_generated(name: &TicketName) -> bool {
         .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn known_ticket(engine: &Engine, name: &TicketName) -> Result<Option<LeaseId>, Report> {
-    if is_generated(name) {
-        return Ok(name.as_str().parse().ok());
-    }
-    engine.find_ticket(name).map_err(Report::from)
-}
-
-/// Goes on with a ticket where an earlier command left it.
-fn resume(
+/// Finds the ticket that is meant. The names that users choose belong to their owners: two may use the same.
+fn known_ticket(
     context: &Context,
     args: &Args,
     engine: &Engine,
-    id: LeaseId,
-    manner: &Manner,
-) -> Result<Exit, Report> {
-    if let Some(owner) = args.wanted.owner()?
-        && let Some(current) = engine.owner_of(id)?
-        && current != owner
-    {
-        return Err(Report::new(
-            Exit::Refused,
-            "TICKET_OF_ANOTHER",
-            format!("the ticket belongs to {current}"),
-        )
-        .with_hint("leave --owner out, or wait with a ticket of your own"));
+    name: &TicketName,
+) -> Result<Option<LeaseId>, Report> {
+    let own = context.named_owner(args.wanted.owner()?.as_ref());
+    let found = if is_generated(name) {
+        let id: LeaseId = name.as_str().parse()?;
+        engine.claim(id)?.map(|claim| (id, claim)).into_iter().collect()
+    } else {
+        let mut found = engine.find_tickets(name)?;
+        found.retain(|(_, claim)| own.as_ref().is_none_or(|own| claim.owner == *own));
+        found
+    };
+    let Some((id, claim)) = found.first() else { return Ok(None) };
+    if found.iter().any(|(_, other)| other.owner != claim.owner) {
+        let message = format!("several owners have a ticket `{name}`");
+        return Err(
+            Report::new(Exit::Refused, "TICKET_AMBIGUOUS", message).with_hint("say whose it is with --owner")
+        );
     }
+    let of_another = own.is_some_and(|own| own != claim.owner);
+    // A process that sleeps in line, or holds, by itself: two would believe that the lease is theirs.
+    let of_a_resident = matches!(claim.proof.voucher, Voucher::KernelLock { .. });
+    if of_another || of_a_resident {
+        let message = format!("the ticket `{name}` belongs to {}", claim.owner);
+        return Err(Report::new(Exit::Refused, "TICKET_OF_ANOTHER", message)
+            .with_hint("wait with a ticket of your own: leave --ticket out, or choose another name"));
+    }
+    let something_named = !args.wanted.names.is_empty() || !args.wanted.paths.is_empty();
+    if something_named && !claim.satisfies(&args.wanted.resources(context)?) {
+        let message = format!("the ticket `{name}` is for {}", print::targets(claim));
+        return Err(Report::new(Exit::Usage, "TICKET_FOR_OTHERS", message)
+            .with_hint("leave the names out to go on with it, or choose another name for the ticket"));
+    }
+    Ok(Some(*id))
+}
+
+/// Goes on with a ticket where an earlier command left it.
+fn resume(context: &Context, engine: &Engine, id: LeaseId, manner: &Manner) -> Result<Obtained, Report> {
+    let signals = receive_signals()?;
     let bell = if manner.waiting == Waiting::No { None } else { Some(engine.store().bell()?) };
     let terms = bell.as_ref().map(|bell| WaitTerms { bell: Some(bell.id()), stays: stays(context) });
-    let obtained = match (engine.attend(id, terms)?, &bell) {
+    Ok(match (engine.attend(id, terms)?, &bell) {
         (Outcome::Granted(grant), _) => Obtained::Granted(grant),
         (Outcome::Waiting(waiting), Some(bell)) => {
-            super::obtain::wait(context, engine, waiting, &**bell, manner)?
+            super::obtain::wait(context, engine, waiting, (&**bell, &signals), manner)?
         }
         (Outcome::Waiting(waiting), None) => Obtained::StillInLine(waiting),
         (Outcome::Held(_) | Outcome::Deadlock(_) | Outcome::Gone, _) => Obtained::Gone,
-    };
-    answer(context, engine, obtained, None)
+    })
 }
 
 fn answer(

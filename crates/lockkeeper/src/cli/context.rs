@@ -56,8 +56,8 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn new(globals: &Globals) -> Result<Self, Report> {
         let no_cwd = |error: std::io::Error| {
-            Report::of(Exit::Failed, "MACHINE", &error)
-                .with_hint("the current folder is gone: change to another")
+            Report::new(Exit::Failed, "MACHINE", format!("cannot find out the current folder: {error}"))
+                .with_hint("it may be gone: change to another")
         };
         let mut surroundings = Surroundings::of_process(None).map_err(no_cwd)?;
         let unnamed = surroundings.locate();
@@ -81,10 +81,14 @@ impl Context {
         Keeper::open_existing(&self.location.state).map_err(Report::from)
     }
 
+    /// The owner that was named, if one was.
+    pub(super) fn named_owner(&self, flag: Option<&Owner>) -> Option<Owner> {
+        flag.cloned().or_else(|| self.config.text("owner").and_then(|text| text.parse().ok()))
+    }
+
     /// The owner that was named, or one that nobody else has.
     pub(super) fn owner(&self, flag: Option<&Owner>, kind: &str) -> Result<(Owner, bool), Report> {
-        let named = flag.cloned().or_else(|| self.config.text("owner").and_then(|text| text.parse().ok()));
-        match named {
+        match self.named_owner(flag) {
             Some(owner) => Ok((owner, true)),
             None => {
                 Ok((lockkeeper::unique_owner(kind).map_err(|error: KeeperError| Report::from(error))?, false))

@@ -79,13 +79,16 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None };
     let under = leases_around(context);
     let request = Request { claim, priority, under: under.clone(), wait: None, join: false };
-    let manner = Manner { waiting, keep_ticket: false, quiet: args.quiet };
+    let manner = Manner { waiting, keep_ticket: false, signals_win: true, quiet: args.quiet };
     let lease = match obtain(context, keeper.engine(), request, &manner)? {
         Obtained::Granted(Grant { lease, .. }) => lease,
         Obtained::Held(jams) => return Err(print::held(&jams, None)),
         Obtained::StillInLine(waiting) => return Err(print::held(&waiting.jams, None)),
         Obtained::Deadlock(links) => return Err(print::deadlock(&links)),
-        Obtained::Interrupted(_, signal) => return Ok(interrupted(signal.as_raw())),
+        Obtained::Interrupted(_, signal) => {
+            drop(keeper);
+            return Ok(print::interrupted(signal));
+        }
         Obtained::Gone => return Err(print::ticket_gone()),
     };
     let mut command = args.command.into_iter();
@@ -107,24 +110,27 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let mut watch = Watch::new(keeper.engine(), &lease, grace(context));
     let ending = supervise(running, &mut watch);
     let lost = watch.lost;
-    let ending = ending.map_err(|error| {
-        Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
-            .with_hint("the command may still run; the lease is held while it does")
-    });
+    let ending = match ending {
+        Ok(ending) => ending,
+        Err(error) => {
+            // Not released: the command has its share in the kernel lock, and holds on while it runs.
+            return Err(Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
+                .with_hint("the command may still run; the lease is held while it does"));
+        }
+    };
     let released = keeper.engine().release(lease.id, Some(lease.token));
-    let ending = ending?;
     match (lost, released) {
         (Some(loss), _) => Err(print::lease_lost(&lease, &loss, Some(ending))),
         (None, Ok(Err(loss))) => Err(print::lease_lost(&lease, &loss, None)),
         (None, Ok(Ok(_))) => {
             // The kernel puts everything away faster than we could.
             std::mem::forget(keeper);
-            Ok(Exit::Command(ending.exit_code()))
+            Ok(print::pass_on(ending))
         }
         (None, Err(error)) => {
             // The end of this process frees it all the same.
             print::report(&Report::from(error), false);
-            Ok(Exit::Command(ending.exit_code()))
+            Ok(print::pass_on(ending))
         }
     }
 }
@@ -231,10 +237,6 @@ fn variables(context: &Context, lease: &Lease, around: &[LeaseId]) -> Vec<(OsStr
         ("LOCKKEEPER_TOKEN".into(), lease.token.to_string().into()),
         ("LOCKKEEPER_UNDER".into(), under),
     ]
-}
-
-fn interrupted(signal: i32) -> Exit {
-    Exit::Command(u8::try_from(128 + signal).unwrap_or(u8::MAX))
 }
 
 fn not_started(error: &StartError) -> Report {

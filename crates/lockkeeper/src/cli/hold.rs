@@ -89,12 +89,12 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         return Err(lost(&swarm, &args.whose, loss, Some(ending)));
     }
     match watch.lock.unlock() {
-        Ok(true) => Ok(Exit::Command(ending.exit_code())),
+        Ok(true) => Ok(print::pass_on(ending)),
         Ok(false) => Err(lost(&swarm, &args.whose, Loss::TakenOver, None)),
         Err(error) => {
             // Its time frees it all the same.
             print::report(&Report::from(error), false);
-            Ok(Exit::Command(ending.exit_code()))
+            Ok(print::pass_on(ending))
         }
     }
 }

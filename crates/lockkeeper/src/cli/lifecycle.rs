@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::args::{Waiting, Which, ttl, wait};
 use super::context::{Context, Globals};
-use super::obtain::{Manner, Obtained, stays, wait as wait_in_line};
+use super::obtain::{Manner, Obtained, receive_signals, stays, wait as wait_in_line};
 use super::{Verb, print};
 
 /// Say that the holder of a lease is still there
@@ -107,11 +107,14 @@ fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     let keeper = keeper(context, &args.which)?;
     refuse_stranger(context, &keeper, id)?;
     let engine = keeper.engine();
+    let signals = receive_signals()?;
     let bell = if waiting == Waiting::No { None } else { Some(engine.store().bell()?) };
     let terms = bell.as_ref().map(|bell| WaitTerms { bell: Some(bell.id()), stays: stays(context) });
-    let manner = Manner { waiting, keep_ticket: false, quiet: false };
+    let manner = Manner { waiting, keep_ticket: false, signals_win: false, quiet: false };
     let obtained = match (engine.upgrade(id, token, terms)?.map_err(Report::from)?, &bell) {
-        (Outcome::Waiting(in_line), Some(bell)) => wait_in_line(context, engine, in_line, &**bell, &manner)?,
+        (Outcome::Waiting(in_line), Some(bell)) => {
+            wait_in_line(context, engine, in_line, (&**bell, &signals), &manner)?
+        }
         (Outcome::Waiting(in_line), None) => Obtained::StillInLine(in_line),
         (Outcome::Granted(grant), _) => Obtained::Granted(grant),
         (Outcome::Held(jams), _) => Obtained::Held(jams),

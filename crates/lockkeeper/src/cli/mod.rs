@@ -107,7 +107,8 @@ fn command_line() -> Command {
 }
 
 fn tree(entries: &[&Entry]) -> Command {
-    let root = Command::new("lockkeeper")
+    // The flags first: they would put their own description in the place of the program's.
+    let root = <Globals as clap::Args>::augment_args(Command::new("lockkeeper"))
         .version(env!("CARGO_PKG_VERSION"))
         .about("Locks, claims on paths and fair waiting for many workers in one repository")
         .after_help(
@@ -116,7 +117,6 @@ fn tree(entries: &[&Entry]) -> Command {
         )
         .subcommand_required(true)
         .arg_required_else_help(true);
-    let root = <Globals as clap::Args>::augment_args(root);
     root.subcommands(entries.iter().map(|entry| (entry.augment)(Command::new(entry.name))))
 }
 

@@ -5,10 +5,12 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use lockkeeper::core::lease::{Grant, Outcome, Request, WaitTerms, Waiting as InLine};
+use lockkeeper::core::record::Ticket;
 use lockkeeper::core::time::{Ttl, format_span};
 use lockkeeper::core::waiting::Jam;
 use lockkeeper::engine::{Engine, Patience, Waited};
 use lockkeeper::platform::signal::{Signal, Signals};
+use lockkeeper::platform::terminal::Size;
 use lockkeeper::report::Report;
 use lockkeeper::store::Bell;
 
@@ -35,6 +37,8 @@ pub(super) struct Manner {
     pub(super) waiting: Waiting,
     /// Whether the ticket stays in line when the time is up.
     pub(super) keep_ticket: bool,
+    /// Whether a lease that is granted when a signal has come is given back.
+    pub(super) signals_win: bool,
     pub(super) quiet: bool,
 }
 
@@ -61,15 +65,22 @@ pub(super) fn obtain(
             }
         }
     }
+    let signals = receive_signals()?;
     let bell = engine.store().bell()?;
     request.wait = Some(WaitTerms { bell: Some(bell.id()), stays: stays(context) });
     match engine.acquire(&request)? {
         Outcome::Granted(grant) => Ok(Obtained::Granted(grant)),
-        Outcome::Waiting(waiting) => wait(context, engine, waiting, &*bell, manner),
+        Outcome::Waiting(waiting) => wait(context, engine, waiting, (&*bell, &signals), manner),
         Outcome::Held(jams) => Ok(Obtained::Held(jams)),
         Outcome::Deadlock(links) => Ok(Obtained::Deadlock(links)),
         Outcome::Gone => Ok(Obtained::Gone),
     }
+}
+
+/// Begins to receive the signals that end a wait. Do it before there is a ticket, which would be left behind.
+pub(super) fn receive_signals() -> Result<Signals, Report> {
+    let received = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT]);
+    received.map_err(|error| lockkeeper::KeeperError::Machine(error).into())
 }
 
 /// How long a ticket stays in line while its owner is away.
@@ -96,50 +107,56 @@ pub(super) fn wait(
     context: &Context,
     engine: &Engine,
     waiting: InLine,
-    bell: &dyn Bell,
+    (bell, signals): (&dyn Bell, &Signals),
     manner: &Manner,
 ) -> Result<Obtained, Report> {
-    let ticket = waiting.ticket.id;
+    let (asked, ticket) = (waiting.clone(), waiting.ticket.clone());
     let until = match manner.waiting {
         Waiting::For(span) => Instant::now().checked_add(span),
         Waiting::No => Some(Instant::now()),
         Waiting::Forever => None,
     };
-    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
-        .map_err(lockkeeper::KeeperError::Machine)?;
     let mut teller = Teller::new(manner.quiet || context.json);
     let interrupts = [signals.as_fd()];
     let tick = teller.is_live.then_some(Duration::from_secs(1));
     let patience = Patience { until, interrupts: &interrupts, grace: grace(context), tick };
     let waited = engine.wait(waiting, bell, &patience, &mut |waiting| teller.tell(waiting));
     teller.clear();
+    let came = || signals.take().ok().and_then(|taken| taken.first().copied());
     match waited {
-        Ok(Waited::Granted(grant)) => Ok(Obtained::Granted(grant)),
+        Ok(Waited::Granted(grant)) => match came().filter(|_| manner.signals_win) {
+            // Ctrl-C often ends the holder as well, and so hands the lease to a waiter that is to end too.
+            Some(signal) => {
+                engine.give_up(&ticket)?;
+                Ok(Obtained::Interrupted(asked, signal))
+            }
+            None => Ok(Obtained::Granted(grant)),
+        },
         Ok(Waited::Gone) => Ok(Obtained::Gone),
-        Ok(Waited::TimedOut(waiting)) => {
-            leave(engine, manner, ticket)?;
-            Ok(if manner.keep_ticket { Obtained::StillInLine(waiting) } else { Obtained::Held(waiting.jams) })
-        }
-        Ok(Waited::Interrupted(waiting)) => {
-            leave(engine, manner, ticket)?;
-            let signal = signals.take().ok().and_then(|taken| taken.first().copied()).unwrap_or(Signal::TERM);
-            Ok(Obtained::Interrupted(waiting, signal))
-        }
+        Ok(Waited::TimedOut(waiting)) => Ok(match leave(engine, manner, &ticket)? {
+            Some(grant) => Obtained::Granted(grant),
+            None if manner.keep_ticket => Obtained::StillInLine(waiting),
+            None => Obtained::Held(waiting.jams),
+        }),
+        Ok(Waited::Interrupted(waiting)) => Ok(match leave(engine, manner, &ticket)? {
+            Some(grant) => Obtained::Granted(grant),
+            None => Obtained::Interrupted(waiting, came().unwrap_or(Signal::TERM)),
+        }),
         Err(error) => {
             // What went wrong counts; the place in line is given back as well as can be.
-            let _ = engine.give_up(ticket);
+            let _ = engine.give_up(&ticket);
             Err(error.into())
         }
     }
 }
 
-fn leave(engine: &Engine, manner: &Manner, ticket: lockkeeper::core::id::LeaseId) -> Result<(), Report> {
+/// Leaves the line; an upgrade that was granted in the last moment is held.
+fn leave(engine: &Engine, manner: &Manner, ticket: &Ticket) -> Result<Option<Grant>, Report> {
     if manner.keep_ticket {
-        engine.walk_away(ticket)?;
-    } else {
-        engine.give_up(ticket)?;
+        engine.walk_away(ticket.id)?;
+        return Ok(None);
     }
-    Ok(())
+    Ok(engine.give_up(ticket)?)
 }
 
 /// Tells a person what is waited for: a line with a clock on a terminal, a line at each change elsewhere.
@@ -165,8 +182,9 @@ impl Teller {
         let mut stderr = std::io::stderr().lock();
         // Talk that cannot be printed is not worth failing for.
         let _ = if self.is_live {
-            let waited = format_span(self.since.elapsed());
-            write!(stderr, "\r\x1b[Kwaiting {waited} for {reason}").and_then(|()| stderr.flush())
+            let line = format!("waiting {} for {reason}", format_span(self.since.elapsed()));
+            let line = Size::of(&stderr).map_or(line.clone(), |size| table::cut(&line, size.columns));
+            write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush())
         } else {
             writeln!(stderr, "waiting for {reason} (ticket {})", waiting.ticket.id.as_ticket())
         };

@@ -1,6 +1,6 @@
 //! What people and programs see: data on stdout, talk on stderr, one shape for each thing.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -13,6 +13,7 @@ use lockkeeper::core::time::{Moment, format_span};
 use lockkeeper::core::waiting::Jam;
 use lockkeeper::encoding::resource_to_json;
 use lockkeeper::exec::Ending;
+use lockkeeper::platform::signal::Signal;
 use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
@@ -77,6 +78,23 @@ pub(super) fn report(report: &Report, as_json: bool) {
         }
     })();
     let _ = told;
+}
+
+/// How a command ended, as this program's own ending.
+///
+/// Ctrl-C at a terminal ends this process by the signal too: the shell of a script goes on after a mere exit code,
+/// since it takes it that the interrupt was dealt with. Call it last.
+pub(super) fn pass_on(ending: Ending) -> Exit {
+    if io::stdin().is_terminal() || io::stderr().is_terminal() {
+        // What remains if it cannot be passed on is the exit code.
+        let _ = ending.pass_on_interrupt();
+    }
+    Exit::Command(ending.exit_code())
+}
+
+/// The end of a command that was to wait, by a signal.
+pub(super) fn interrupted(signal: Signal) -> Exit {
+    pass_on(Ending::Signaled(u8::try_from(signal.as_raw()).unwrap_or(u8::MAX)))
 }
 
 /// A span as people read it.

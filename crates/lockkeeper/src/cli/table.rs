@@ -34,17 +34,63 @@ fn width(text: &str) -> usize {
                 // The sequences that we write end with the first letter.
                 let _ = characters.by_ref().find(char::is_ascii_alphabetic);
             }
-            '\u{1100}'..='\u{115f}'
-            | '\u{2e80}'..='\u{a4cf}'
-            | '\u{ac00}'..='\u{d7a3}'
-            | '\u{f900}'..='\u{faff}'
-            | '\u{fe30}'..='\u{fe6f}'
-            | '\u{ff00}'..='\u{ff60}'
-            | '\u{1f300}'..='\u{1faff}' => cells += 2,
-            _ => cells += 1,
+            _ => cells += cells_of(character),
         }
     }
     cells
+}
+
+fn cells_of(character: char) -> usize {
+    match character {
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{1f300}'..='\u{1faff}' => 2,
+        _ => 1,
+    }
+}
+
+/// As much of a line as fits: one that the terminal wraps could not be drawn over.
+pub(super) fn cut(line: &str, columns: usize) -> String {
+    if width(line) <= columns {
+        return line.to_owned();
+    }
+    let mut text = String::new();
+    let mut left = columns.saturating_sub(1);
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        if character == '\x1b' {
+            text.push(character);
+            text.extend(characters.by_ref().take_while(|c| !c.is_ascii_alphabetic()));
+            // Only colours are written, and their sequences end so.
+            text.push('m');
+            continue;
+        }
+        let Some(rest) = left.checked_sub(cells_of(character)) else { break };
+        left = rest;
+        text.push(character);
+    }
+    text.push('…');
+    if text.contains('\x1b') {
+        text.push_str("\x1b[0m");
+    }
+    text
+}
+
+/// As much of a text as fits on a screen of this many columns and rows.
+pub(super) fn fit(text: &str, columns: usize, rows: usize) -> String {
+    let lines: Vec<String> = text.lines().map(|line| cut(line, columns)).collect();
+    // The cursor needs the last row.
+    let room = rows.saturating_sub(1).max(1);
+    if lines.len() <= room {
+        return lines.join("\n") + "\n";
+    }
+    let hidden = lines.len() - (room - 1);
+    let note = cut(&format!("… {hidden} more lines"), columns);
+    lines[..room - 1].iter().chain([&note]).map(|line| format!("{line}\n")).collect()
 }
 
 /// Text that somebody else wrote, without anything that could steer a terminal.
@@ -64,6 +110,19 @@ mod tests {
         ];
         let text = table(&["ID", "NAME", "Y"], &rows);
         assert_eq!(text, "ID   NAME    Y\nL1   数据库  x\nL22  \x1b[31mdb\x1b[0m\n");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut() {
+        assert_eq!(cut("waiting", 7), "waiting");
+        assert_eq!(cut("waiting", 6), "waiti…");
+        assert_eq!(cut("数据库", 6), "数据库");
+        assert_eq!(cut("数据库", 5), "数据…");
+        assert_eq!(cut("数据库", 4), "数…");
+        assert_eq!(cut("\x1b[31mdead\x1b[0m x", 4), "\x1b[31mdea…\x1b[0m");
+        assert_eq!(cut("x", 0), "…");
+        assert_eq!(fit("a\nb\nc\n", 9, 4), "a\nb\nc\n");
+        assert_eq!(fit("a\nb\nc\n", 20, 3), "a\n… 2 more lines\n");
     }
 
     #[test]

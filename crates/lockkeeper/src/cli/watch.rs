@@ -9,6 +9,7 @@ use lockkeeper::engine::Listing;
 use lockkeeper::platform::changes::Changes;
 use lockkeeper::platform::poll;
 use lockkeeper::platform::signal::{Signal, Signals};
+use lockkeeper::platform::terminal::Size;
 use lockkeeper::report::{Exit, Report};
 
 use super::context::Context;
@@ -57,7 +58,12 @@ fn show(context: &Context, listing: &Listing, terminal: bool, shown: &mut String
     if terminal {
         let heading =
             format!("{}   Ctrl-C to leave", table::plain(&context.location.state.display().to_string()));
-        let screen = format!("\x1b[H{heading}\n\n{}", as_text(listing)).replace('\n', "\x1b[K\n");
+        let text = format!("{heading}\n\n{}", as_text(listing));
+        let text = match Size::of(std::io::stdout()) {
+            Some(size) => table::fit(&text, size.columns, size.rows),
+            None => text,
+        };
+        let screen = format!("\x1b[H{}", text.replace('\n', "\x1b[K\n"));
         let mut stdout = anstream::stdout().lock();
         return stdout.write_all(format!("{screen}\x1b[J").as_bytes()).and_then(|()| stdout.flush()).is_ok();
     }

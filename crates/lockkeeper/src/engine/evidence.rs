@@ -89,7 +89,11 @@ pub fn steps(lease: &Lease, sight: Sight, verdict: Verdict, now: Moment) -> Vec<
                 "every process of then is gone",
             ));
         }
-        Sight::OtherPidNamespace | Sight::Lock(_) | Sight::Process(_) | Sight::Nothing => {
+        Sight::OtherPidNamespace => {
+            let seen = format!("this boot of {}, in another pid namespace", origin.host);
+            chain.push(step("machine", seen, "its processes cannot be told from here"));
+        }
+        Sight::Lock(_) | Sight::Process(_) | Sight::Nothing => {
             chain.push(step(
                 "machine",
                 format!("this boot of {}", origin.host),

@@ -6,7 +6,7 @@ use lockkeeper_core::deadlock::{self, Link};
 use lockkeeper_core::draft::Burial;
 use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
 use lockkeeper_core::lease::{self, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
-use lockkeeper_core::record::Lease;
+use lockkeeper_core::record::{Claim, Lease, Ticket};
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, Ttl};
 
@@ -53,14 +53,19 @@ impl Engine {
         self.decide(|draft| lease::attend_upgrade(draft, ticket, lease, terms)).map(|(outcome, _)| outcome)
     }
 
-    /// Finds a claim by the name that its user gave it.
-    pub fn find_ticket(&self, name: &TicketName) -> Result<Option<LeaseId>, StoreError> {
-        self.look(|draft| lease::find_ticket(draft, name))
+    /// Finds the claims that their users gave this name.
+    pub fn find_tickets(&self, name: &TicketName) -> Result<Vec<(LeaseId, Claim)>, StoreError> {
+        self.look(|draft| lease::find_tickets(draft, name))
     }
 
-    /// Gives up a place in line.
-    pub fn give_up(&self, ticket: LeaseId) -> Result<(), StoreError> {
-        self.decide(|draft| lease::give_up(draft, ticket)).map(|_| ())
+    /// Gives up a place in line. An upgrade that was granted before that is not undone but returned.
+    pub fn give_up(&self, ticket: &Ticket) -> Result<Option<Grant>, StoreError> {
+        let decided = self.decide(|draft| {
+            lease::give_up(draft, ticket.id)?;
+            let lease = ticket.upgrades.map(|id| draft.lease(id)).transpose()?.flatten();
+            Ok(lease.filter(|lease| lease.claim.satisfies(&ticket.claim.resources)))
+        });
+        decided.map(|(lease, _)| lease.map(|lease| Grant { lease, joined: false }))
     }
 
     /// Leaves a ticket in line with nobody sleeping on it.
@@ -116,15 +121,20 @@ impl Engine {
         self.look(|draft| draft.lease(id))
     }
 
-    /// Whose claim it is, whether it holds or waits.
-    pub fn owner_of(&self, id: LeaseId) -> Result<Option<Owner>, StoreError> {
+    /// A claim, whether it holds or waits.
+    pub fn claim(&self, id: LeaseId) -> Result<Option<Claim>, StoreError> {
         self.look(|draft| {
-            let lease = draft.lease(id)?.map(|lease| lease.claim.owner);
+            let lease = draft.lease(id)?.map(|lease| lease.claim);
             Ok(match lease {
-                Some(owner) => Some(owner),
-                None => draft.ticket(id)?.map(|ticket| ticket.claim.owner),
+                Some(claim) => Some(claim),
+                None => draft.ticket(id)?.map(|ticket| ticket.claim),
             })
         })
+    }
+
+    /// Whose claim it is.
+    pub fn owner_of(&self, id: LeaseId) -> Result<Option<Owner>, StoreError> {
+        Ok(self.claim(id)?.map(|claim| claim.owner))
     }
 
     /// The moment on the store's clock.

@@ -6,6 +6,7 @@
 //! asks for it, by being stopped for reading or setting it.
 
 use std::io;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_current_process_group, kill_process_group};
 
@@ -47,6 +48,21 @@ impl Job {
         let terminal = Terminal::on_stdin();
         let hands_over = terminal.is_some() && !terminal::stdout_is_piped();
         Ok(Self { signals, terminal, hands_over, command_is_stopped: false, interrupt_passed_on: false })
+    }
+
+    /// Has the command begin with the terminal, if it is to have it.
+    pub(super) fn equip(&self, command: &mut Command) -> io::Result<()> {
+        match &self.terminal {
+            Some(terminal) if self.hands_over => terminal.give_at_start(command),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The command could not be run.
+    pub(super) fn not_started(&self) {
+        if let Some(terminal) = &self.terminal {
+            let _ = terminal.take_back_from_the_dead();
+        }
     }
 
     /// The command is there. If it was stopped for not having the terminal by now, that will be told as any stop.

@@ -99,7 +99,10 @@ pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError
         }
         Mode::Worker => None,
     };
-    let child = spawn_sharing(spec, life).map_err(|source| {
+    let child = spawn_sharing(spec, life, job.as_ref()).map_err(|source| {
+        if let Some(job) = &job {
+            job.not_started();
+        }
         let program = spec.program.clone();
         match source.kind() {
             io::ErrorKind::NotFound => StartError::NotFound { program, source },
@@ -115,18 +118,23 @@ pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError
     Ok(Running::new(&child, job))
 }
 
-fn spawn_sharing(spec: &Spec, life: Option<&LifeLock>) -> io::Result<Child> {
+fn spawn_sharing(spec: &Spec, life: Option<&LifeLock>, job: Option<&Job>) -> io::Result<Child> {
     let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let _shared = life.map(LifeLock::share_with_children).transpose()?;
-    match command(spec, None)?.spawn() {
+    let spawn = |interpreter| {
+        let mut command = command(spec, interpreter)?;
+        job.map_or(Ok(()), |job| job.equip(&mut command))?;
+        command.spawn()
+    };
+    match spawn(None) {
         // A script without `#!`: shells and execvp(3) run it with sh.
-        Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => command(spec, Some("/bin/sh"))?.spawn(),
+        Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => spawn(Some("/bin/sh")),
         outcome => outcome,
     }
 }
 
 /// Nothing here may need code between fork and exec: std then uses posix_spawn, whose cost does not grow with this
-/// process.
+/// process. Only a command that gets the terminal is started with fork: people do not see the difference.
 fn command(spec: &Spec, interpreter: Option<&str>) -> io::Result<Command> {
     let mut command = match interpreter {
         Some(interpreter) => {

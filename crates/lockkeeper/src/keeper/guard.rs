@@ -1,5 +1,6 @@
 //! A lease that is held: renewed while it is needed, told of its loss, released on drop.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,9 @@ pub struct Guard {
 /// What a guard and the thread that looks after it share.
 pub(super) struct Held {
     id: LeaseId,
+    /// Taken around every call that compares tokens: an upgrade changes the store's before it changes ours, and
+    /// who looked in between would see the lease as lost. Callbacks are run without it.
+    turn: Mutex<()>,
     state: Mutex<State>,
     lost: Condvar,
 }
@@ -58,7 +62,8 @@ impl Guard {
         let (id, renews) = (lease.id, lease.claim.ttl.is_some());
         let (loss, callbacks, renewed_at) = (None, Vec::new(), Instant::now());
         let state = State { lease, loss, callbacks, renewed_at, released: false };
-        let held = Arc::new(Held { id, state: Mutex::new(state), lost: Condvar::new() });
+        let held =
+            Arc::new(Held { id, turn: Mutex::new(()), state: Mutex::new(state), lost: Condvar::new() });
         let guard = Self { keeper: keeper.clone(), held };
         if renews {
             keeper.sentinel()?.look_after(&guard.held);
@@ -114,6 +119,7 @@ impl Guard {
 
     /// Makes a shared lease exclusive; on failure it stays shared.
     pub fn upgrade(&mut self) -> Result<(), KeeperError> {
+        let _turn = locked(&self.held.turn);
         let token = self.token();
         match self.keeper.engine().upgrade(self.held.id, Some(token), None)?? {
             Outcome::Granted(grant) => {
@@ -128,6 +134,7 @@ impl Guard {
 
     /// Makes an exclusive lease shared, and lets in whoever waits to share it.
     pub fn downgrade(&mut self) -> Result<(), KeeperError> {
+        let _turn = locked(&self.held.turn);
         let lease = self.keeper.engine().downgrade(self.held.id, Some(self.token()))??;
         locked(&self.held.state).lease = lease;
         Ok(())
@@ -135,6 +142,7 @@ impl Guard {
 
     /// Releases the lease and tells whether it was still held.
     pub fn release(self) -> Result<(), KeeperError> {
+        let _turn = locked(&self.held.turn);
         let token = self.token();
         locked(&self.held.state).released = true;
         self.keeper.engine().release(self.held.id, Some(token))??;
@@ -158,6 +166,7 @@ impl Drop for Guard {
 impl Held {
     /// Looks whether the lease is still ours, and remembers when it is not.
     pub(super) fn check(&self, engine: &Engine) -> Result<bool, StoreError> {
+        let _turn = locked(&self.turn);
         let token = {
             let state = locked(&self.state);
             if state.loss.is_some() || state.released {
@@ -178,6 +187,7 @@ impl Held {
 
     /// Renews the lease, or remembers that it is lost.
     pub(super) fn renew(&self, engine: &Engine) -> Result<Result<(), NotCurrent>, StoreError> {
+        let _turn = locked(&self.turn);
         let token = locked(&self.state).lease.token;
         match engine.renew(self.id, Some(token), None)? {
             Ok(lease) => {
@@ -208,7 +218,8 @@ impl Held {
             (loss, std::mem::take(&mut state.callbacks))
         };
         for callback in callbacks {
-            callback(&loss);
+            // The panic was told by its hook; this thread has other guards to look after.
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| callback(&loss)));
         }
     }
 

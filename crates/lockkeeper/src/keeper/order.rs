@@ -165,19 +165,19 @@ impl<'k> Order<'k> {
                 return placed.guard(keeper);
             }
         };
-        let ticket = waiting.ticket.id;
+        let ticket = waiting.ticket.clone();
         let patience = Patience { until, interrupts: &[], grace: GRACE, tick: None };
         let waited = keeper.engine().wait(waiting, &*bell, &patience, &mut |_| {});
         let placed = match waited {
             Ok(Waited::Granted(grant)) => Ok(Placed::Granted(grant)),
             Ok(Waited::Gone) => Err(KeeperError::TicketRemoved),
             Ok(Waited::TimedOut(waiting) | Waited::Interrupted(waiting)) => {
-                keeper.engine().give_up(ticket)?;
+                keeper.engine().give_up(&ticket)?;
                 Err(KeeperError::Held { jams: waiting.jams })
             }
             Err(error) => {
                 // The wait failed: the place in line is not to be kept by a process that does not come back.
-                let _ = keeper.engine().give_up(ticket);
+                let _ = keeper.engine().give_up(&ticket);
                 Err(error.into())
             }
         };

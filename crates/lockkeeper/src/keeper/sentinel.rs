@@ -70,7 +70,9 @@ impl Watch {
                 return;
             }
             let Some(keeper) = self.keeper.upgrade() else { return };
-            let failed = self.held().iter().any(|held| {
+            let mut failed = false;
+            // Every one of them, also after one failed.
+            for held in self.held() {
                 let due = held.renewal_due().is_some_and(|due| due <= Instant::now());
                 let looked = if due {
                     held.renew(&keeper.engine).map(|_| ())
@@ -78,8 +80,8 @@ impl Watch {
                     held.check(&keeper.engine).map(|_| ())
                 };
                 held.tell();
-                looked.is_err()
-            });
+                failed |= looked.is_err();
+            }
             retry_at = failed.then(|| Instant::now() + RETRY);
         }
     }

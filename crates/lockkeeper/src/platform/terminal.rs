@@ -2,12 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::fs::{FileType, Mode, OFlags};
-use rustix::io::fcntl_dupfd_cloexec;
-use rustix::process::{Pid, getpgrp};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Pid, getpgrp, test_kill_process_group};
 use rustix::stdio::{stdin, stdout};
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
+use rustix::termios::{tcgetpgrp, tcgetwinsize, tcsetpgrp};
 
 use super::signal;
 
@@ -52,6 +54,26 @@ impl Terminal {
         self.set(group)
     }
 
+    /// Has a command take the terminal itself, between fork and exec, for the process group that it begins.
+    ///
+    /// Taken later, the command could have been stopped for reading it; a Ctrl-Z of that time is thrown away when
+    /// the command is continued.
+    pub fn give_at_start(&self, command: &mut Command) -> io::Result<()> {
+        let descriptor = fcntl_dupfd_cloexec(&self.descriptor, 0)?;
+        take_at_start(command, descriptor);
+        Ok(())
+    }
+
+    /// Makes it listen to this process's group again after a command took it and then could not be run.
+    pub fn take_back_from_the_dead(&self) -> io::Result<()> {
+        let foreground = tcgetpgrp(&self.descriptor)?;
+        if test_kill_process_group(foreground) == Err(Errno::SRCH) {
+            self.set(self.own_group)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Makes it listen to this process's group again, unless somebody else than `group` has it by now.
     pub fn take_back_from(&self, group: Pid) -> io::Result<()> {
         if self.listens_to(group) { self.set(self.own_group) } else { Ok(()) }
@@ -59,6 +81,35 @@ impl Terminal {
 
     fn set(&self, group: Pid) -> io::Result<()> {
         Ok(signal::without_ttou(|| tcsetpgrp(self.descriptor.as_fd(), group))?)
+    }
+}
+
+#[expect(unsafe_code, reason = "what runs between fork and exec has to be async-signal-safe")]
+fn take_at_start(command: &mut Command, descriptor: OwnedFd) {
+    let take = move || {
+        // Without the terminal it can still run, and asks for it when it needs it.
+        let _ = signal::without_ttou(|| tcsetpgrp(&descriptor, getpgrp()));
+        Ok(())
+    };
+    // SAFETY: changing the signal mask, getpgrp and tcsetpgrp are async-signal-safe; nothing is allocated or locked.
+    unsafe { command.pre_exec(take) };
+}
+
+/// How much a terminal shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Characters in a line.
+    pub columns: usize,
+    /// Lines.
+    pub rows: usize,
+}
+
+impl Size {
+    /// The size of the terminal behind a descriptor; None when it is no terminal or does not tell.
+    pub fn of(descriptor: impl AsFd) -> Option<Self> {
+        let size = tcgetwinsize(descriptor).ok()?;
+        let size = Self { columns: size.ws_col.into(), rows: size.ws_row.into() };
+        (size.columns > 0 && size.rows > 0).then_some(size)
     }
 }
 

@@ -125,6 +125,52 @@ fn a_ticket_keeps_its_place_between_commands() {
 }
 
 #[test]
+fn the_name_of_a_ticket_belongs_to_its_owner() {
+    let env = Env::new();
+    let lease = env.acquire(&["db", "--owner", "worker:holder"]);
+    let ask = |owner: &str, more: &[&str]| {
+        let all = [&["acquire", "--ttl", "1m", "--ticket", "mine", "--owner", owner], more].concat();
+        env.run(all)
+    };
+    for owner in ["worker:a", "worker:b"] {
+        ask(owner, &["db", "--wait=1ms"]).code(75).says("--ticket mine");
+    }
+    env.run(["acquire", "--ticket", "mine"]).code(75).says("several owners").says("--owner");
+    env.run(["release", &lease]).code(0);
+    ask("worker:b", &[]).code(75).says("held by worker:a");
+    let first = ask("worker:a", &[]).code(0).stdout();
+    env.run(["release", first.trim_end()]).code(0);
+    ask("worker:b", &[]).code(0);
+}
+
+#[test]
+fn a_ticket_is_not_good_for_other_names() {
+    let env = Env::new();
+    env.acquire(&["db"]);
+    env.run(["acquire", "db", "--ttl", "1m", "--wait=1ms", "--ticket", "mine"]).code(75);
+    env.run(["acquire", "log", "--ttl", "1m", "--ticket", "mine"]).code(2).says("is for db").says("hint: ");
+}
+
+#[test]
+fn the_ticket_of_a_command_that_waits_itself_is_not_for_others() {
+    let env = Env::new();
+    let holder = env.hold(&["db"]);
+    let waiter = env.start(["exec", "db", "--", "true"]);
+    env.until_waiting(1);
+    let ticket = env.run(["locks", "--json"]).json()["waiters"][0]["ticket"].as_str().unwrap().to_owned();
+    env.run(["acquire", "--ticket", &ticket]).code(75).says("belongs to exec:");
+    holder.finish().code(0);
+    waiter.wait().code(0);
+}
+
+#[test]
+fn a_named_ticket_whose_lease_is_over_begins_anew() {
+    let env = Env::new();
+    env.run(["acquire", "db", "--ttl", "1ms", "--ticket", "mine"]).code(0);
+    env.run(["acquire", "db", "--ttl", "1m", "--ticket", "mine"]).code(0);
+}
+
+#[test]
 fn an_unknown_ticket_is_refused_with_a_hint() {
     let env = Env::new();
     env.run(["acquire", "--ticket", "T99"]).code(75).says("there is no ticket").says("hint: ");

@@ -100,6 +100,33 @@ fn a_wait_that_is_interrupted_ends_as_a_shell_tells_it_and_leaves_no_ticket() {
 }
 
 #[test]
+fn a_waiter_that_is_to_end_does_not_begin_with_a_lease_that_it_gets_at_that_moment() {
+    let env = Env::new();
+    let holder = env.hold(&["db"]);
+    let waiter = env.start(["exec", "db", "--", "touch", "begun"]);
+    env.until_waiting(1);
+    // Both come while it cannot look.
+    waiter.signal("STOP");
+    holder.finish().code(0);
+    waiter.signal("INT");
+    waiter.signal("CONT");
+    waiter.wait().code(130);
+    assert!(!env.cwd().join("begun").exists());
+    env.run(["exec", "db", "--no-wait", "--", "true"]).code(0);
+}
+
+#[test]
+fn ctrl_c_at_a_terminal_ends_the_script_around_it() {
+    let env = Env::new();
+    let script = format!("'{PROGRAM}' exec db -- sh -c 'kill -INT $$'; echo went-on:$?\n");
+    let env = env.write("script.sh", &script);
+    let done = env.on_terminal("bash script.sh").code(130);
+    assert!(!done.stdout().contains("went-on"), "{}", done.stdout());
+    // Elsewhere the exit code tells.
+    env.shell("lockkeeper exec db -- sh -c 'kill -INT $$'; echo went-on:$?").prints("went-on:130");
+}
+
+#[test]
 fn arguments_of_the_command_are_any_bytes() {
     let env = Env::new();
     let done = env.shell("lockkeeper exec db -- printf %s $'\\xff' | od -An -tx1").code(0);

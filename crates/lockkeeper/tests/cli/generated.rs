@@ -13,6 +13,17 @@ fn every_shell_has_completions() {
 }
 
 #[test]
+fn help_begins_with_what_the_program_is_for() {
+    let env = Env::new();
+    for words in [vec!["help"], vec!["--help"]] {
+        let help = env.run(words).code(0).stdout();
+        assert!(help.starts_with("Locks, claims on paths and fair waiting"), "{help}");
+    }
+    let help = env.run(["exec", "--help"]).code(0).stdout();
+    assert!(help.starts_with("Hold a lease while a command runs"), "{help}");
+}
+
+#[test]
 fn the_bash_completion_is_valid_bash() {
     let env = Env::new();
     env.shell("lockkeeper completions bash > done.bash && bash -n done.bash").code(0).in_silence();

@@ -83,3 +83,13 @@ fn control_characters_of_others_are_not_printed() {
         assert!(shown.contains("[2Jb") && !shown.contains("\u{1b}[2J"), "{args}: {shown:?}");
     }
 }
+
+#[test]
+fn a_command_that_cannot_be_run_leaves_the_terminal_to_the_script() {
+    let env = Env::new();
+    let listens = "[ $(ps -o tpgid= -p $$) = $(ps -o pgid= -p $$) ] && echo it-listens";
+    env.on_terminal(&format!("'{PROGRAM}' exec db -- no-such-program; {listens}"))
+        .code(0)
+        .prints("cannot find the program")
+        .prints("it-listens");
+}

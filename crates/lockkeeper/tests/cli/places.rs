@@ -36,6 +36,15 @@ fn patterns_are_relative_to_the_folder_that_one_is_in() {
 }
 
 #[test]
+fn a_store_that_cannot_be_looked_at_is_not_taken_for_an_empty_one() {
+    let env = Env::new();
+    std::os::unix::fs::symlink("loop", env.cwd().join("loop")).unwrap();
+    for words in [vec!["locks"], vec!["why", "db"], vec!["fence", "db", "1"], vec!["release", "L1"]] {
+        env.run([vec!["--dir", "loop"], words].concat()).code(1).says("loop").says("hint: ");
+    }
+}
+
+#[test]
 fn a_named_folder_counts_first() {
     let env = Env::new().git();
     env.run(["--dir", "one", "acquire", "db", "--ttl", "1m"]).code(0);

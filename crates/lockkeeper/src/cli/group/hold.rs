@@ -84,7 +84,7 @@ pub(super) fn acquire(context: &Context, folders: &Folders, args: &AcquireArgs) 
             taken(context, &lock, pid, Some(args.descriptor.fd));
             Ok(Exit::Done)
         }
-        Obtained::Interrupted(exit) => Ok(exit),
+        Obtained::Interrupted(signal) => Ok(print::interrupted(signal)),
     }
 }
 
@@ -133,7 +133,7 @@ pub(super) fn exec(folders: &Folders, args: ExecArgs) -> Result<Exit, Report> {
     let pid = std::process::id();
     match obtain(&mut lock, folders, timeout, pid)? {
         Obtained::Locked => {}
-        Obtained::Interrupted(exit) => return Ok(exit),
+        Obtained::Interrupted(signal) => return Ok(print::interrupted(signal)),
     }
     let mut command = args.command.into_iter();
     let program = command.next().unwrap_or_default();
@@ -157,12 +157,12 @@ pub(super) fn exec(folders: &Folders, args: ExecArgs) -> Result<Exit, Report> {
         // The end of this process frees it all the same.
         Err(error) => print::report(&Report::from(error), false),
     }
-    Ok(Exit::Command(ending?.exit_code()))
+    ending.map(print::pass_on)
 }
 
 enum Obtained {
     Locked,
-    Interrupted(Exit),
+    Interrupted(Signal),
 }
 
 /// Waits for the lock and writes what became of it into the registry.
@@ -184,8 +184,8 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
             Ok(Obtained::Locked)
         }
         Waited::Interrupted => {
-            let signal = signals.take().map_err(KeeperError::Machine)?.first().map_or(0, |one| one.as_raw());
-            Ok(Obtained::Interrupted(Exit::Command(u8::try_from(128 + signal).unwrap_or(u8::MAX))))
+            let taken = signals.take().map_err(KeeperError::Machine)?;
+            Ok(Obtained::Interrupted(taken.first().copied().unwrap_or(Signal::TERM)))
         }
         Waited::TimedOut => {
             tell_registry(lock.register_timeout(pid, since, epoch_seconds()));

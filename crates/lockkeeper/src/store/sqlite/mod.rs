@@ -91,9 +91,9 @@ impl SqliteStore {
         Ok(Self { folder, path, gate, files, seen, tokens, connections })
     }
 
-    /// Whether a store was ever made in `folder`.
+    /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
     pub fn exists(folder: &Path) -> bool {
-        folder.join("leases.db").exists()
+        folder.join("leases.db").try_exists().unwrap_or(true)
     }
 
     /// Does something on a connection that no other thread uses meanwhile.
