@@ -35,13 +35,19 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
         }
         let mut descriptors = vec![signals.as_fd()];
         descriptors.extend(changes.as_fd());
-        let ready = poll::wait(&descriptors, (terminal || changes.as_fd().is_none()).then_some(TICK));
+        let stdout = std::io::stdout();
+        let timeout = (terminal || changes.as_fd().is_none()).then_some(TICK);
+        let ready = poll::wait_or_hang_up(&descriptors, &[stdout.as_fd()], timeout);
         let ready = ready.map_err(KeeperError::Machine)?;
+        if ready.contains(descriptors.len()) {
+            // The reader has gone.
+            return Ok(Exit::Done);
+        }
         let arrived = signals.take().map_err(KeeperError::Machine)?;
         if arrived.iter().any(|signal| *signal != Signal::WINCH) {
             return Ok(Exit::Done);
         }
-        if ready.contains(1) {
+        if descriptors.len() > 1 && ready.contains(1) {
             // Let what belongs together arrive, unless the user wants to leave.
             let interrupted = poll::wait(&[signals.as_fd()], Some(BREATHER)).map_err(KeeperError::Machine)?;
             if interrupted.any()

@@ -35,6 +35,8 @@ use crate::store::StoreError;
 pub struct Guard {
     keeper: Keeper,
     held: Arc<Held>,
+    /// Who took it.
+    process: u32,
 }
 
 /// What a guard and the thread that looks after it share.
@@ -64,7 +66,7 @@ impl Guard {
         let state = State { lease, loss, callbacks, renewed_at, released: false };
         let held =
             Arc::new(Held { id, turn: Mutex::new(()), state: Mutex::new(state), lost: Condvar::new() });
-        let guard = Self { keeper: keeper.clone(), held };
+        let guard = Self { keeper: keeper.clone(), held, process: std::process::id() };
         if renews {
             keeper.sentinel()?.look_after(&guard.held);
         }
@@ -156,7 +158,9 @@ impl Drop for Guard {
             let mut state = locked(&self.held.state);
             (state.lease.token, std::mem::replace(&mut state.released, true))
         };
-        if !released {
+        // A forked child has a copy of the guard, but the lease is its parent's.
+        let forked = self.process != std::process::id();
+        if !released && !forked {
             // If the store cannot be written, the end of this process tells the others all the same.
             let _ = self.keeper.engine().release(self.held.id, Some(token));
         }

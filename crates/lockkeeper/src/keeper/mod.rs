@@ -91,7 +91,9 @@ impl Keeper {
         if SqliteStore::exists(folder) { Self::open(folder).map(Some) } else { Ok(None) }
     }
 
-    /// Opens the store of the repository that this process is in, as the `lockkeeper` command would.
+    /// Opens the store of the repository that this process is in, or the one that `LOCKKEEPER_DIR` names.
+    ///
+    /// Files of settings are the command's: what they say about the folder does not count here.
     pub fn discover() -> Result<Self, KeeperError> {
         let named = std::env::var_os("LOCKKEEPER_DIR").filter(|value| !value.is_empty()).map(Into::into);
         let surroundings = Surroundings::of_process(named).map_err(KeeperError::Machine)?;

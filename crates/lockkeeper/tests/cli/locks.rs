@@ -46,6 +46,14 @@ fn watching_prints_a_line_at_each_change() {
     watch.wait().code(0);
 }
 
+#[test]
+fn watching_ends_with_its_reader() {
+    let env = Env::new();
+    env.acquire(&["db"]);
+    // Nothing changes any more: only the closed pipe can end it.
+    env.shell("lockkeeper locks --watch --json | head -1").code(0).prints("\"name\":\"db\"");
+}
+
 /// Invariant 3.
 #[test]
 fn force_needs_a_yes() {

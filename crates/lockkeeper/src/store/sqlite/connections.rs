@@ -6,6 +6,9 @@ use rusqlite::Connection;
 
 use crate::store::StoreError;
 
+/// After a crowd of threads has gone, so many connections stay open.
+const MOST_IDLE: usize = 4;
+
 /// The connections that nobody uses now.
 pub(super) struct Connections {
     idle: Mutex<Vec<Connection>>,
@@ -28,8 +31,9 @@ impl Connections {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = idle.map_or_else(another, Ok)?;
         let done = work(&connection);
-        if connection.is_autocommit() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if connection.is_autocommit() && idle.len() < MOST_IDLE {
+            idle.push(connection);
         }
         done
     }
