@@ -58,6 +58,10 @@ fn storm(role: &str, folder: &Path) -> (Vec<u64>, f64) {
             worker.spawn().expect("it starts")
         })
         .collect();
+    // Everybody has opened its store before the first one begins, so that shares are those of one same span.
+    while fs::read_dir(&logs).expect("a folder").count() < children.len() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     fs::write(&start, "").expect("a sign");
     for mut child in children {
         assert!(child.wait().expect("it ends").success());
@@ -115,6 +119,7 @@ pub fn work(role: &str) -> ExitCode {
             })
         }
     };
+    fs::write(&log, "").expect("a log");
     while !start.exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
