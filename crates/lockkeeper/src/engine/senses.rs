@@ -9,10 +9,9 @@ use std::thread;
 
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::{Origin, Proof, Sight, Voucher};
-use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::platform::life::LifeFile;
-use crate::platform::process;
+use crate::platform::{pipe, process};
 
 /// Where we are, and the file on which resident holders keep their locks.
 pub struct Senses {
@@ -68,7 +67,7 @@ impl Senses {
         if let Some(posted) = sentries.get(&holder) {
             return Some(Arc::clone(posted));
         }
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).ok()?;
+        let (reader, writer) = pipe::blocking().ok()?;
         let reader = Arc::new(reader);
         let (life, all) = (Arc::clone(&self.life), Arc::clone(&self.sentries));
         let watch = move || {

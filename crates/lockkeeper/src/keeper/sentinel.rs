@@ -6,11 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::BellId;
-use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::guard::Held;
 use super::{Keeper, KeeperError, Shared, locked};
-use crate::platform::poll;
+use crate::platform::{pipe, poll};
 use crate::store::Bell;
 
 /// After a renewal failed, it is tried again this soon: the disk may have room by then.
@@ -28,8 +27,7 @@ impl Sentinel {
     pub(super) fn start(keeper: &Keeper) -> Result<Self, KeeperError> {
         let holder = keeper.resident()?.lock.holder();
         let bell = keeper.engine().store().bell_with_id(BellId(holder.0))?;
-        let (reader, control) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
-            .map_err(|error| KeeperError::Machine(error.into()))?;
+        let (reader, control) = pipe::nonblocking().map_err(KeeperError::Machine)?;
         let guards: Arc<Mutex<Vec<Weak<Held>>>> = Arc::default();
         let watch =
             Watch { keeper: Arc::downgrade(&keeper.shared), guards: Arc::clone(&guards), bell, reader };

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FileType, statat};
+use rustix::fs::{AtFlags, FileType, RawMode, statat};
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -208,7 +208,7 @@ pub fn look(folder: BorrowedFd<'_>, name: &str) -> Result<Option<Sighting>, Host
 
 fn read(mut file: File) -> Result<Sighting, HostileError> {
     let metadata = file.metadata().map_err(HostileError::Unreadable)?;
-    check_kind(FileType::from_raw_mode(metadata.mode()))?;
+    check_kind(FileType::from_raw_mode(metadata.mode() as RawMode))?;
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(HostileError::Owner(metadata.uid()));
     }

@@ -132,6 +132,7 @@ pub fn choose(
 }
 
 /// The command line of a process in one short line; empty when it cannot be read.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux shows who holds a file lock"))]
 pub(super) fn command_line(pid: u32) -> String {
     shown(&facts::arguments(pid))
 }

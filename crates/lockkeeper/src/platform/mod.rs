@@ -18,6 +18,7 @@ pub mod life;
 pub mod lockers;
 pub mod origin;
 mod pidfd;
+pub mod pipe;
 pub mod poll;
 pub mod process;
 pub mod random;

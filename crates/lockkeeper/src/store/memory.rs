@@ -14,10 +14,9 @@ use lockkeeper_core::id::{BellId, LeaseId};
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::resource::Reach;
 use lockkeeper_core::time::Moment;
-use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{Bell, Decision, Records, Store, StoreError};
-use crate::platform::{clock, random};
+use crate::platform::{clock, pipe, random};
 
 /// Leases and tickets that end with the process.
 #[derive(Default)]
@@ -60,8 +59,7 @@ impl Store for MemoryStore {
     }
 
     fn bell_with_id(&self, id: BellId) -> Result<Box<dyn Bell>, StoreError> {
-        let (reader, writer) =
-            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|error| no_pipe(error.into()))?;
+        let (reader, writer) = pipe::nonblocking().map_err(no_pipe)?;
         locked(&self.bells).insert(id, writer);
         Ok(Box::new(PipeBell { id, reader, bells: Arc::clone(&self.bells) }))
     }
