@@ -270,10 +270,7 @@ pub fn renew<V: View>(
     let lease = match current(draft, id, token)? {
         Ok(lease) if lease.revoked => return Ok(Err(NotCurrent::Revoked(id))),
         Ok(lease) => lease,
-        Err(refusal) => {
-            conclude(draft, None)?;
-            return Ok(Err(refusal));
-        }
+        Err(refusal) => return Ok(Err(refusal)),
     };
     let ttl = ttl.or(lease.claim.ttl);
     let claim = Claim { ttl, ..lease.claim.clone() };
@@ -307,10 +304,7 @@ pub fn upgrade<V: View>(
 ) -> Result<Result<Outcome, NotCurrent>, V::Error> {
     let lease = match current(draft, id, token)? {
         Ok(lease) => lease,
-        Err(refusal) => {
-            conclude(draft, None)?;
-            return Ok(Err(refusal));
-        }
+        Err(refusal) => return Ok(Err(refusal)),
     };
     let exclusive = |resource: &Resource| Resource { mode: Mode::Exclusive, ..resource.clone() };
     let resources: Vec<Resource> = lease.claim.resources.iter().map(exclusive).collect();
@@ -376,10 +370,7 @@ pub fn downgrade<V: View>(
 ) -> Result<Result<Lease, NotCurrent>, V::Error> {
     let lease = match current(draft, id, token)? {
         Ok(lease) => lease,
-        Err(refusal) => {
-            conclude(draft, None)?;
-            return Ok(Err(refusal));
-        }
+        Err(refusal) => return Ok(Err(refusal)),
     };
     let shared = |resource: &Resource| Resource { mode: Mode::Shared, ..resource.clone() };
     let resources = lease.claim.resources.iter().map(shared).collect();
@@ -517,6 +508,7 @@ fn current<V: View>(
     let verdict = draft.judge_lease(&lease);
     if verdict.is_free() {
         draft.bury_lease(lease, verdict);
+        conclude(draft, None)?;
         return Ok(Err(NotCurrent::Expired(id)));
     }
     Ok(Ok(lease))

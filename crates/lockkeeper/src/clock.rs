@@ -6,9 +6,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
 use lockkeeper_core::time::Moment;
 use thiserror::Error;
 
@@ -28,12 +28,6 @@ impl Dial {
     /// What the wall clock shows for a moment, as RFC 3339 with milliseconds in UTC.
     pub fn utc(&self, moment: Moment) -> String {
         WallTime(self.timestamp(moment).as_microsecond()).to_string()
-    }
-
-    /// What the wall clock shows for a moment in the local time zone, for people.
-    pub fn local(&self, moment: Moment) -> String {
-        let zoned: Zoned = self.timestamp(moment).to_zoned(TimeZone::system());
-        zoned.strftime("%Y-%m-%d %H:%M:%S").to_string()
     }
 
     fn timestamp(&self, moment: Moment) -> Timestamp {
