@@ -41,8 +41,14 @@ pub(super) fn is_thread(_pid: u32) -> bool {
 mod linux {
     use std::fs::File;
     use std::io::{self, Read};
+    use std::time::Duration;
 
     use super::{Facts, State};
+
+    /// How often, a millisecond apart, a process is looked at again that exchanges its program.
+    const EXEC_LOOKS: u32 = 200;
+    /// `PF_KTHREAD`: a thread of the kernel, which has no environment at all.
+    const KERNEL_THREAD: u64 = 0x0020_0000;
 
     /// Reads `/proc/PID/stat`; a process that is not there gives `NotFound`.
     pub(in super::super) fn of(pid: u32) -> io::Result<Facts> {
@@ -81,8 +87,43 @@ mod linux {
 
     /// Whether the process was started with exactly `NAME=value` in its environment.
     pub(in super::super) fn has_environment_entry(pid: u32, entry: &[u8]) -> bool {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|candidate| candidate == entry)
+        environment(pid).split(|byte| *byte == 0).any(|candidate| candidate == entry)
+    }
+
+    /// The environment that the process was started with, or nothing when it cannot be read.
+    ///
+    /// While a process exchanges its program the kernel shows nothing or half of it. What was read counts only when
+    /// it is as long as the process says that its environment is.
+    fn environment(pid: u32) -> Vec<u8> {
+        for _ in 0..EXEC_LOOKS {
+            let Ok(bytes) = std::fs::read(format!("/proc/{pid}/environ")) else { break };
+            let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+            match environment_length(&stat) {
+                Some(length) if length != bytes.len() as u64 => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Some(_) | None => return bytes,
+            }
+        }
+        Vec::new()
+    }
+
+    /// How many bytes of environment the process has by its `stat` line; none when it has no memory of its own. One
+    /// that ends at address 0 is still to come: no length is right then.
+    fn environment_length(line: &[u8]) -> Option<u64> {
+        let name_end = line.iter().rposition(|byte| *byte == b')')?;
+        let fields: Vec<&str> =
+            str::from_utf8(&line[name_end + 1..]).ok()?.split_ascii_whitespace().collect();
+        // The first of them is field 3, the state.
+        let field = |number: usize| fields.get(number - 3).copied();
+        let number = |index| field(index)?.parse::<u64>().ok();
+        if matches!(field(3)?, "Z" | "X" | "x") || number(9)? & KERNEL_THREAD != 0 {
+            return None;
+        }
+        match (number(50)?, number(51)?) {
+            (_, 0) => Some(u64::MAX),
+            (start, end) => Some(end.saturating_sub(start)),
+        }
     }
 
     /// `/proc` also opens under the numbers of threads, though it does not list them.
@@ -149,6 +190,20 @@ mod linux {
             let line = |threads| format!("42 (x) Z 7 11 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 99 1");
             assert_eq!(parse(line(1).as_bytes()).unwrap().state, State::Zombie);
             assert_eq!(parse(line(3).as_bytes()).unwrap().state, State::Active);
+        }
+
+        #[test]
+        fn the_length_of_an_environment_is_known_once_the_program_is_loaded() {
+            let line = |state: &str, flags: u64, range: &str| {
+                format!("42 (x) {state} 7 11 12 0 -1 {flags} {} {range} 0", vec!["1"; 40].join(" "))
+            };
+            let length = |state, flags, range| environment_length(line(state, flags, range).as_bytes());
+            assert_eq!(length("R", 4_194_560, "900 912"), Some(12));
+            assert_eq!(length("R", 4_194_560, "900 900"), Some(0));
+            assert_eq!(length("R", 4_194_560, "0 0"), Some(u64::MAX));
+            assert_eq!(length("S", KERNEL_THREAD, "0 0"), None);
+            assert_eq!(length("Z", 4_194_560, "0 0"), None);
+            assert!(!environment(std::process::id()).is_empty());
         }
 
         #[test]

@@ -67,3 +67,18 @@ fn what_was_left_behind_is_found_by_its_mark() {
     assert_eq!(stop(Root::Marked, Duration::from_secs(60), Some(&mark)), []);
     assert_eq!(process::look(processes[0]), ProcessSight::Gone);
 }
+
+/// A process is also found in the moment in which one program makes way for the next.
+#[test]
+fn a_process_that_changes_its_program_all_the_time_is_found_by_its_mark() {
+    for round in 0..20 {
+        let id = format!("exec-{}-{round}", std::process::id());
+        let mark = format!("LOCKKEEPER_RUN_ID={id}");
+        let script = "export AGAIN='exec sh -c \"$AGAIN\"'; setsid sh -c \"$AGAIN\" & echo $!";
+        let (mut root, processes) =
+            tree_of(Command::new("sh").args(["-c", script]).env("LOCKKEEPER_RUN_ID", id), 1);
+        root.wait().unwrap();
+        assert_eq!(stop(Root::Marked, Duration::from_secs(60), Some(&mark)), []);
+        assert_eq!(process::look(processes[0]), ProcessSight::Gone, "round {round}");
+    }
+}
