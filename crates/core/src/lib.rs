@@ -49,6 +49,7 @@ pub mod lease;
 pub mod liveness;
 pub mod overlap;
 pub mod pattern;
+pub mod queue;
 pub mod record;
 pub mod request;
 pub mod resource;

@@ -16,6 +16,7 @@ mod locks;
 mod man;
 mod obtain;
 mod print;
+mod queue;
 mod shell_init;
 mod sprint;
 mod status;
@@ -79,6 +80,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<group::Args>(),
     Entry::of::<shell_init::Args>(),
     Entry::of::<work::Args>(),
+    Entry::of::<queue::Args>(),
     Entry::of::<config::Args>(),
     Entry::of::<completions::Args>(),
     Entry::of::<man::Args>(),

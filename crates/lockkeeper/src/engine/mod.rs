@@ -3,6 +3,7 @@
 pub mod evidence;
 mod leases;
 mod listing;
+pub mod queue;
 pub mod runs;
 mod seen;
 mod senses;

@@ -8,6 +8,7 @@
 //! What [`RunStore::write`] returned from is on the disk. The log is forced there after the gate is open again, so
 //! that those who commit at the same time share the disk's work. Readers never wait for writers.
 
+mod autorun;
 mod events;
 mod prune;
 mod queue;
@@ -26,6 +27,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+pub use autorun::AutoRun;
 pub use events::StoredEvent;
 pub use requests::{RequestFilter, StoredRequest};
 pub use rows::Filter;
