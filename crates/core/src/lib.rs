@@ -39,6 +39,7 @@
 //! 12. State that cannot be read is never replaced by empty state.
 
 pub mod board;
+pub mod conflict;
 pub mod deadlock;
 pub mod draft;
 pub mod id;
