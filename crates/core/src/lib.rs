@@ -47,6 +47,7 @@ pub mod lease;
 pub mod liveness;
 pub mod overlap;
 pub mod pattern;
+pub mod plan;
 pub mod record;
 pub mod resource;
 pub mod size;

@@ -29,6 +29,7 @@ pub mod location;
 pub mod lockfile;
 pub mod platform;
 pub mod report;
+pub mod stages;
 pub mod status;
 pub mod store;
 
