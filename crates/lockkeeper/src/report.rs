@@ -21,6 +21,7 @@ use crate::lockfile::guard::GuardError;
 use crate::lockfile::registry::RegistryError;
 use crate::lockfile::swarm::SwarmError;
 use crate::platform::anchor::AnchorError;
+use crate::stages::{SelectError, StagesError};
 use crate::status::StatusError;
 use crate::store::StoreError;
 
@@ -237,6 +238,22 @@ impl From<AiflowError> for Report {
                 Self::of(Exit::Failed, "LOCK_FILE_HOSTILE", &error).with_hint(hint)
             }
         }
+    }
+}
+
+impl From<StagesError> for Report {
+    fn from(error: StagesError) -> Self {
+        let (exit, code) = match error {
+            StagesError::Unreadable { .. } | StagesError::NotAFile { .. } => (Exit::Failed, "UNREADABLE"),
+            StagesError::TooLarge { .. } => (Exit::Usage, "BAD_STAGES"),
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
+    }
+}
+
+impl From<SelectError> for Report {
+    fn from(error: SelectError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
     }
 }
 

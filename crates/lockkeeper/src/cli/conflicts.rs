@@ -4,13 +4,15 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 
 use clap::Subcommand;
+use lockkeeper::core::conflict::Action;
 use lockkeeper::core::overlap::{Relation, relate};
 use lockkeeper::core::pattern::Pattern;
 use lockkeeper::report::{Exit, Report};
+use lockkeeper::stages::encoding::rule_to_json;
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
-use super::{Verb, print};
+use super::{Verb, print, stages, table};
 
 /// Compare patterns: can two of them match one same path?
 #[derive(clap::Args)]
@@ -23,6 +25,8 @@ pub(super) struct Args {
 enum Command {
     /// Compare patterns with each other; exit 75 when any two conflict
     Check(CheckArgs),
+    /// Show the rules of a STAGES.yml as they are understood, the strictest first
+    Rules(RulesArgs),
 }
 
 #[derive(clap::Args)]
@@ -39,6 +43,13 @@ struct CheckArgs {
     pairs: Option<String>,
 }
 
+#[derive(clap::Args)]
+struct RulesArgs {
+    /// The STAGES.yml, or - for stdin
+    #[arg(value_name = "FILE")]
+    file: String,
+}
+
 impl Verb for Args {
     const NAME: &'static str = "conflicts";
 
@@ -53,6 +64,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             Some(file) => check_pairs(file),
             None => check(context, &args.patterns),
         },
+        Command::Rules(args) => rules(context, &args.file),
     }
 }
 
@@ -93,6 +105,35 @@ fn check(context: &Context, texts: &[String]) -> Result<Exit, Report> {
         }
     }
     Ok(if conflict { Exit::Refused } else { Exit::Done })
+}
+
+fn rules(context: &Context, file: &str) -> Result<Exit, Report> {
+    let stages = stages::load_sound(context, file)?.stages;
+    let mut rules: Vec<_> = stages.rules.iter().map(|rule| &rule.value).collect();
+    // The order in which they are tried.
+    rules.sort_by_key(|rule| (std::cmp::Reverse(rule.action.strategy()), rule.priority));
+    let default = stages.resolution.default_strategy.map_or(Action::DowngradeToSerial, |action| action.value);
+    if context.json {
+        let rules: Vec<Value> = rules.into_iter().map(rule_to_json).collect();
+        print::json(&json!({ "rules": rules, "default_strategy": default.as_str() }));
+        return Ok(Exit::Done);
+    }
+    let rows: Vec<Vec<String>> = rules
+        .iter()
+        .map(|rule| {
+            let paths: Vec<&str> = rule.paths.iter().map(Pattern::as_str).collect();
+            vec![
+                table::plain(&rule.name),
+                rule.severity.to_string(),
+                rule.action.to_string(),
+                rule.priority.to_string(),
+                table::plain(&paths.join(" ")),
+            ]
+        })
+        .collect();
+    print::out(&table::table(&["RULE", "SEVERITY", "ACTION", "PRIORITY", "PATHS"], &rows));
+    print::talk(&format!("what no rule covers: {default}"));
+    Ok(Exit::Done)
 }
 
 /// Answers line by line, so that a long list needs no memory.

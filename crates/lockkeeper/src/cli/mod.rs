@@ -18,6 +18,7 @@ mod obtain;
 mod print;
 mod shell_init;
 mod sprint;
+mod stages;
 mod status;
 mod status_follow;
 mod status_summary;
@@ -72,6 +73,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<locks::Args>(),
     Entry::of::<why::Args>(),
     Entry::of::<conflicts::Args>(),
+    Entry::of::<stages::Args>(),
     Entry::of::<sprint::Args>(),
     Entry::of::<task::Args>(),
     Entry::of::<status::Args>(),

@@ -4,9 +4,11 @@
 //! understood is kept and told. [`plan`](File::plan) then asks the rules how a phase runs.
 
 mod check;
+pub mod encoding;
 mod estimate;
 mod file;
 mod model;
+pub mod picture;
 mod place;
 mod plan;
 mod problem;

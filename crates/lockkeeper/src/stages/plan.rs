@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use lockkeeper_core::conflict::{self, Action, Findings, Rule};
-use lockkeeper_core::plan::{self, Cycle, Dependency, Load, Member, Plan};
+use lockkeeper_core::conflict::{self, Action, Findings, Rule, Ruling};
+use lockkeeper_core::plan::{self, Bond, Cause, Cycle, Dependency, Load, Member, Plan};
 use thiserror::Error;
 
 use super::estimate::estimates;
@@ -200,4 +200,45 @@ fn slots(stages: &Stages, phase: &Phase) -> Option<NonZeroUsize> {
     let tuned = stages.autotune.as_ref().filter(|tune| tune.value.enabled).map(|tune| tune.value.max);
     let most = of_phase.into_iter().chain(tuned).min()?;
     NonZeroUsize::new(usize::try_from(most).unwrap_or(usize::MAX))
+}
+
+impl PhasePlan {
+    /// The id of a planned group.
+    pub fn id(&self, place: usize) -> &str {
+        self.groups.get(place).map_or("", |group| group.id.value.as_str())
+    }
+
+    /// The name of the rule behind a ruling; `None` for the default.
+    pub fn rule_name(&self, ruling: Ruling) -> Option<&str> {
+        ruling.rule.and_then(|place| self.rules.get(place)).map(|rule| rule.name.as_str())
+    }
+
+    /// Why one group waits for another, or excludes it, in a few words.
+    pub fn explain(&self, bond: &Bond) -> String {
+        let by = |ruling: Ruling| match self.rule_name(ruling) {
+            Some(rule) => format!("rule {rule}"),
+            None => "no rule".to_owned(),
+        };
+        match bond.cause {
+            Cause::Completion => "depends on it".to_owned(),
+            Cause::Beginning => "depends on its beginning".to_owned(),
+            Cause::Phase => "all groups of the phase take turns".to_owned(),
+            Cause::Conflict(place) => match self.findings.conflicts.get(place) {
+                Some(conflict) => format!("both match {} ({})", conflict.witness, by(conflict.ruling)),
+                None => String::new(),
+            },
+            Cause::Folder(place) => match self.findings.same_dir.get(place) {
+                Some(found) => {
+                    let rule = found.ruling.map_or_else(String::new, |ruling| format!(" ({})", by(ruling)));
+                    format!("both stand in {}{rule}", found.folder)
+                }
+                None => String::new(),
+            },
+        }
+    }
+
+    /// How long all groups take one after the other, by the estimates.
+    pub fn work(&self) -> Duration {
+        self.estimates.iter().fold(Duration::ZERO, |sum, span| sum.saturating_add(*span))
+    }
 }
