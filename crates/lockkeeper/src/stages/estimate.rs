@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use lockkeeper_core::time::format_span;
+
 use super::model::{Group, Phase};
 
 /// What a group or an agent is thought to take when nothing in the phase says how long anything takes.
@@ -44,6 +46,16 @@ fn estimate(group: &Group, usual: Duration) -> Duration {
         free.push(Reverse(done));
     }
     end
+}
+
+/// A span for people, with a tenth where it is short: `1.5s`, `10m 0s`.
+pub fn span_in_words(span: Duration) -> String {
+    let tenths = span.as_millis() / 100;
+    if (10..100).contains(&tenths) && tenths % 10 != 0 {
+        format!("{}.{}s", tenths / 10, tenths % 10)
+    } else {
+        format_span(span)
+    }
 }
 
 impl Group {

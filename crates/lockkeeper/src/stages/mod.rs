@@ -16,6 +16,7 @@ mod read;
 mod resolve;
 mod yaml;
 
+pub use estimate::span_in_words;
 pub use file::{File, StagesError};
 pub use model::{
     Agent, Autotune, Dependency, Downgrade, Endpoint, Group, Monitoring, Phase, Resolution, Response, Stages,

@@ -45,27 +45,22 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
 }
 
 fn summary(file: &File) -> String {
-    let counted = |count: usize, what: &str| match count {
-        1 => format!("1 {what}"),
-        _ => format!(
-            "{count} {}",
-            if let Some(stem) = what.strip_suffix('y') { format!("{stem}ies") } else { format!("{what}s") }
-        ),
-    };
+    let counted =
+        |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let stages = &file.stages;
     let groups: usize = stages.phases.iter().map(|phase| phase.groups.len()).sum();
     let warnings = file.problems.iter().filter(|problem| problem.weight == Weight::Warning).count();
     let content = [
-        counted(stages.phases.len(), "phase"),
-        counted(groups, "group"),
-        counted(stages.dependencies.len(), "dependency"),
-        counted(stages.rules.len(), "rule"),
-        counted(stages.downgrades.len(), "downgrade rule"),
+        counted(stages.phases.len(), "phase", "phases"),
+        counted(groups, "group", "groups"),
+        counted(stages.dependencies.len(), "dependency", "dependencies"),
+        counted(stages.rules.len(), "rule", "rules"),
+        counted(stages.downgrades.len(), "downgrade rule", "downgrade rules"),
     ];
     let found = [
-        counted(file.errors().count(), "error"),
-        counted(warnings, "warning"),
-        counted(file.unknown.len(), "unknown key"),
+        counted(file.errors().count(), "error", "errors"),
+        counted(warnings, "warning", "warnings"),
+        counted(file.unknown.len(), "unknown key", "unknown keys"),
     ];
     format!("{}: {}; {}", table::plain(&file.name), content.join(", "), found.join(", "))
 }

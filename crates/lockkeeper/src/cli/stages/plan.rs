@@ -7,7 +7,7 @@ use lockkeeper::core::plan::{Bond, Mode};
 use lockkeeper::platform::load;
 use lockkeeper::report::{Exit, Report};
 use lockkeeper::stages::encoding::plan_to_json;
-use lockkeeper::stages::{Conditions, File, PhasePlan, picture};
+use lockkeeper::stages::{Conditions, File, PhasePlan, picture, span_in_words};
 use serde_json::json;
 
 use super::load_sound;
@@ -120,7 +120,7 @@ fn text(planned: &PhasePlan) -> String {
     }
     if !plan.waves.is_empty() {
         text.push_str(&format!("\n{}", waves(planned)));
-        let (length, work) = (print::span(plan.length), print::span(planned.work()));
+        let (length, work) = (span_in_words(plan.length), span_in_words(planned.work()));
         text.push_str(&format!("about {length} in all, {work} one by one\n"));
     }
     if !planned.findings.conflicts.is_empty() {
@@ -150,8 +150,8 @@ fn waves(planned: &PhasePlan) -> String {
                 (wave + 1).to_string(),
                 table::plain(planned.id(*place)),
                 group.agents.len().to_string(),
-                print::span(step.begins),
-                print::span(planned.estimates[*place]),
+                span_in_words(step.begins),
+                span_in_words(planned.estimates[*place]),
                 table::plain(&why),
             ]);
         }

@@ -1,5 +1,6 @@
 //! Where things stand in the picture of a phase: waves from left to right, their groups from top to bottom.
 
+use crate::stages::estimate::span_in_words;
 use crate::stages::plan::PhasePlan;
 
 /// The width of the picture's smallest page.
@@ -62,7 +63,7 @@ pub(super) fn layout(planned: &PhasePlan, top: usize) -> Layout {
 
 fn card(planned: &PhasePlan, place: usize) -> Card {
     let group = &planned.groups[place];
-    let span = lockkeeper_core::time::format_span(planned.estimates[place]);
+    let span = span_in_words(planned.estimates[place]);
     let agents = match group.agents.len() {
         0 => String::new(),
         1 => "1 agent, ".to_owned(),

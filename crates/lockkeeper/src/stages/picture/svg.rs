@@ -7,9 +7,9 @@ use std::fmt::Write;
 
 use lockkeeper_core::conflict::Severity;
 use lockkeeper_core::plan::{Cause, Mode};
-use lockkeeper_core::time::format_span;
 
 use super::layout::{BOX_WIDTH, Card, Layout, MARGIN, layout, short, wrapped};
+use crate::stages::estimate::span_in_words;
 use crate::stages::plan::PhasePlan;
 
 const STYLE: &str = "\
@@ -98,7 +98,7 @@ impl Drawing<'_> {
             top + 19
         )?;
         if plan.mode != Mode::Abort && !self.planned.groups.is_empty() {
-            let (length, work) = (format_span(plan.length), format_span(self.planned.work()));
+            let (length, work) = (span_in_words(plan.length), span_in_words(self.planned.work()));
             self.line(x + wide + 16, top + 19, "dim", &format!("about {length}; one by one {work}"))?;
         }
         let mut y = top + 26;
@@ -144,13 +144,21 @@ impl Drawing<'_> {
         Ok(())
     }
 
+    /// Lines between groups that conflict, with a head where the one waits for the other.
     fn conflicts(&mut self, place: &Layout) -> std::fmt::Result {
-        for conflict in &self.planned.findings.conflicts {
+        let planned = self.planned;
+        for (number, conflict) in planned.findings.conflicts.iter().enumerate() {
             let (a, b) = ordered(place, conflict.group1, conflict.group2);
             let class = class(conflict.ruling.severity);
             let why = escaped(&format!("both match {}", conflict.witness));
-            let curve = curve(a, b, false);
-            writeln!(self.text, "<path class=\"meet {class}\" d=\"{curve}\"><title>{why}</title></path>")?;
+            let bonds = planned.plan.steps.iter().flat_map(|step| &step.after);
+            let in_turn = bonds.into_iter().any(|bond| bond.cause == Cause::Conflict(number));
+            let head = if in_turn { " marker-end=\"url(#arrow)\"" } else { "" };
+            let curve = curve(a, b, in_turn);
+            writeln!(
+                self.text,
+                "<path class=\"meet {class}\"{head} d=\"{curve}\"><title>{why}</title></path>"
+            )?;
         }
         Ok(())
     }
