@@ -135,13 +135,12 @@ fn check_rules(stages: &Stages, problems: &mut Vec<Problem>) {
 }
 
 fn check_dependencies(stages: &Stages, problems: &mut Vec<Problem>) {
-    let (edges, unresolved) = edges(stages);
+    let (mut left, unresolved) = edges(stages);
     problems.extend(unresolved);
     let places: Vec<At> = (0..stages.phases.len())
         .flat_map(|phase| (0..stages.phases[phase].groups.len()).map(move |group| At { phase, group }))
         .collect();
     let number: HashMap<At, usize> = places.iter().enumerate().map(|(number, at)| (*at, number)).collect();
-    let mut left = edges.clone();
     // Each circle is told by one problem, and its edges are left out for the next search.
     loop {
         let dependencies: Vec<Dependency> = left

@@ -51,7 +51,7 @@ fn estimate(group: &Group, usual: Duration) -> Duration {
 /// A span for people, with a tenth where it is short: `1.5s`, `10m 0s`.
 pub fn span_in_words(span: Duration) -> String {
     let tenths = span.as_millis() / 100;
-    if (10..100).contains(&tenths) && tenths % 10 != 0 {
+    if (10..100).contains(&tenths) && !tenths.is_multiple_of(10) {
         format!("{}.{}s", tenths / 10, tenths % 10)
     } else {
         format_span(span)

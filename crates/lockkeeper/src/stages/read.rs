@@ -45,7 +45,7 @@ pub(super) fn read(source: &Source) -> Reading {
 }
 
 fn sections(root: &Node, notes: &mut Notes) -> Stages {
-    let Some(mut fields) = Fields::of(root, String::new(), notes) else { return Stages::default() };
+    let Some(mut fields) = Fields::of(root, "", notes) else { return Stages::default() };
     let mut stages = Stages::default();
     // What people write for people.
     for key in ["version", "name", "title", "description", "metadata", "last_updated", "author"] {

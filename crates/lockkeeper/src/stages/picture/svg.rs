@@ -218,7 +218,7 @@ impl Drawing<'_> {
 }
 
 /// The two with the earlier, then the upper one first.
-fn ordered<'a>(place: &'a Layout, a: usize, b: usize) -> (&'a Card, &'a Card) {
+fn ordered(place: &Layout, a: usize, b: usize) -> (&Card, &Card) {
     let (a, b) = (&place.cards[a], &place.cards[b]);
     if (a.wave, a.y) <= (b.wave, b.y) { (a, b) } else { (b, a) }
 }

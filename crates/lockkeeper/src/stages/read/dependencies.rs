@@ -12,11 +12,11 @@ pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
     match &entry.node.value {
         Value::List(_) => {
             for (path, node) in items(entry) {
-                one(node, path, stages, notes);
+                one(node, &path, stages, notes);
             }
         }
         Value::Map(_) | Value::Scalar { .. } => {
-            let Some(mut fields) = Fields::of(entry.node, entry.path.clone(), notes) else { return };
+            let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
             for named in fields.rest() {
                 by_target(&named, stages, notes);
             }
@@ -30,7 +30,7 @@ fn by_target(named: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
     let sources = match &named.node.value {
         Value::List(_) | Value::Scalar { .. } => notes.texts(named),
         Value::Map(_) => {
-            let Some(mut fields) = Fields::of(named.node, named.path.clone(), notes) else { return };
+            let Some(mut fields) = Fields::of(named.node, &named.path, notes) else { return };
             let entry = fields.take(&["depends_on", "needs", "after", "source", "sources"]);
             let sources = entry.map(|entry| notes.texts(&entry)).unwrap_or_default();
             fields.finish(notes);
@@ -43,8 +43,8 @@ fn by_target(named: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
     }
 }
 
-fn one(node: &Node, path: String, stages: &mut Stages, notes: &mut Notes) {
-    let Some(mut fields) = Fields::of(node, path.clone(), notes) else { return };
+fn one(node: &Node, path: &str, stages: &mut Stages, notes: &mut Notes) {
+    let Some(mut fields) = Fields::of(node, path, notes) else { return };
     let source = fields.take(&["source", "sources", "from", "depends_on", "before"]);
     let target = fields.take(&["target", "targets", "to", "group", "group_id"]);
     let wait =

@@ -26,23 +26,23 @@ const MEMORY: f64 = 0.8;
 pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
     if matches!(entry.node.value, Value::List(_)) {
         for (path, node) in items(entry) {
-            stages.downgrades.extend(one(node, path, None, notes));
+            stages.downgrades.extend(one(node, &path, None, notes));
         }
         return;
     }
-    let Some(mut fields) = Fields::of(entry.node, entry.path.clone(), notes) else { return };
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
     if let Some(rules) = fields.take(&["rules"]) {
         for (path, node) in items(&rules) {
-            stages.downgrades.extend(one(node, path, None, notes));
+            stages.downgrades.extend(one(node, &path, None, notes));
         }
     }
     for named in fields.rest() {
         let name = Placed::new(named.key.clone(), named.key_place);
-        stages.downgrades.extend(one(named.node, named.path.clone(), Some(name), notes));
+        stages.downgrades.extend(one(named.node, &named.path, Some(name), notes));
     }
 }
 
-fn one(node: &Node, path: String, known: Option<Placed<String>>, notes: &mut Notes) -> Option<Downgrade> {
+fn one(node: &Node, path: &str, known: Option<Placed<String>>, notes: &mut Notes) -> Option<Downgrade> {
     let mut fields = Fields::of(node, path, notes)?;
     for key in ["description", "enabled", "notify", "notification", "message", "severity", "log_level"] {
         fields.take(&[key]);
@@ -88,7 +88,7 @@ fn one(node: &Node, path: String, known: Option<Placed<String>>, notes: &mut Not
 fn delay_of(entry: &Entry<'_>, notes: &mut Notes) -> Option<Duration> {
     match &entry.node.value {
         Value::Map(_) => {
-            let mut fields = Fields::of(entry.node, entry.path.clone(), notes)?;
+            let mut fields = Fields::of(entry.node, &entry.path, notes)?;
             let first = fields.take(&["initial", "base", "delay", "min", "initial_delay"]);
             let span = first.and_then(|entry| notes.span(&entry));
             for key in ["max", "max_delay", "multiplier", "factor", "type", "strategy", "jitter"] {

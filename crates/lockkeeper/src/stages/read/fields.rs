@@ -21,10 +21,10 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The fields of a mapping; anything else is noted, unless there is nothing at all.
-    pub(super) fn of(node: &'a Node, path: String, notes: &mut Notes) -> Option<Self> {
+    pub(super) fn of(node: &'a Node, path: &str, notes: &mut Notes) -> Option<Self> {
         let Value::Map(map) = &node.value else {
             if !node.is_null() {
-                let name = if path.is_empty() { "the file" } else { &path };
+                let name = if path.is_empty() { "the file" } else { path };
                 notes.shape(node, name, "a mapping");
             }
             return None;
@@ -35,12 +35,12 @@ impl<'a> Fields<'a> {
             match key.text() {
                 // `<<: *base`: what is written out here counts before what is repeated.
                 Some("<<") => merged.push(value),
-                Some(name) => fields.add(name, key.place, value, &path, notes),
+                Some(name) => fields.add(name, key.place, value, path, notes),
                 None => notes.shape(key, "a key", "a text"),
             }
         }
         for value in merged {
-            fields.merge(value, &path, notes);
+            fields.merge(value, path, notes);
         }
         Some(fields)
     }

@@ -13,11 +13,11 @@ pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
     match &entry.node.value {
         Value::List(_) => {
             for (path, node) in items(entry) {
-                listed(node, path, stages, notes);
+                listed(node, &path, stages, notes);
             }
         }
         Value::Map(_) | Value::Scalar { .. } => {
-            let Some(mut fields) = Fields::of(entry.node, entry.path.clone(), notes) else { return };
+            let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
             for phase in fields.rest() {
                 let name = Placed::new(phase.key.clone(), phase.key_place);
                 phase_content(&phase, name, stages, notes);
@@ -27,8 +27,8 @@ pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
 }
 
 /// `- phase: P3` with its `groups`, or one group that names its phase.
-fn listed(node: &Node, path: String, stages: &mut Stages, notes: &mut Notes) {
-    let Some(mut fields) = Fields::of(node, path.clone(), notes) else { return };
+fn listed(node: &Node, path: &str, stages: &mut Stages, notes: &mut Notes) {
+    let Some(mut fields) = Fields::of(node, path, notes) else { return };
     let name = fields.take(&["phase", "stage"]).and_then(|entry| notes.text(&entry));
     let name = name.unwrap_or_else(|| Placed::new("default".to_owned(), node.place));
     if let Some(groups) = fields.take(&["groups", "parallel_groups"]) {
@@ -36,7 +36,7 @@ fn listed(node: &Node, path: String, stages: &mut Stages, notes: &mut Notes) {
         fields.finish(notes);
     } else {
         let at = phase_index(stages, name);
-        let group = group(fields, node, &path, None, at, stages, notes);
+        let group = group(fields, node, path, None, at, stages, notes);
         stages.phases[at].groups.push(group);
     }
 }
@@ -48,7 +48,7 @@ fn phase_content(entry: &Entry<'_>, name: Placed<String>, stages: &mut Stages, n
         group_list(entry, at, stages, notes);
         return;
     }
-    let Some(mut fields) = Fields::of(entry.node, entry.path.clone(), notes) else { return };
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
     if let Some(groups) = fields.take(&["groups", "parallel_groups"]) {
         phase_fields(&groups, &mut fields, name, stages, notes);
         fields.finish(notes);
@@ -56,7 +56,7 @@ fn phase_content(entry: &Entry<'_>, name: Placed<String>, stages: &mut Stages, n
     }
     let at = phase_index(stages, name);
     for named in fields.rest() {
-        let Some(fields) = Fields::of(named.node, named.path.clone(), notes) else { continue };
+        let Some(fields) = Fields::of(named.node, &named.path, notes) else { continue };
         let id = Placed::new(named.key.clone(), named.key_place);
         let group = group(fields, named.node, &named.path, Some(id), at, stages, notes);
         stages.phases[at].groups.push(group);
@@ -92,7 +92,7 @@ pub(super) fn limits(fields: &mut Fields<'_>, phase: &mut Phase, notes: &mut Not
 
 fn group_list(entry: &Entry<'_>, at: usize, stages: &mut Stages, notes: &mut Notes) {
     for (path, node) in items(entry) {
-        let Some(fields) = Fields::of(node, path.clone(), notes) else { continue };
+        let Some(fields) = Fields::of(node, &path, notes) else { continue };
         let group = group(fields, node, &path, None, at, stages, notes);
         stages.phases[at].groups.push(group);
     }
@@ -169,7 +169,7 @@ fn agents(entry: &Entry<'_>, notes: &mut Notes) -> Vec<Agent> {
             agents.push(Agent { name, task: None, estimated_time: None, command: None });
             continue;
         }
-        let Some(mut fields) = Fields::of(node, path.clone(), notes) else { continue };
+        let Some(mut fields) = Fields::of(node, &path, notes) else { continue };
         let name = fields.take(&["name", "agent", "id"]).and_then(|entry| notes.text(&entry));
         let name = name.unwrap_or_else(|| {
             notes.problem(Problem::error("NO_AGENT_NAME", node.place, format!("{path} has no name")));

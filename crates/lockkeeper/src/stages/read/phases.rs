@@ -13,11 +13,11 @@ pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
     match &entry.node.value {
         Value::List(_) => {
             for (path, node) in items(entry) {
-                listed(node, path, stages, notes);
+                listed(node, &path, stages, notes);
             }
         }
         Value::Map(_) | Value::Scalar { .. } => {
-            let Some(mut fields) = Fields::of(entry.node, entry.path.clone(), notes) else { return };
+            let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
             for phase in fields.rest() {
                 let name = Placed::new(phase.key.clone(), phase.key_place);
                 let at = phase_index(stages, name);
@@ -28,7 +28,7 @@ pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
 }
 
 /// The name of a phase whose groups may run side by side, or a mapping that names it.
-fn listed(node: &Node, path: String, stages: &mut Stages, notes: &mut Notes) {
+fn listed(node: &Node, path: &str, stages: &mut Stages, notes: &mut Notes) {
     if let Some(name) = node.text() {
         let at = phase_index(stages, Placed::new(name.to_owned(), node.place));
         stages.phases[at].can_parallel = Some(Placed::new(true, node.place));
@@ -46,7 +46,7 @@ fn listed(node: &Node, path: String, stages: &mut Stages, notes: &mut Notes) {
 fn one(node: &Node, path: &str, at: usize, stages: &mut Stages, notes: &mut Notes) {
     if let Some(truth) = node.truth() {
         stages.phases[at].can_parallel = Some(Placed::new(truth, node.place));
-    } else if let Some(fields) = Fields::of(node, path.to_owned(), notes) {
+    } else if let Some(fields) = Fields::of(node, path, notes) {
         settle(fields, &mut stages.phases[at], notes);
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
         list(entry, stages, notes);
         return;
     }
-    let Some(mut fields) = Fields::of(entry.node, entry.path.clone(), notes) else { return };
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
     for key in ["description", "enabled"] {
         fields.take(&[key]);
     }
@@ -28,13 +28,13 @@ pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
 
 fn list(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
     for (path, node) in items(entry) {
-        if let Some(rule) = rule(node, path, stages.rules.len(), notes) {
+        if let Some(rule) = rule(node, &path, stages.rules.len(), notes) {
             stages.rules.push(rule);
         }
     }
 }
 
-fn rule(node: &Node, path: String, before: usize, notes: &mut Notes) -> Option<Placed<Rule>> {
+fn rule(node: &Node, path: &str, before: usize, notes: &mut Notes) -> Option<Placed<Rule>> {
     let mut fields = Fields::of(node, path, notes)?;
     fields.take(&["description"]);
     let name = fields.take(&["name", "id", "rule"]).and_then(|entry| notes.text(&entry));

@@ -23,7 +23,7 @@ pub(super) fn read(fields: &mut Fields<'_>, stages: &mut Stages, notes: &mut Not
 }
 
 fn resolution(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
-    let Some(mut fields) = Fields::of(entry.node, entry.path.clone(), notes) else { return };
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
     let resolution = &mut stages.resolution;
     if let Some(entry) = fields.take(&["default_strategy", "strategy", "default_action"]) {
         let place = entry.node.place;
@@ -48,7 +48,7 @@ fn autotune(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
         stages.autotune = Some(Placed::new(tune, entry.key_place));
         return;
     }
-    let Some(mut fields) = Fields::of(entry.node, entry.path.clone(), notes) else { return };
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
     let mut tune = Autotune::default();
     if let Some(entry) = fields.take(&["enabled"]) {
         tune.enabled = notes.truth(&entry).is_none_or(|truth| truth.value);
@@ -66,7 +66,7 @@ fn autotune(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
 }
 
 fn monitoring(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
-    let Some(mut fields) = Fields::of(entry.node, entry.path.clone(), notes) else { return };
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
     let monitoring = &mut stages.monitoring;
     if let Some(entry) = fields.take(&["enabled"]) {
         monitoring.enabled = notes.truth(&entry).map(|truth| truth.value);
@@ -85,7 +85,7 @@ fn monitoring(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
 
 fn validation(entry: &Entry<'_>, notes: &mut Notes) -> Validation {
     let mut validation = Validation::default();
-    let Some(mut fields) = Fields::of(entry.node, entry.path.clone(), notes) else { return validation };
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return validation };
     if let Some(entry) = fields.take(&["strict", "strict_mode", "fail_on_warning"]) {
         validation.strict = notes.truth(&entry).is_some_and(|truth| truth.value);
     }
