@@ -133,8 +133,7 @@ pub fn detect(groups: &[Group], rules: &[Rule], default: Action) -> Findings {
     let mut found = Vec::new();
     let apart = |a: usize, b: usize| claims.are_of_two_groups(a, b);
     meetings(&claims.patterns, apart, |a, b, meeting| found.push((a, b, meeting)));
-    for (a, holders) in claims.holders.iter().enumerate().filter(|(_, holders)| holders.len() > 1) {
-        debug_assert!(holders.is_sorted(), "groups are gone through in order");
+    for a in (0..claims.patterns.len()).filter(|a| claims.holders(*a).len() > 1) {
         found.push((a, a, relate(claims.patterns[a], claims.patterns[a])));
     }
     for (place, (a, b, meeting)) in found.iter().enumerate() {

@@ -2,15 +2,16 @@
 //!
 //! Two patterns can only meet when their literal starts agree (one is, by components, a start of the other)
 //! and their literal ends agree. Sorted by their starts, the patterns in front of one that agree with it are
-//! those in the folders above it; they are kept in a set by their ends, read backwards, in which the ends
-//! that agree with one are some of its beginnings and a range. So the time is that of sorting, and of one
-//! exact search for each pair that agrees at both ends.
+//! those in the folders above it. These are kept in a set by their ends, numbered in the order of the ends read
+//! backwards, in which the ends that agree with one are a range and a few single numbers. So the time is that
+//! of sorting, and of one exact search for each pair that agrees at both ends.
 //!
 //! The worst case remains quadratic: patterns such as `*a*` and `?x?y?` have no literal ends, and each two of
 //! them are searched. Nothing known does fundamentally better, since texts with `?` and two letters can spell
 //! the orthogonal vectors problem.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::{Meeting, relate};
 use crate::pattern::Pattern;
@@ -37,45 +38,36 @@ pub fn meetings(
 /// Calls `found` with each two of the patterns whose literal starts and ends agree.
 fn candidates(patterns: &[&Pattern], mut found: impl FnMut(usize, usize)) {
     let texts = spell(patterns);
-    let mut ends: Vec<Ends<'_>> = Vec::with_capacity(patterns.len());
+    let (mut starts, mut ends) = (Vec::with_capacity(patterns.len()), Vec::with_capacity(patterns.len()));
     let mut rest = texts.as_slice();
     for (place, pattern) in patterns.iter().enumerate() {
         let (start, after) = rest.split_at(pattern.literal_prefix().len());
         let (end, after) = after.split_at(pattern.literal_suffix().len());
-        ends.push(Ends { start, end, place });
+        starts.push((start, place));
+        ends.push((end, place));
         rest = after;
     }
-    ends.sort_unstable_by(|a, b| a.start.cmp(b.start));
-    let mut above: Vec<Ends<'_>> = Vec::new();
-    let mut by_end: BTreeSet<(&[u8], usize)> = BTreeSet::new();
-    for next in ends {
-        while let Some(left) = above.pop_if(|folder| !next.starts_in(folder)) {
-            by_end.remove(&(left.end, left.place));
+    starts.sort_unstable();
+    let kinship = Kinship::new(ends);
+    let mut above: Vec<(&[u8], usize)> = Vec::new();
+    let mut by_end: BTreeSet<(usize, usize)> = BTreeSet::new();
+    for (start, place) in starts {
+        while let Some((_, left)) = above.pop_if(|(folder, _)| !starts_in(start, folder)) {
+            by_end.remove(&(kinship.number[left], left));
         }
-        agreeing(&by_end, next.end, |other| found(next.place, other));
-        by_end.insert((next.end, next.place));
-        above.push(next);
+        let number = kinship.number[place];
+        for agreeing in kinship.agreeing(number) {
+            by_end.range((agreeing.start, 0)..(agreeing.end, 0)).for_each(|(_, other)| found(place, *other));
+        }
+        by_end.insert((number, place));
+        above.push((start, place));
     }
 }
 
-/// The literal ends of a pattern, so written that a sort brings together what agrees.
-#[derive(Clone, Copy)]
-struct Ends<'a> {
-    /// With NUL, which no path has, for `/`: a folder is followed by all that is in it, `a`, `a/b`, `a-b`.
-    start: &'a [u8],
-    /// Read backwards.
-    end: &'a [u8],
-    place: usize,
-}
-
-impl Ends<'_> {
-    fn starts_in(&self, folder: &Self) -> bool {
-        let below = self.start.strip_prefix(folder.start);
-        below.is_some_and(|rest| folder.start.is_empty() || rest.first().is_none_or(|byte| *byte == 0))
-    }
-}
-
-/// Writes the starts and ends of all patterns into one text: thousands of small ones take longer.
+/// Writes the starts and ends of all patterns into one text, so that sorting brings together what agrees.
+///
+/// A start has NUL, which no path has, for `/`: a folder is followed by all that is in it, `a`, `a/b`, `a-b`.
+/// An end is read backwards.
 fn spell(patterns: &[&Pattern]) -> Vec<u8> {
     let mut texts = Vec::with_capacity(patterns.len() * 32);
     for pattern in patterns {
@@ -85,20 +77,46 @@ fn spell(patterns: &[&Pattern]) -> Vec<u8> {
     texts
 }
 
-/// Calls `found` with each place whose end agrees with `end`: it begins with it, or is a beginning of it.
-fn agreeing(by_end: &BTreeSet<(&[u8], usize)>, end: &[u8], mut found: impl FnMut(usize)) {
-    let longer = by_end.range((end, 0)..).take_while(|(other, _)| other.starts_with(end));
-    longer.for_each(|(_, place)| found(*place));
-    // The beginnings are met from the longest to the shortest, by leaps to what is common with the next end.
-    let mut upper = (end, 0);
-    while let Some((other, place)) = by_end.range(..upper).next_back() {
-        let common = end.iter().zip(*other).take_while(|(a, b)| a == b).count();
-        if common == other.len() {
-            found(*place);
-            upper = (other, *place);
-        } else {
-            upper = (&end[..common], usize::MAX);
+fn starts_in(start: &[u8], folder: &[u8]) -> bool {
+    let below = start.strip_prefix(folder);
+    below.is_some_and(|rest| folder.is_empty() || rest.first().is_none_or(|byte| *byte == 0))
+}
+
+/// Which literal ends agree: one is the end of the other.
+struct Kinship {
+    /// For each pattern the number of its end, in sorted order.
+    number: Vec<usize>,
+    /// For each end the longest other one that is its own end, which so has a lower number.
+    shorter: Vec<Option<usize>>,
+    /// For each end the first number after those of all ends that end in it.
+    beyond: Vec<usize>,
+}
+
+impl Kinship {
+    fn new(mut ends: Vec<(&[u8], usize)>) -> Self {
+        ends.sort_unstable();
+        let mut made = Self { number: vec![0; ends.len()], shorter: Vec::new(), beyond: Vec::new() };
+        let mut open: Vec<(&[u8], usize)> = Vec::new();
+        for same in ends.chunk_by(|a, b| a.0 == b.0) {
+            let number = made.shorter.len();
+            while let Some((_, closed)) = open.pop_if(|(shorter, _)| !same[0].0.starts_with(shorter)) {
+                made.beyond[closed] = number;
+            }
+            made.shorter.push(open.last().map(|(_, shorter)| *shorter));
+            made.beyond.push(0);
+            open.push((same[0].0, number));
+            same.iter().for_each(|(_, place)| made.number[*place] = number);
         }
+        for (_, closed) in open {
+            made.beyond[closed] = made.shorter.len();
+        }
+        made
+    }
+
+    /// Returns the numbers of the ends that agree with one, itself among them.
+    fn agreeing(&self, number: usize) -> impl Iterator<Item = Range<usize>> {
+        let shorter = std::iter::successors(self.shorter[number], |shorter| self.shorter[*shorter]);
+        shorter.map(|shorter| shorter..shorter + 1).chain([number..self.beyond[number]])
     }
 }
 
