@@ -13,6 +13,7 @@ use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
 
 use crate::config::ConfigError;
+use crate::conflicts::ConflictsError;
 use crate::keeper::KeeperError;
 use crate::location::OutsideError;
 use crate::lockfile::aiflow::AiflowError;
@@ -237,6 +238,14 @@ impl From<AiflowError> for Report {
                 Self::of(Exit::Failed, "LOCK_FILE_HOSTILE", &error).with_hint(hint)
             }
         }
+    }
+}
+
+impl From<ConflictsError> for Report {
+    fn from(error: ConflictsError) -> Self {
+        let (exit, code) =
+            if error.is_usage() { (Exit::Usage, "NO_PATHS") } else { (Exit::Failed, "UNREADABLE") };
+        Self::of(exit, code, &error).with_hint(error.hint())
     }
 }
 

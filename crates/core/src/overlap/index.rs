@@ -116,7 +116,7 @@ impl Kinship {
     /// Returns the numbers of the ends that agree with one, itself among them.
     fn agreeing(&self, number: usize) -> impl Iterator<Item = Range<usize>> {
         let shorter = std::iter::successors(self.shorter[number], |shorter| self.shorter[*shorter]);
-        shorter.map(|shorter| shorter..shorter + 1).chain([number..self.beyond[number]])
+        shorter.map(|shorter| shorter..shorter + 1).chain(std::iter::once(number..self.beyond[number]))
     }
 }
 

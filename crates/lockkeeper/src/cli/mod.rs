@@ -5,6 +5,8 @@ mod args;
 mod completions;
 mod config;
 mod conflicts;
+mod conflicts_match;
+mod conflicts_report;
 mod context;
 mod exec;
 mod fence;
