@@ -15,11 +15,13 @@
 //! `next.app`, write `next.app/**`.
 
 mod choice;
+mod claims;
 mod words;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use choice::Rulebook;
+use claims::Claims;
 pub use words::{Action, Severity, Strategy, UnknownWord};
 
 use crate::overlap::{Relation, meetings, relate};
@@ -131,8 +133,7 @@ pub fn detect(groups: &[Group], rules: &[Rule], default: Action) -> Findings {
     let mut found = Vec::new();
     let apart = |a: usize, b: usize| claims.are_of_two_groups(a, b);
     meetings(&claims.patterns, apart, |a, b, meeting| found.push((a, b, meeting)));
-    for (a, holders) in claims.holders.iter().enumerate().filter(|(_, holders)| holders.len() > 1) {
-        debug_assert!(holders.is_sorted(), "groups are gone through in order");
+    for a in (0..claims.patterns.len()).filter(|a| claims.holders(*a).len() > 1) {
         found.push((a, a, relate(claims.patterns[a], claims.patterns[a])));
     }
     for (place, (a, b, meeting)) in found.iter().enumerate() {
@@ -183,83 +184,6 @@ const fn order(relation: Relation) -> usize {
         Relation::Overlap => 2,
         Relation::SameDir => 3,
         Relation::None => 4,
-    }
-}
-
-/// The distinct patterns, and which groups have them.
-struct Claims<'a> {
-    patterns: Vec<&'a Pattern>,
-    /// For each pattern its groups, in order.
-    holders: Vec<Vec<usize>>,
-}
-
-impl<'a> Claims<'a> {
-    fn new(groups: &'a [Group]) -> Self {
-        let mut places: HashMap<&Pattern, usize> = HashMap::new();
-        let mut claims = Self { patterns: Vec::new(), holders: Vec::new() };
-        for (group, path) in
-            groups.iter().enumerate().flat_map(|(g, group)| group.paths.iter().map(move |p| (g, p)))
-        {
-            let place = *places.entry(path).or_insert_with(|| {
-                claims.patterns.push(path);
-                claims.holders.push(Vec::new());
-                claims.patterns.len() - 1
-            });
-            if claims.holders[place].last() != Some(&group) {
-                claims.holders[place].push(group);
-            }
-        }
-        claims
-    }
-
-    /// Says whether two groups are behind two patterns.
-    fn are_of_two_groups(&self, a: usize, b: usize) -> bool {
-        let (left, right) = (&self.holders[a], &self.holders[b]);
-        left.len() > 1 || right.len() > 1 || left != right
-    }
-
-    /// Goes through the pairs of groups that have one of two patterns each; `true` where the first group has
-    /// the second pattern.
-    fn pairs(&self, a: usize, b: usize) -> impl Iterator<Item = (usize, usize, bool)> {
-        let both = self.holders[a].iter().flat_map(move |g| self.holders[b].iter().map(move |h| (*g, *h)));
-        both.filter(move |(g, h)| g < h || (g > h && a != b)).map(|(g, h)| (g.min(h), g.max(h), g > h))
-    }
-
-    /// Finds the folders that groups share without meeting; `overlapping` counts for each pattern those of its
-    /// folder, and of other groups, that it meets.
-    fn same_dir(&self, overlapping: &[usize], rulebook: &Rulebook<'_>) -> Vec<SameDir> {
-        let mut folders: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (place, pattern) in self.patterns.iter().enumerate() {
-            folders.entry(pattern.parent()).or_default().push(place);
-        }
-        let mut found: Vec<SameDir> = folders
-            .into_iter()
-            .filter(|(_, places)| places.len() > 1)
-            .filter_map(|(folder, places)| {
-                // How many patterns of the folder only one group has.
-                let mut own: HashMap<usize, usize> = HashMap::new();
-                for place in &places {
-                    if let [group] = self.holders[*place].as_slice() {
-                        *own.entry(*group).or_default() += 1;
-                    }
-                }
-                let foreign = |place: usize| match self.holders[place].as_slice() {
-                    [group] => places.len() - own[group],
-                    _ => places.len() - 1,
-                };
-                let neighbours = places.iter().filter(|place| foreign(**place) > overlapping[**place]);
-                let groups: BTreeSet<usize> =
-                    neighbours.flat_map(|place| &self.holders[*place]).copied().collect();
-                if groups.is_empty() {
-                    return None;
-                }
-                let folder = if folder.is_empty() { "." } else { folder };
-                let ruling = rulebook.covering(folder);
-                Some(SameDir { folder: folder.to_owned(), groups: groups.into_iter().collect(), ruling })
-            })
-            .collect();
-        found.sort_unstable_by(|a, b| a.folder.cmp(&b.folder));
-        found
     }
 }
 

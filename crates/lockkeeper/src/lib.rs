@@ -21,6 +21,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod conflicts;
 pub mod encoding;
 pub mod engine;
 pub mod exec;

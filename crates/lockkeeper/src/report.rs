@@ -13,6 +13,7 @@ use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
 
 use crate::config::ConfigError;
+use crate::conflicts::ConflictsError;
 use crate::keeper::KeeperError;
 use crate::location::OutsideError;
 use crate::lockfile::aiflow::AiflowError;
@@ -254,6 +255,14 @@ impl From<StagesError> for Report {
 impl From<SelectError> for Report {
     fn from(error: SelectError) -> Self {
         Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<ConflictsError> for Report {
+    fn from(error: ConflictsError) -> Self {
+        let (exit, code) =
+            if error.is_usage() { (Exit::Usage, "NO_PATHS") } else { (Exit::Failed, "UNREADABLE") };
+        Self::of(exit, code, &error).with_hint(error.hint())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Which rule counts for two patterns, or for a folder.
 
+use std::cmp::Reverse;
+
 use super::{Action, Rule, Ruling};
 use crate::overlap::{Meeting, covers, overlap, overlap_all};
 use crate::pattern::Pattern;
@@ -7,7 +9,9 @@ use crate::pattern::Pattern;
 /// The rules with the strictest first, and what is known about them and the patterns of groups.
 pub(super) struct Rulebook<'a> {
     rules: Vec<Entry<'a>>,
-    patterns: Vec<Known<'a>>,
+    patterns: &'a [&'a Pattern],
+    /// What is known about each pattern, once it was asked for.
+    known: Vec<Option<Box<Known<'a>>>>,
 }
 
 struct Entry<'a> {
@@ -15,40 +19,29 @@ struct Entry<'a> {
     rule: &'a Rule,
 }
 
-/// A pattern of a group.
+/// A pattern of a group, as rules see it.
+#[derive(Clone)]
 struct Known<'a> {
-    written: &'a Pattern,
-    /// The file alone where the pattern names one.
-    file: Option<Pattern>,
-    /// For each rule the patterns of it that meet this one; found when first asked for.
-    near: Option<Vec<Vec<&'a Pattern>>>,
-}
-
-impl Known<'_> {
-    fn meant(&self) -> &Pattern {
-        self.file.as_ref().unwrap_or(self.written)
-    }
+    /// The pattern, or the file alone where it names one.
+    meant: Pattern,
+    /// For each rule the patterns of it that meet this one.
+    near: Vec<Vec<&'a Pattern>>,
 }
 
 impl<'a> Rulebook<'a> {
-    pub(super) fn new(rules: &'a [Rule], patterns: &[&'a Pattern]) -> Self {
-        let mut rules: Vec<Entry> =
+    pub(super) fn new(rules: &'a [Rule], patterns: &'a [&'a Pattern]) -> Self {
+        let mut rules: Vec<Entry<'_>> =
             rules.iter().enumerate().map(|(place, rule)| Entry { place, rule }).collect();
-        rules.sort_by_key(|entry| {
-            (std::cmp::Reverse(entry.rule.action.strategy()), entry.rule.priority, entry.place)
-        });
-        let patterns =
-            patterns.iter().map(|written| Known { written, file: file_alone(written), near: None }).collect();
-        Self { rules, patterns }
+        rules.sort_by_key(|entry| (Reverse(entry.rule.action.strategy()), entry.rule.priority, entry.place));
+        Self { rules, patterns, known: vec![None; patterns.len()] }
     }
 
     /// Returns the rank of the rule that counts where two patterns meet, or more than that of any rule.
     pub(super) fn rank(&mut self, a: usize, b: usize, meeting: &Meeting) -> usize {
         self.look_up(a);
         self.look_up(b);
-        (0..self.rules.len())
-            .find(|rank| self.witness(*rank, a, b, meeting).is_some())
-            .unwrap_or(self.rules.len())
+        let mut ranks = 0..self.rules.len();
+        ranks.find(|rank| self.witness(*rank, a, b, meeting).is_some()).unwrap_or(self.rules.len())
     }
 
     /// Returns what the rule of a rank says about two patterns that meet, with the witness.
@@ -70,34 +63,31 @@ impl<'a> Rulebook<'a> {
     pub(super) fn covering(&self, folder: &str) -> Option<Ruling> {
         // A folder made of wildcards is a pattern too.
         let inside = Pattern::parse(&format!("{folder}/*")).ok()?;
-        let rule =
-            self.rules.iter().find(|entry| entry.rule.paths.iter().any(|path| covers(path, &inside)))?;
-        Some(rule.ruling())
+        let covered = |entry: &&Entry<'_>| entry.rule.paths.iter().any(|path| covers(path, &inside));
+        self.rules.iter().find(covered).map(Entry::ruling)
     }
 
     /// Returns a path of two patterns that meet and of the rule of a rank.
     fn witness(&self, rank: usize, a: usize, b: usize, meeting: &Meeting) -> Option<String> {
-        let (a, b) = (&self.patterns[a], &self.patterns[b]);
-        let (Some(near_a), Some(near_b)) = (&a.near, &b.near) else { return None };
-        let at_hand = meeting
-            .witness
-            .as_deref()
-            .filter(|path| a.meant().matches_clean(path) && b.meant().matches_clean(path));
-        near_a[rank].iter().filter(|path| near_b[rank].contains(path)).find_map(|path| match at_hand {
-            Some(witness) if path.matches_clean(witness) => Some(witness.to_owned()),
-            _ => overlap_all(&[a.meant(), b.meant(), path]),
+        let (Some(a), Some(b)) = (&self.known[a], &self.known[b]) else { return None };
+        let matched = |path: &&str| a.meant.matches_clean(path) && b.meant.matches_clean(path);
+        a.near[rank].iter().filter(|path| b.near[rank].contains(path)).find_map(|path| {
+            match meeting.witness.as_deref().filter(matched) {
+                Some(witness) if path.matches_clean(witness) => Some(witness.to_owned()),
+                _ => overlap_all(&[&a.meant, &b.meant, path]),
+            }
         })
     }
 
     fn look_up(&mut self, place: usize) {
-        let known = &mut self.patterns[place];
-        if known.near.is_none() {
-            let meets =
-                |path: &&'a Pattern| overlap(path, known.file.as_ref().unwrap_or(known.written)).is_some();
-            known.near = Some(
-                self.rules.iter().map(|entry| entry.rule.paths.iter().filter(meets).collect()).collect(),
-            );
-        }
+        self.known[place].get_or_insert_with(|| {
+            let written = self.patterns[place];
+            let meant = file_alone(written).unwrap_or_else(|| written.clone());
+            let meets = |path: &&'a Pattern| overlap(path, &meant).is_some();
+            let near = self.rules.iter().map(|entry| entry.rule.paths.iter().filter(meets).collect());
+            let near = near.collect();
+            Box::new(Known { meant, near })
+        });
     }
 }
 
