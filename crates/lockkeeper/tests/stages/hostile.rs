@@ -2,46 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::stages::picture::{dot, svg};
-use lockkeeper::stages::{Conditions, File, MAX_BYTES, MAX_DEPTH, StagesError};
+use lockkeeper::stages::{File, MAX_BYTES, MAX_DEPTH, StagesError};
 use proptest::prelude::*;
 
-use crate::{EXAMPLE, SHOP, WEATHER, codes, file};
-
-/// Reads, checks, plans and draws whatever this is, and makes sure of what has to hold for any bytes.
-fn survive(bytes: &[u8]) {
-    let Ok(file) = File::parse("fuzz", bytes) else {
-        assert!(bytes.len() > MAX_BYTES);
-        return;
-    };
-    for place in
-        file.problems.iter().map(|problem| problem.place).chain(file.unknown.iter().map(|key| key.place))
-    {
-        assert!(place.line >= 1 && place.column >= 1 && place.width >= 1);
-        assert!(place.line <= file.source.text().lines().count() + 1, "{place:?}");
-    }
-    let conditions = Conditions { load: Some(1.0), ..Conditions::default() };
-    let planned: Vec<_> = file
-        .stages
-        .phases
-        .iter()
-        .filter_map(|phase| file.plan(&phase.name.value, &[], &conditions).ok())
-        .collect();
-    assert!(file.obstacles().next().is_some() || planned.len() == file.stages.phases.len());
-    assert!(!svg(&planned).is_empty() && !dot(&planned).is_empty());
-}
+use crate::{EXAMPLE, SHOP, WEATHER, codes, file, fuzz};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-        survive(&bytes);
+        fuzz::check(&bytes);
     }
 
     #[test]
     fn any_marks_of_yaml_are_survived(text in "[-:{}\\[\\],&*!|>'\"%@`#?\\n\\t ~<a1.]{0,200}") {
-        survive(text.as_bytes());
+        fuzz::check(text.as_bytes());
     }
 
     /// Real files with a piece taken out, doubled or replaced.
@@ -58,7 +32,7 @@ proptest! {
         let mut bytes = text.as_bytes()[..from].to_vec();
         bytes.extend(instead.as_bytes());
         bytes.extend(&text.as_bytes()[to..]);
-        survive(&bytes);
+        fuzz::check(&bytes);
     }
 
     /// Keys that are known, in places where nobody expects them.
@@ -75,7 +49,7 @@ proptest! {
             let dash = if value % 3 == 0 { "- " } else { "" };
             text.push_str(&format!("{}{dash}{}: {}\n", "  ".repeat(depth), KEYS[key], VALUES[value]));
         }
-        survive(text.as_bytes());
+        fuzz::check(text.as_bytes());
     }
 }
 
@@ -118,10 +92,10 @@ fn size_is_bounded() {
     assert!(matches!(File::from_reader("x", std::io::repeat(b'#')), Err(StagesError::TooLarge { .. })));
     let begun = Instant::now();
     for unit in ["- a\n", "a", "'", "a: b\n", "# x\n", "- *x\n", "[", "a,"] {
-        survive(unit.repeat(MAX_BYTES / unit.len()).as_bytes());
+        fuzz::check(unit.repeat(MAX_BYTES / unit.len()).as_bytes());
     }
     let (head, entry) = ("parallel_groups:\n  P1:\n", "    - {id: a, agents: [x], conflict_paths: ['**']}\n");
-    survive(format!("{head}{}", entry.repeat(200)).as_bytes());
+    fuzz::check(format!("{head}{}", entry.repeat(200)).as_bytes());
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 

@@ -3,6 +3,7 @@
 
 mod checking;
 mod documents;
+mod fuzz;
 mod hostile;
 mod pictures;
 mod planning;
