@@ -42,6 +42,7 @@
 //! 12. State that cannot be read is never replaced by empty state.
 
 pub mod board;
+pub mod conflict;
 pub mod deadlock;
 pub mod draft;
 pub mod id;
@@ -49,6 +50,7 @@ pub mod lease;
 pub mod liveness;
 pub mod overlap;
 pub mod pattern;
+pub mod plan;
 pub mod queue;
 pub mod record;
 pub mod request;

@@ -21,6 +21,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod conflicts;
 pub mod encoding;
 pub mod engine;
 pub mod exec;
@@ -29,6 +30,7 @@ pub mod location;
 pub mod lockfile;
 pub mod platform;
 pub mod report;
+pub mod stages;
 pub mod status;
 pub mod store;
 

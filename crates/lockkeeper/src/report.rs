@@ -13,6 +13,7 @@ use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
 
 use crate::config::ConfigError;
+use crate::conflicts::ConflictsError;
 use crate::engine::runs::{Refused, RunError};
 use crate::keeper::KeeperError;
 use crate::location::OutsideError;
@@ -22,6 +23,7 @@ use crate::lockfile::guard::GuardError;
 use crate::lockfile::registry::RegistryError;
 use crate::lockfile::swarm::SwarmError;
 use crate::platform::anchor::AnchorError;
+use crate::stages::{SelectError, StagesError};
 use crate::status::StatusError;
 use crate::store::StoreError;
 
@@ -296,6 +298,30 @@ impl From<AiflowError> for Report {
                 Self::of(Exit::Failed, "LOCK_FILE_HOSTILE", &error).with_hint(hint)
             }
         }
+    }
+}
+
+impl From<StagesError> for Report {
+    fn from(error: StagesError) -> Self {
+        let (exit, code) = match error {
+            StagesError::Unreadable { .. } | StagesError::NotAFile { .. } => (Exit::Failed, "UNREADABLE"),
+            StagesError::TooLarge { .. } => (Exit::Usage, "BAD_STAGES"),
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
+    }
+}
+
+impl From<SelectError> for Report {
+    fn from(error: SelectError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<ConflictsError> for Report {
+    fn from(error: ConflictsError) -> Self {
+        let (exit, code) =
+            if error.is_usage() { (Exit::Usage, "NO_PATHS") } else { (Exit::Failed, "UNREADABLE") };
+        Self::of(exit, code, &error).with_hint(error.hint())
     }
 }
 

@@ -5,6 +5,9 @@ mod args;
 mod completions;
 mod config;
 mod conflicts;
+mod conflicts_match;
+mod conflicts_report;
+mod conflicts_rules;
 mod context;
 mod exec;
 mod fence;
@@ -19,6 +22,7 @@ mod print;
 mod queue;
 mod shell_init;
 mod sprint;
+mod stages;
 mod status;
 mod status_follow;
 mod status_summary;
@@ -74,6 +78,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<locks::Args>(),
     Entry::of::<why::Args>(),
     Entry::of::<conflicts::Args>(),
+    Entry::of::<stages::Args>(),
     Entry::of::<sprint::Args>(),
     Entry::of::<task::Args>(),
     Entry::of::<status::Args>(),

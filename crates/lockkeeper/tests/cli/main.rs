@@ -12,4 +12,5 @@ mod lifecycle;
 mod locks;
 mod output;
 mod places;
+mod stages;
 mod why;
