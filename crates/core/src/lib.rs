@@ -46,6 +46,7 @@ pub mod lease;
 pub mod liveness;
 pub mod overlap;
 pub mod pattern;
+pub mod predict;
 pub mod record;
 pub mod resource;
 pub mod size;
