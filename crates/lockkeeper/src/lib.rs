@@ -24,6 +24,7 @@ pub mod config;
 pub mod encoding;
 pub mod engine;
 pub mod exec;
+pub mod history;
 mod keeper;
 pub mod location;
 pub mod lockfile;

@@ -13,6 +13,7 @@ use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
 
 use crate::config::ConfigError;
+use crate::history::HistoryError;
 use crate::keeper::KeeperError;
 use crate::location::OutsideError;
 use crate::lockfile::aiflow::AiflowError;
@@ -305,6 +306,19 @@ impl From<StatusError> for Report {
 impl From<ConfigError> for Report {
     fn from(error: ConfigError) -> Self {
         Self::of(Exit::Usage, "BAD_SETTING", &error).with_hint(error.hint())
+    }
+}
+
+impl From<HistoryError> for Report {
+    fn from(error: HistoryError) -> Self {
+        let (exit, code) = match error {
+            HistoryError::NotARepository { .. } => (Exit::Usage, "NOT_A_REPOSITORY"),
+            HistoryError::NoGit(_) => (Exit::Failed, "GIT_MISSING"),
+            HistoryError::Git { .. } | HistoryError::Read(_) | HistoryError::Unexpected { .. } => {
+                (Exit::Failed, "GIT_FAILED")
+            }
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
     }
 }
 

@@ -10,7 +10,7 @@ use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
-use super::{Verb, print};
+use super::{Verb, predict, print};
 
 /// Compare patterns: can two of them match one same path?
 #[derive(clap::Args)]
@@ -23,6 +23,8 @@ pub(super) struct Args {
 enum Command {
     /// Compare patterns with each other; exit 75 when any two conflict
     Check(CheckArgs),
+    /// Tell from the git history which other paths the work will likely touch; advice, exit 0
+    Predict(predict::Args),
 }
 
 #[derive(clap::Args)]
@@ -53,6 +55,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             Some(file) => check_pairs(file),
             None => check(context, &args.patterns),
         },
+        Command::Predict(args) => predict::run(context, args),
     }
 }
 

@@ -15,6 +15,7 @@ mod lockfiles;
 mod locks;
 mod man;
 mod obtain;
+mod predict;
 mod print;
 mod shell_init;
 mod sprint;

@@ -3,6 +3,7 @@
 pub mod evidence;
 mod leases;
 mod listing;
+pub mod predict;
 mod seen;
 mod senses;
 mod waiting;
