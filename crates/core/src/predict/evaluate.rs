@@ -1,8 +1,11 @@
 //! How good predictions are, measured on commits that were not learned from.
 //!
-//! The newest fifth of the commits is held out. Each path of a held-out commit is hidden in turn, and has to be
-//! predicted from the others. Two baselines answer the same questions: the files that change most of all, and the
-//! files of the same folders, most changed first.
+//! The newest fifth of the commits is held out, and asked about in two ways. Each path of a held-out commit is hidden
+//! in turn, and has to be predicted from the others: the last file that somebody forgot. And each path is given alone,
+//! and the others have to be predicted: all the files that somebody did not declare.
+//!
+//! Two baselines answer the questions of the first kind: the files that change most of all, and the files of the same
+//! folders, most changed first.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -34,9 +37,9 @@ impl Score {
         share(self.hits, self.predicted)
     }
 
-    /// The share of the questions that were answered right.
-    pub fn recall(&self, questions: u64) -> f64 {
-        share(self.hits, questions)
+    /// The share of what was hidden that was predicted.
+    pub fn recall(&self, hidden: u64) -> f64 {
+        share(self.hits, hidden)
     }
 }
 
@@ -76,8 +79,12 @@ pub struct Evaluation {
     pub questions: u64,
     /// Of these, the ones that any commit learned from had touched: nobody can know the others.
     pub knowable: u64,
-    /// Scores of what reaches each of the [`THRESHOLDS`].
-    pub at: [Score; THRESHOLDS.len()],
+    /// Scores of what reaches each of the [`THRESHOLDS`], when one path is hidden.
+    pub one_hidden: [Score; THRESHOLDS.len()],
+    /// Paths that were hidden while one was given, for all that were given.
+    pub others: u64,
+    /// Scores of what reaches each of the [`THRESHOLDS`], when only one path is given.
+    pub one_given: [Score; THRESHOLDS.len()],
     /// The order of what changed together.
     pub together: Rank,
     /// The order by the folders' most changed.
@@ -106,6 +113,7 @@ pub fn evaluate(changes: &[Change], folders: &[u32], half_life: Duration, least_
         for hidden in &sorted {
             let given: Vec<PathId> = sorted.iter().filter(|path| *path != hidden).copied().collect();
             ask(&mut result, &history, &standing, &given, *hidden, least_together);
+            ask_from_one(&mut result, &history, *hidden, &given, least_together);
         }
     }
     result
@@ -125,7 +133,7 @@ fn ask(
     let ranked = rank(history, &declared, &given.iter().copied().collect(), least_together);
     let place = ranked.iter().position(|ranked| ranked.path == hidden);
     result.together.add(ranked.len(), place);
-    for (score, threshold) in result.at.iter_mut().zip(THRESHOLDS) {
+    for (score, threshold) in result.one_hidden.iter_mut().zip(THRESHOLDS) {
         let count = ranked.partition_point(|ranked| ranked.likelihood >= threshold);
         score.predicted += count as u64;
         score.hits += u64::from(place.is_some_and(|place| place < count));
@@ -134,6 +142,24 @@ fn ask(
     result.folder.add(length, place);
     let (length, place) = standing.anywhere(given, hidden);
     result.popular.add(length, place);
+}
+
+fn ask_from_one(
+    result: &mut Evaluation,
+    history: &History,
+    given: PathId,
+    hidden: &[PathId],
+    least_together: u32,
+) {
+    result.others += hidden.len() as u64;
+    let ranked = rank(history, &[vec![given]], &HashSet::from([given]), least_together);
+    for (score, threshold) in result.one_given.iter_mut().zip(THRESHOLDS) {
+        let told = ranked.iter().take_while(|ranked| ranked.likelihood >= threshold);
+        for ranked in told {
+            score.predicted += 1;
+            score.hits += u64::from(hidden.contains(&ranked.path));
+        }
+    }
 }
 
 /// How often each path changed, in order, for the baselines.

@@ -156,7 +156,7 @@ fn a_pair_that_always_goes_together_is_found_in_held_out_commits() {
     let result = evaluate(&changes(&slices, 0), &folders, HALF_LIFE, 3);
     assert_eq!((result.learned, result.asked, result.questions, result.knowable), (400, 100, 200, 200));
     assert_eq!(result.together.mean_reciprocal(200), 1.0);
-    assert_eq!(result.at[0], Score { predicted: 200, hits: 200 });
+    assert_eq!([result.one_hidden[0], result.one_given[0]], [Score { predicted: 200, hits: 200 }; 2]);
     assert_eq!(result.folder.mean_reciprocal(200), 0.0, "the other path is never in the same folder");
     assert_eq!(result.folder.first[0], Score { predicted: 200, hits: 0 });
     assert!(result.popular.mean_reciprocal(200) < 0.3);
@@ -166,6 +166,9 @@ fn a_pair_that_always_goes_together_is_found_in_held_out_commits() {
 #[test]
 fn an_evaluation_of_nothing_is_no_division_by_zero() {
     let result = evaluate(&[], &[], HALF_LIFE, 3);
-    assert_eq!((result.questions, result.at[0].precision(), result.at[0].recall(0)), (0, 0.0, 0.0));
+    assert_eq!(
+        (result.questions, result.one_given[0].precision(), result.one_given[0].recall(0)),
+        (0, 0.0, 0.0)
+    );
     assert_eq!(result.together.mean_reciprocal(0), 0.0);
 }

@@ -11,5 +11,8 @@ mod generated;
 mod lifecycle;
 mod locks;
 mod output;
+mod past;
 mod places;
+mod predict;
+mod predict_measured;
 mod why;

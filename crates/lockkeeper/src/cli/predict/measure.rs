@@ -1,6 +1,6 @@
 //! How good predictions are in this repository, for people and for programs.
 
-use lockkeeper::core::predict::{Evaluation, KS, Rank, THRESHOLDS};
+use lockkeeper::core::predict::{Evaluation, KS, Rank, Score, THRESHOLDS};
 use lockkeeper::engine::predict::Learned;
 use serde_json::{Value, json};
 
@@ -10,15 +10,18 @@ use super::show::{learned, percent, rounded};
 
 /// The measurement as one object.
 pub(super) fn json(from: &Learned, result: &Evaluation) -> Value {
-    let at = THRESHOLDS.iter().zip(&result.at).map(|(threshold, score)| {
-        json!({
-            "min_confidence": threshold,
-            "predicted": score.predicted,
-            "hits": score.hits,
-            "precision": rounded(score.precision()),
-            "recall": rounded(score.recall(result.questions)),
-        })
-    });
+    let scores = |scores: &[Score], hidden: u64| -> Vec<Value> {
+        let rows = THRESHOLDS.iter().zip(scores).map(|(threshold, score)| {
+            json!({
+                "min_confidence": threshold,
+                "predicted": score.predicted,
+                "hits": score.hits,
+                "precision": rounded(score.precision()),
+                "recall": rounded(score.recall(hidden)),
+            })
+        });
+        rows.collect()
+    };
     let rankings = rankings(result).into_iter().map(|(name, rank)| {
         let first = KS.iter().zip(&rank.first).map(|(k, score)| {
             let recall = rounded(score.recall(result.questions));
@@ -36,7 +39,8 @@ pub(super) fn json(from: &Learned, result: &Evaluation) -> Value {
         "held_out": result.asked,
         "questions": result.questions,
         "knowable": result.knowable,
-        "at": at.collect::<Vec<_>>(),
+        "one_hidden": scores(&result.one_hidden, result.questions),
+        "one_given": scores(&result.one_given, result.others),
         "rankings": rankings.collect::<Vec<_>>(),
     })
 }
@@ -50,13 +54,19 @@ pub(super) fn text(result: &Evaluation) {
     ));
     let rows: Vec<Vec<String>> = THRESHOLDS
         .iter()
-        .zip(&result.at)
-        .map(|(threshold, score)| {
-            let recall = percent(score.recall(result.questions));
-            vec![percent(*threshold), score.predicted.to_string(), percent(score.precision()), recall]
+        .zip(result.one_hidden.iter().zip(&result.one_given))
+        .map(|(threshold, (hidden, given))| {
+            vec![
+                percent(*threshold),
+                percent(hidden.precision()),
+                percent(hidden.recall(result.questions)),
+                percent(given.precision()),
+                percent(given.recall(result.others)),
+            ]
         })
         .collect();
-    print::out(&table(&["LIKELIHOOD", "PREDICTED", "PRECISION", "RECALL"], &rows));
+    let heading = ["LIKELIHOOD", "ONE HIDDEN: PRECISION", "RECALL", "ONE GIVEN: PRECISION", "RECALL"];
+    print::out(&table(&heading, &rows));
     print::data("");
     let rows: Vec<Vec<String>> = rankings(result)
         .into_iter()
