@@ -80,12 +80,12 @@ pub fn predict(
     exists: impl Fn(PathId) -> bool,
 ) -> Vec<Prediction> {
     let inside: HashSet<PathId> = declared.iter().flatten().copied().collect();
-    let ranked = rank(history, declared, &inside, bar.together);
-    ranked
+    let mut partners = Partners { history, inside: &inside, samples: HashMap::new() };
+    rank(history, declared, &inside, bar.together)
         .into_iter()
         .filter(|ranked| exists(ranked.path))
         .filter_map(|ranked| {
-            let partner = partner(history, &inside, ranked.path)?;
+            let partner = partners.of(ranked.path)?;
             let alone = partner.likelihood >= bar.likelihood && partner.together >= bar.together;
             (ranked.likelihood >= bar.likelihood || alone).then(|| Prediction {
                 path: ranked.path,
@@ -162,24 +162,35 @@ fn touching(history: &History, paths: &[PathId]) -> Vec<CommitId> {
     commits
 }
 
-/// The declared path after which the other one is the likeliest to be touched.
-fn partner(history: &History, inside: &HashSet<PathId>, path: PathId) -> Option<Partner> {
-    let mut shares: HashMap<PathId, (u32, f64)> = HashMap::new();
-    for commit in history.touching(path) {
-        for declared in history.paths(*commit).iter().filter(|path| inside.contains(path)) {
-            let share = shares.entry(*declared).or_default();
-            share.0 += 1;
-            share.1 += history.weight(*commit);
+/// Finds declared paths that others go with.
+struct Partners<'h> {
+    history: &'h History,
+    inside: &'h HashSet<PathId>,
+    /// The commits of declared paths that were asked for already.
+    samples: HashMap<PathId, Sample>,
+}
+
+impl Partners<'_> {
+    /// The declared path after which the other one is the likeliest to be touched.
+    fn of(&mut self, path: PathId) -> Option<Partner> {
+        let mut shares: HashMap<PathId, (u32, f64)> = HashMap::new();
+        for commit in self.history.touching(path) {
+            for declared in self.history.paths(*commit).iter().filter(|path| self.inside.contains(path)) {
+                let share = shares.entry(*declared).or_default();
+                share.0 += 1;
+                share.1 += self.history.weight(*commit);
+            }
         }
+        let partners = shares.into_iter().map(|(declared, (together, weight))| {
+            let commits = self.history.touching(declared).iter().copied();
+            let whole = self.samples.entry(declared).or_insert_with(|| Sample::of(self.history, commits));
+            Partner { path: declared, likelihood: whole.at_least(weight), together, of: whole.times }
+        });
+        partners.max_by(|a, b| {
+            let likelier = a.likelihood.total_cmp(&b.likelihood);
+            likelier.then(a.together.cmp(&b.together)).then(b.path.cmp(&a.path))
+        })
     }
-    let partners = shares.into_iter().map(|(declared, (together, weight))| {
-        let whole = Sample::of(history, history.touching(declared).iter().copied());
-        Partner { path: declared, likelihood: whole.at_least(weight), together, of: whole.times }
-    });
-    partners.max_by(|a, b| {
-        let likelier = a.likelihood.total_cmp(&b.likelihood);
-        likelier.then(a.together.cmp(&b.together)).then(b.path.cmp(&a.path))
-    })
 }
 
 fn newest_together(history: &History, declared: &[PathId], path: PathId) -> Vec<CommitId> {

@@ -71,9 +71,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         let (learned, result) = measure(&context.cwd, &terms)?;
         warn(&learned);
         if context.json {
-            print::json(&measure::json(&learned, &result))
+            print::json(&measure::json(&learned, &result));
         } else {
-            measure::text(&result)
+            measure::text(&result);
         }
         return Ok(Exit::Done);
     }
@@ -81,9 +81,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let outlook = predict(&context.cwd, &groups, &terms)?;
     warn(&outlook.learned);
     if context.json {
-        print::json(&show::json(&groups, &outlook))
+        print::json(&show::json(&groups, &outlook));
     } else {
-        show::text(&groups, &outlook)
+        show::text(&groups, &outlook);
     }
     Ok(Exit::Done)
 }
