@@ -215,6 +215,20 @@ fn a_shallow_clone_says_that_it_is_one() {
 }
 
 #[test]
+fn a_partial_clone_is_read_without_fetching() {
+    let mut story = coupled();
+    // Moved and changed at once: whether it is the same file is only in its contents.
+    story.edit("move", &[Edit::Remove("docs/api.md"), Edit::Write("guide/api.md")]);
+    let env = in_repository(story);
+    env.git_run(&["config", "uploadpack.allowFilter", "true"]);
+    let here = format!("file://{}", env.cwd().display());
+    env.git_run(&["clone", "-q", "--no-checkout", "--filter=blob:none", &here, "partial"]);
+    let env = env.at("partial");
+    env.git_run(&["remote", "set-url", "origin", "file:///nowhere"]);
+    assert_eq!(paths(&predicted(&env, &["--paths", "src/api.rs"])), ["Cargo.lock"]);
+}
+
+#[test]
 fn bad_questions_are_refused() {
     let env = Env::new();
     env.run(["conflicts", "predict", "--paths", "src/**"])
