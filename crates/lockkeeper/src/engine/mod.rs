@@ -4,9 +4,11 @@ pub mod evidence;
 mod leases;
 mod listing;
 pub mod predict;
+pub mod runs;
 mod seen;
 mod senses;
 mod waiting;
+pub mod work;
 
 use lockkeeper_core::draft::{Burial, Draft, Effect};
 
