@@ -51,6 +51,7 @@ pub mod liveness;
 pub mod overlap;
 pub mod pattern;
 pub mod plan;
+pub mod predict;
 pub mod queue;
 pub mod record;
 pub mod request;

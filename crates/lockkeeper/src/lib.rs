@@ -25,6 +25,7 @@ pub mod conflicts;
 pub mod encoding;
 pub mod engine;
 pub mod exec;
+pub mod history;
 mod keeper;
 pub mod location;
 pub mod lockfile;

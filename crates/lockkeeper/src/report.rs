@@ -15,6 +15,7 @@ use lockkeeper_core::time::SpanError;
 use crate::config::ConfigError;
 use crate::conflicts::ConflictsError;
 use crate::engine::runs::{Refused, RunError};
+use crate::history::HistoryError;
 use crate::keeper::KeeperError;
 use crate::location::OutsideError;
 use crate::lockfile::aiflow::AiflowError;
@@ -390,6 +391,19 @@ impl From<StatusError> for Report {
 impl From<ConfigError> for Report {
     fn from(error: ConfigError) -> Self {
         Self::of(Exit::Usage, "BAD_SETTING", &error).with_hint(error.hint())
+    }
+}
+
+impl From<HistoryError> for Report {
+    fn from(error: HistoryError) -> Self {
+        let (exit, code) = match error {
+            HistoryError::NotARepository { .. } => (Exit::Usage, "NOT_A_REPOSITORY"),
+            HistoryError::NoGit(_) => (Exit::Failed, "GIT_MISSING"),
+            HistoryError::Git { .. } | HistoryError::Read(_) | HistoryError::Unexpected { .. } => {
+                (Exit::Failed, "GIT_FAILED")
+            }
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
     }
 }
 

@@ -18,6 +18,7 @@ mod lockfiles;
 mod locks;
 mod man;
 mod obtain;
+mod predict;
 mod print;
 mod queue;
 mod shell_init;

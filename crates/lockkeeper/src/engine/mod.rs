@@ -3,6 +3,7 @@
 pub mod evidence;
 mod leases;
 mod listing;
+pub mod predict;
 pub mod queue;
 pub mod runs;
 mod seen;
