@@ -11,7 +11,7 @@ mod waiting;
 use lockkeeper_core::draft::{Burial, Draft, Effect};
 
 pub use leases::{Broken, Upgrade};
-pub use listing::{HolderEntry, Listing, WaiterEntry};
+pub use listing::{HolderEntry, InTheWay, Listing, WaiterEntry};
 pub use senses::Senses;
 pub use waiting::{Patience, Progress, Waited};
 

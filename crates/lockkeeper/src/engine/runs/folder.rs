@@ -33,6 +33,16 @@ impl RunFolder {
         self.path.join(format!("output.{attempt}.log"))
     }
 
+    /// Which bytes of the present attempt's output were cut out, if any were.
+    pub fn cut(&self) -> PathBuf {
+        self.path.join("output.cut")
+    }
+
+    /// Which bytes of an earlier attempt's output were cut out.
+    pub fn cut_of(&self, attempt: u32) -> PathBuf {
+        self.path.join(format!("output.{attempt}.cut"))
+    }
+
     /// Who holds what for it.
     pub fn stage(&self) -> PathBuf {
         self.path.join("stage.json")

@@ -96,6 +96,12 @@ impl Runs {
         Ok(removed.into_iter().map(|(request, _)| request).collect())
     }
 
+    /// What [`Runs::prune`] would remove.
+    pub fn prunable(&self, before_unix_micros: i64) -> Result<Vec<RequestId>, RunError> {
+        let found = self.store.read(|tables| tables.prunable(before_unix_micros))?;
+        Ok(found.into_iter().map(|old| old.request).collect())
+    }
+
     /// Moves one run by a rule.
     fn change(
         &self,

@@ -27,8 +27,9 @@ use std::sync::{Mutex, PoisonError};
 use rusqlite::Connection;
 
 pub use events::StoredEvent;
+pub use prune::Old;
 pub use requests::{RequestFilter, StoredRequest};
-pub use rows::Filter;
+pub use rows::{Filter, Timing};
 pub use tables::Tables;
 pub use workers::Worker;
 
