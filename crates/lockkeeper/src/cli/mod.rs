@@ -16,11 +16,17 @@ mod locks;
 mod man;
 mod obtain;
 mod print;
+mod requests;
+mod run;
+mod runs;
+mod runs_table;
 mod shell_init;
 mod sprint;
 mod status;
 mod status_follow;
 mod status_summary;
+mod submit;
+mod submit_files;
 mod table;
 mod task;
 mod usage;
@@ -72,6 +78,10 @@ const VERBS: &[Entry] = &[
     Entry::of::<locks::Args>(),
     Entry::of::<why::Args>(),
     Entry::of::<conflicts::Args>(),
+    Entry::of::<submit::Args>(),
+    Entry::of::<requests::Args>(),
+    Entry::of::<runs::Args>(),
+    Entry::of::<run::Args>(),
     Entry::of::<sprint::Args>(),
     Entry::of::<task::Args>(),
     Entry::of::<status::Args>(),
