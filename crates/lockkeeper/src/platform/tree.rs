@@ -39,6 +39,11 @@ pub fn descendants(pid: u32) -> io::Result<Vec<ProcessRef>> {
     Ok(everyone.iter().filter(alive).map(reference).collect())
 }
 
+/// Whether a process was started with this `NAME=value` in its environment.
+pub fn carries(pid: u32, mark: &str) -> bool {
+    facts::has_environment_entry(pid, mark.as_bytes())
+}
+
 /// What is to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
