@@ -29,7 +29,12 @@ impl Runs {
 
     /// Moves a run as an executor outside of Lockkeeper says.
     pub fn mark(&self, id: &RunId, mark: &Mark) -> Result<Run, RunError> {
-        self.change(id, |run, tables| life::mark(run, mark, tables.now()))
+        let run = self.change(id, |run, tables| life::mark(run, mark, tables.now()))?;
+        // With nobody there to confirm it, it would be called off for ever.
+        if run.status == Status::Cancelling && run.worker.is_none() {
+            return self.cancel(id, None).map(|canceled| canceled.run);
+        }
+        Ok(run)
     }
 
     /// Calls a run off. Who executes it ends the command and then says so.

@@ -140,7 +140,7 @@ impl Executor {
                         tables.settle(&run, &settled)?;
                         Ok(Some(settled))
                     }
-                    Err(Lost::Claim { .. } | Lost::NotDue) => Ok(None),
+                    Err(Lost::Claim { .. } | Lost::NotDue | Lost::Nobody) => Ok(None),
                 }
             }
         }
