@@ -12,4 +12,7 @@ mod lifecycle;
 mod locks;
 mod output;
 mod places;
+mod run;
+mod run_logs;
+mod submit;
 mod why;
