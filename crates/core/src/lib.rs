@@ -58,6 +58,7 @@ pub mod request;
 pub mod resource;
 pub mod retry;
 pub mod run;
+pub mod secret;
 pub mod size;
 pub mod time;
 pub mod waiting;

@@ -9,11 +9,15 @@ use lockkeeper_core::id::IdError;
 use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::pattern::PatternError;
 use lockkeeper_core::record::PriorityError;
+use lockkeeper_core::request::NotARequestStatus;
+use lockkeeper_core::run::NotAStatus;
 use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
 
 use crate::config::ConfigError;
 use crate::conflicts::ConflictsError;
+use crate::engine::runs::new_request::BadRequest;
+use crate::engine::runs::template::TemplateError;
 use crate::engine::runs::{Refused, RunError};
 use crate::history::HistoryError;
 use crate::keeper::KeeperError;
@@ -253,6 +257,33 @@ impl From<Refused> for Report {
             Refused::Run(_) => Self::of(Exit::Failed, "STORE_FAILED", &refused),
         }
         .with_hint(hint)
+    }
+}
+
+impl From<BadRequest> for Report {
+    fn from(error: BadRequest) -> Self {
+        match error {
+            BadRequest::Pattern(error) => error.into(),
+            error => Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint()),
+        }
+    }
+}
+
+impl From<TemplateError> for Report {
+    fn from(error: TemplateError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<NotAStatus> for Report {
+    fn from(error: NotAStatus) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<NotARequestStatus> for Report {
+    fn from(error: NotARequestStatus) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
     }
 }
 

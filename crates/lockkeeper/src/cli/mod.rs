@@ -21,12 +21,18 @@ mod obtain;
 mod predict;
 mod print;
 mod queue;
+mod requests;
+mod run;
+mod runs;
+mod runs_table;
 mod shell_init;
 mod sprint;
 mod stages;
 mod status;
 mod status_follow;
 mod status_summary;
+mod submit;
+mod submit_files;
 mod table;
 mod task;
 mod usage;
@@ -80,6 +86,10 @@ const VERBS: &[Entry] = &[
     Entry::of::<why::Args>(),
     Entry::of::<conflicts::Args>(),
     Entry::of::<stages::Args>(),
+    Entry::of::<submit::Args>(),
+    Entry::of::<requests::Args>(),
+    Entry::of::<runs::Args>(),
+    Entry::of::<run::Args>(),
     Entry::of::<sprint::Args>(),
     Entry::of::<task::Args>(),
     Entry::of::<status::Args>(),

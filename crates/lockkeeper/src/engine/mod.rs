@@ -14,7 +14,7 @@ pub mod work;
 use lockkeeper_core::draft::{Burial, Draft, Effect};
 
 pub use leases::{Broken, Upgrade};
-pub use listing::{HolderEntry, Listing, WaiterEntry};
+pub use listing::{HolderEntry, InTheWay, Listing, WaiterEntry};
 pub use senses::Senses;
 pub use waiting::{Patience, Progress, Waited};
 

@@ -15,5 +15,8 @@ mod past;
 mod places;
 mod predict;
 mod predict_measured;
+mod run;
+mod run_logs;
 mod stages;
+mod submit;
 mod why;

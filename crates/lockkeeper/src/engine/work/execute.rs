@@ -150,7 +150,7 @@ impl Executor {
                         tables.settle(&run, &settled)?;
                         Ok(Some(settled))
                     }
-                    Err(Lost::Claim { .. } | Lost::NotDue) => Ok(None),
+                    Err(Lost::Claim { .. } | Lost::NotDue | Lost::Nobody) => Ok(None),
                 }
             }
         }

@@ -29,8 +29,9 @@ use rusqlite::Connection;
 
 pub use autorun::AutoRun;
 pub use events::StoredEvent;
+pub use prune::Old;
 pub use requests::{RequestFilter, StoredRequest};
-pub use rows::Filter;
+pub use rows::{Filter, Timing};
 pub use tables::Tables;
 pub use workers::Worker;
 
