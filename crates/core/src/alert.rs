@@ -110,8 +110,12 @@ impl Alert {
     /// The way out.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::LongWait { .. } => "`lockkeeper locks` shows who waits for whom, `lockkeeper why NAME` what to do",
-            Self::Deadlocks { .. } => "`lockkeeper locks check-deadlock` and `lockkeeper group check-deadlock` name them: end one",
+            Self::LongWait { .. } => {
+                "`lockkeeper locks` shows who waits for whom, `lockkeeper why NAME` what to do"
+            }
+            Self::Deadlocks { .. } => {
+                "`lockkeeper locks check-deadlock` and `lockkeeper group check-deadlock` name them: end one"
+            }
             Self::Orphans { .. } => "`lockkeeper doctor --full` puts them away",
             Self::Downgrades { .. } => "let groups that run together work on paths that do not overlap",
         }

@@ -6,6 +6,7 @@ mod completions;
 mod config;
 mod conflicts;
 mod context;
+mod doctor;
 mod exec;
 mod fence;
 mod group;
@@ -71,6 +72,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<fence::Args>(),
     Entry::of::<locks::Args>(),
     Entry::of::<why::Args>(),
+    Entry::of::<doctor::Args>(),
     Entry::of::<conflicts::Args>(),
     Entry::of::<sprint::Args>(),
     Entry::of::<task::Args>(),

@@ -15,7 +15,7 @@ use crate::store::StoreError;
 /// `LkSt`: tells the database from those of other programs.
 const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// Counts up with every change of the tables that an older program could not use.
-const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 1;
 
 /// How long those may take who look at a database that is not set up yet.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
