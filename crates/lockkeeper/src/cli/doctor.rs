@@ -12,6 +12,9 @@ use lockkeeper::report::{Exit, Report};
 use super::context::{Context, Globals};
 use super::{Verb, group, print, table, task};
 
+/// What one check put away is named one by one up to here.
+const MOST_LINES: usize = 20;
+
 /// Check everything that locks depend on, and say what to do
 #[derive(clap::Args)]
 #[command(
@@ -92,9 +95,12 @@ fn as_text(diagnosis: &Diagnosis) -> String {
 fn check(check: &Check) -> String {
     let Check { id, status, detail, fix, recovered, .. } = check;
     let mut text = format!("{}  {id:<13}  {}\n", word(*status), table::plain(detail));
-    for Recovered { what, why, .. } in recovered {
+    for Recovered { what, why, .. } in recovered.iter().take(MOST_LINES) {
         let line = format!("{what}: {why}");
         text.push_str(&format!("      {}: {}\n", Recovered::REASON_CODE, table::plain(&line)));
+    }
+    if let Some(more) = recovered.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
+        text.push_str(&format!("      {}: {more} more, see --json\n", Recovered::REASON_CODE));
     }
     if let Some(fix) = fix {
         text.push_str(&format!("      fix: {}\n", table::plain(fix)));

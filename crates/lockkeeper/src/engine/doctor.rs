@@ -17,6 +17,7 @@ mod place;
 mod store;
 mod trials;
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,10 +30,10 @@ pub use finding::{Check, Recovered, Status};
 use super::Engine;
 use crate::clock::WallTime;
 use crate::location::Location;
-use crate::lockfile::aiflow::Aiflow;
 pub use crate::lockfile::aiflow::Pass;
-use crate::lockfile::group::Folders;
-use crate::lockfile::swarm::Swarm;
+use crate::lockfile::aiflow::{self, Aiflow, AiflowError};
+use crate::lockfile::group::{Folders, GroupError, Survey};
+use crate::lockfile::swarm::{self, Swarm, SwarmError};
 use finding::Finding;
 
 /// What the doctor looks at.
@@ -104,15 +105,15 @@ struct Probe {
     title: &'static str,
     /// The first pass that makes it.
     from: Pass,
-    run: fn(&Site<'_>, Pass) -> Finding,
+    run: fn(&Visit<'_>) -> Finding,
 }
 
-const fn probe(id: &'static str, title: &'static str, run: fn(&Site<'_>, Pass) -> Finding) -> Probe {
+const fn probe(id: &'static str, title: &'static str, run: fn(&Visit<'_>) -> Finding) -> Probe {
     Probe { id, title, from: Pass::Quick, run }
 }
 
-/// Every check, in the order in which they are made: what others rest on comes first, and what counts what is left
-/// comes after what puts away.
+/// Every check, in the order in which they are made: what others rest on comes first, and what looks at all that is
+/// left comes after what puts away.
 const PROBES: [Probe; 22] = [
     probe("state-folder", "the folder of the state can be used, by its owner alone", place::state_folder),
     probe("file-system", "the state lies on a local file system that can be written", place::file_system),
@@ -127,7 +128,6 @@ const PROBES: [Probe; 22] = [
         ..probe("exchange", "a stale lock file is replaced in one step", trials::exchange)
     },
     probe("processes", "processes can be told apart", machine::processes),
-    probe("clock", "no record is from the future", machine::clock),
     probe("file-watching", "changes of files are told", machine::file_watching),
     probe("descriptors", "enough files can be open", machine::descriptors),
     probe("leases", "no lease or ticket is left of the dead", leases::stale),
@@ -137,6 +137,7 @@ const PROBES: [Probe; 22] = [
     probe("group-locks", "no group lock is left of the dead", formats::groups),
     probe("aiflow-locks", "no request or queue lock is stale", formats::aiflow),
     probe("leftovers", "killed writers left no files", leftovers::leftovers),
+    probe("clock", "no record is from the future", machine::clock),
     probe("deadlocks", "nobody waits in a circle", leases::deadlocks),
     probe("alerts", "no count is above its limit", alerts::check),
 ];
@@ -153,43 +154,74 @@ pub type Progress<'p> = &'p mut dyn FnMut(&'static str, usize, usize);
 pub fn examine(site: &Site<'_>, pass: Pass, progress: Progress<'_>) -> Diagnosis {
     let due = |probe: &&Probe| pass == Pass::Full || probe.from == Pass::Quick;
     let total = PROBES.iter().filter(due).count();
-    let mut checks = Vec::with_capacity(total);
+    let visit = Visit::new(site, pass);
+    let (mut checks, mut alerts) = (Vec::with_capacity(total), Vec::new());
     for (place, probe) in PROBES.iter().filter(due).enumerate() {
         progress(probe.id, place + 1, total);
-        checks.push((probe.run)(site, pass).into_check(probe.id, probe.title));
+        let mut finding = (probe.run)(&visit);
+        alerts.append(&mut finding.alerts);
+        checks.push(finding.into_check(probe.id, probe.title));
     }
-    Diagnosis { pass, checks, alerts: alerts::raised(site), environment: Environment::of(site) }
+    Diagnosis { pass, checks, alerts, environment: Environment::of(&visit) }
 }
 
-impl Site<'_> {
+/// A site during one pass: what several checks need is looked at once, after it was put in order.
+struct Visit<'v> {
+    site: &'v Site<'v>,
+    pass: Pass,
+    tasks: OnceCell<Result<Vec<swarm::Listed>, SwarmError>>,
+    requests: OnceCell<Result<Vec<aiflow::Listed>, AiflowError>>,
+    survey: OnceCell<Result<Survey, GroupError>>,
+}
+
+impl<'v> Visit<'v> {
+    fn new(site: &'v Site<'v>, pass: Pass) -> Self {
+        Self { site, pass, tasks: OnceCell::new(), requests: OnceCell::new(), survey: OnceCell::new() }
+    }
+
+    /// The task locks that are there.
+    fn tasks(&self) -> Result<&[swarm::Listed], &SwarmError> {
+        self.tasks.get_or_init(|| self.site.swarm.list(self.site.now)).as_deref()
+    }
+
+    /// The request and queue locks that are there.
+    fn requests(&self) -> Result<&[aiflow::Listed], &AiflowError> {
+        self.requests.get_or_init(|| self.aiflow().list(self.site.now)).as_deref()
+    }
+
+    /// The group locks that are there.
+    fn survey(&self) -> Result<&Survey, &GroupError> {
+        self.survey.get_or_init(|| Survey::take(self.site.groups, self.seconds())).as_ref()
+    }
+
     /// The store, if it is open.
     fn engine(&self) -> Option<&Engine> {
-        match &self.store {
+        match &self.site.store {
             Opened::Open(engine) => Some(engine),
             Opened::Absent | Opened::Refused { .. } => None,
         }
     }
 
     /// The folder of the state, or the nearest one above that is there: the state will lie on its file system.
-    fn ground(&self) -> &Path {
-        let state = &self.location.state;
+    fn ground(&self) -> &'v Path {
+        let state = &self.site.location.state;
         state.ancestors().find(|folder| folder.is_dir()).unwrap_or(state)
     }
 
     fn aiflow(&self) -> Aiflow {
-        Aiflow::new(&self.location.root)
+        Aiflow::new(&self.site.location.root)
     }
 
     /// Seconds of the wall clock, as the registry of groups counts.
     fn seconds(&self) -> i64 {
-        self.now.as_micros().div_euclid(1_000_000)
+        self.site.now.as_micros().div_euclid(1_000_000)
     }
 
     /// Every folder that locks lie in and that is there, the state's first.
     fn lock_folders(&self) -> Vec<PathBuf> {
-        let mut folders = vec![self.ground().to_owned(), self.location.root.clone()];
-        folders.push(self.swarm.dir().to_owned());
-        folders.extend(self.groups.existing());
+        let mut folders = vec![self.ground().to_owned(), self.site.location.root.clone()];
+        folders.push(self.site.swarm.dir().to_owned());
+        folders.extend(self.site.groups.existing());
         folders.retain(|folder| folder.is_dir());
         folders.dedup();
         folders

@@ -2,34 +2,40 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::alert::{Alert, Counts, Limits, raise};
+use lockkeeper_core::alert::{Counts, Limits, raise};
 
+use super::Visit;
 use super::finding::{Finding, Status};
-use super::leases::group_circles;
-use super::{Pass, Site};
 use crate::engine::{Engine, Listing};
-use crate::lockfile::group::{Life, Survey};
+use crate::lockfile::group::Life;
 use crate::store::StoreError;
 
-pub(super) fn check(site: &Site<'_>, _: Pass) -> Finding {
+pub(super) fn check(visit: &Visit<'_>) -> Finding {
     let mut finding = Finding::pass("waits, deadlocks, orphans and downgrades are within their limits");
-    for alert in raised(site) {
+    let alerts = raise(&count(visit), &Limits::default());
+    for alert in &alerts {
         finding = finding.and(Status::Warn, format!("{}: {alert}", alert.code()), alert.hint());
     }
-    finding
+    finding.with_alerts(alerts)
 }
 
-/// The alerts of all formats together. What cannot be counted is told by its own check.
-pub(super) fn raised(site: &Site<'_>) -> Vec<Alert> {
-    let leases = site.engine().map(|engine| {
-        let listing = engine.listing()?;
-        count_leases(engine, &listing)
-    });
+/// The counts of all formats together. What cannot be counted is told by its own check.
+fn count(visit: &Visit<'_>) -> Counts {
+    let leases = visit.engine().map(|engine| count_leases(engine, &engine.listing()?));
     let mut counts = leases.and_then(Result::ok).unwrap_or_default();
-    counts.downgrades = site.downgrades;
-    counts.deadlocks += group_circles(site).len();
-    counts.orphans += orphaned_files(site);
-    raise(&counts, &Limits::default())
+    counts.downgrades = visit.site.downgrades;
+    if let Ok(survey) = visit.survey() {
+        let lines = survey.groups.iter().flat_map(|group| &group.findings);
+        counts.orphans += lines.filter(|line| line.life == Life::Dead).count();
+        counts.deadlocks += survey.circles().len();
+    }
+    let tasks = visit.tasks().unwrap_or_default().iter();
+    counts.orphans +=
+        tasks.filter(|(_, found)| found.as_ref().is_ok_and(|one| one.verdict.is_stale())).count();
+    let requests = visit.requests().unwrap_or_default().iter();
+    counts.orphans +=
+        requests.filter(|(_, found)| found.as_ref().is_ok_and(|one| one.verdict.is_stale())).count();
+    counts
 }
 
 /// What is to be counted among leases and tickets.
@@ -45,17 +51,4 @@ pub fn waits_and_orphans(listing: &Listing) -> Counts {
     let waits = live.map(|waiter| listing.now.since(waiter.ticket.enqueued_at));
     let orphans = listing.holders.iter().filter(|holder| holder.verdict.is_free()).count();
     Counts { longest_wait: waits.max().unwrap_or(Duration::ZERO), orphans, ..Counts::default() }
-}
-
-/// Lock files of other programs that outlived their holders.
-fn orphaned_files(site: &Site<'_>) -> usize {
-    let swarm = site.swarm.list(site.now).unwrap_or_default();
-    let swarm = swarm.iter().filter(|(_, found)| found.as_ref().is_ok_and(|found| found.verdict.is_stale()));
-    let aiflow = site.aiflow().list(site.now).unwrap_or_default();
-    let aiflow =
-        aiflow.iter().filter(|(_, found)| found.as_ref().is_ok_and(|found| found.verdict.is_stale()));
-    let survey = Survey::take(site.groups, site.seconds()).unwrap_or_default();
-    let lines = survey.groups.iter().flat_map(|group| &group.findings);
-    let groups = lines.filter(|line| line.life == Life::Dead);
-    swarm.count() + aiflow.count() + groups.count()
 }

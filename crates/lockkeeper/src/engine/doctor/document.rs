@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Check, Diagnosis, Opened, Pass, Recovered, Site, Status};
+use super::{Check, Diagnosis, Opened, Pass, Recovered, Status, Visit};
 use crate::encoding::alert_to_json;
 use crate::location::Because;
 use crate::platform::volume::Volume;
@@ -17,22 +17,22 @@ pub struct Environment {
 }
 
 impl Environment {
-    pub(super) fn of(site: &Site<'_>) -> Self {
+    pub(super) fn of(visit: &Visit<'_>) -> Self {
         let system = rustix::system::uname();
         let text = |text: &std::ffi::CStr| Value::from(text.to_string_lossy().into_owned());
         let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
-        let because = match site.location.because {
+        let because = match visit.site.location.because {
             Because::Named => "named",
             Because::Git => "inside the git folder",
             Because::Found => "found here or above",
             Because::Here => "would be made here",
         };
-        let engine = match &site.store {
+        let engine = match &visit.site.store {
             Opened::Open(engine) => engine.store().examine(false).map(|found| found.engine).ok(),
             Opened::Absent | Opened::Refused { .. } => None,
         };
-        let origin = site.engine().map(|engine| engine.senses().origin());
-        let volume = Volume::of(site.ground()).ok();
+        let origin = visit.engine().map(|engine| engine.senses().origin());
+        let volume = Volume::of(visit.ground()).ok();
         let fields = vec![
             ("lockkeeper", env!("CARGO_PKG_VERSION").into()),
             ("system", text(system.sysname())),
@@ -41,14 +41,14 @@ impl Environment {
             ("host", text(system.nodename())),
             ("user", rustix::process::geteuid().as_raw().into()),
             ("pid_namespace", origin.map(|origin| origin.pid_namespace).into()),
-            ("time", site.now.to_string().into()),
-            ("state", path(&site.location.state)),
+            ("time", visit.site.now.to_string().into()),
+            ("state", path(&visit.site.location.state)),
             ("state_because", because.into()),
-            ("root", path(&site.location.root)),
+            ("root", path(&visit.site.location.root)),
             ("store", engine.into()),
             ("file_system", volume.and_then(|volume| volume.kind).into()),
-            ("lock_dir", path(site.groups.first())),
-            ("ai_swarm_dir", path(site.swarm.dir())),
+            ("lock_dir", path(visit.site.groups.first())),
+            ("ai_swarm_dir", path(visit.site.swarm.dir())),
         ];
         Self { fields }
     }

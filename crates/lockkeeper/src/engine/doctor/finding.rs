@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+use lockkeeper_core::alert::Alert;
+
 use crate::lockfile::aiflow;
 
 /// More than this of one kind is counted, not named.
@@ -69,13 +71,14 @@ pub(super) struct Finding {
     detail: Vec<String>,
     fixes: Vec<String>,
     recovered: Vec<Recovered>,
+    pub(super) alerts: Vec<Alert>,
 }
 
 impl Finding {
     /// All is well, as far as nothing is added.
     pub(super) fn pass(detail: impl Into<String>) -> Self {
         let detail = vec![detail.into()];
-        Self { status: Status::Pass, detail, fixes: Vec::new(), recovered: Vec::new() }
+        Self { status: Status::Pass, detail, fixes: Vec::new(), recovered: Vec::new(), alerts: Vec::new() }
     }
 
     /// Something wants attention.
@@ -107,6 +110,13 @@ impl Finding {
     #[must_use]
     pub(super) fn with_recovered(mut self, recovered: Vec<Recovered>) -> Self {
         self.recovered.extend(recovered);
+        self
+    }
+
+    /// Adds the alerts that it is about.
+    #[must_use]
+    pub(super) fn with_alerts(mut self, alerts: Vec<Alert>) -> Self {
+        self.alerts.extend(alerts);
         self
     }
 

@@ -1,24 +1,27 @@
 //! Checks of the lock files of other programs, one for each format.
 
-use std::error::Error;
+use std::time::Duration;
+
+use lockkeeper_core::time::format_span;
 
 use super::finding::{Finding, Recovered, Status, some_of, told};
-use super::{Pass, Site};
+use super::{Pass, Visit};
 use crate::clock::WallTime;
 use crate::lockfile::group::{self, Life, Survey};
 use crate::lockfile::registry::Entry;
 use crate::lockfile::sprint::{self, Answer, Caller, Input, Lang, LockInfo, Machine, Status as SprintStatus};
+use crate::lockfile::{Verdict, aiflow, swarm};
 
 const FULL: &str = "`lockkeeper doctor --full` puts it away, and so does whoever takes it next";
 
-pub(super) fn sprint(site: &Site<'_>, _: Pass) -> Finding {
-    let answer = match look_at_sprint(site) {
+pub(super) fn sprint(visit: &Visit<'_>) -> Finding {
+    let answer = match look_at_sprint(visit) {
         Ok(answer) => answer,
         Err(problem) => {
             return Finding::warn(told(&problem), "check the permissions of the project's folder");
         }
     };
-    let root = site.location.root.display();
+    let root = visit.site.location.root.display();
     match answer.status {
         SprintStatus::Clean | SprintStatus::Acquired | SprintStatus::Released => {
             Finding::pass("there is none")
@@ -36,15 +39,15 @@ pub(super) fn sprint(site: &Site<'_>, _: Pass) -> Finding {
 }
 
 /// When the sprint that has the lock began, as the lock says.
-pub(super) fn sprint_started_at(site: &Site<'_>) -> Option<WallTime> {
-    match look_at_sprint(site).ok()?.lock_info {
+pub(super) fn sprint_started_at(visit: &Visit<'_>) -> Option<WallTime> {
+    match look_at_sprint(visit).ok()?.lock_info {
         LockInfo::Present { started_at, .. } => started_at?.parse().ok(),
         LockInfo::Absent | LockInfo::Unread => None,
     }
 }
 
-fn look_at_sprint(site: &Site<'_>) -> Result<Answer, sprint::Problem> {
-    let root = site.location.root.clone();
+fn look_at_sprint(visit: &Visit<'_>) -> Result<Answer, sprint::Problem> {
+    let root = visit.site.location.root.clone();
     let there = root.join(sprint::LOCK_FILE_NAME).symlink_metadata().is_ok();
     if !there {
         return Ok(Answer::new(SprintStatus::Clean, LockInfo::Absent, ""));
@@ -53,114 +56,125 @@ fn look_at_sprint(site: &Site<'_>) -> Result<Answer, sprint::Problem> {
     let mut caller =
         Caller { lang: Lang::En, confirm: &mut |_| false, tell: &mut |_| {}, pid: std::process::id() };
     // Who is being written just now counts as held: a doctor does not wait for it.
-    let machine = Machine { now: &|| site.now, pause: &|_| {}, ..Machine::real() };
+    let machine = Machine { now: &|| visit.site.now, pause: &|_| {}, ..Machine::real() };
     Ok(sprint::run(&input.check()?, &machine, &mut caller))
 }
 
-pub(super) fn swarm(site: &Site<'_>, pass: Pass) -> Finding {
-    let (swarm, now) = (site.swarm, site.now);
-    let recovery = match pass {
-        Pass::Quick => Ok(None),
-        Pass::Full => swarm.recover(now).map(Some),
+pub(super) fn swarm(visit: &Visit<'_>) -> Finding {
+    let swarm = visit.site.swarm;
+    let mut recovered = Vec::new();
+    if visit.pass == Pass::Full {
+        match swarm.recover(visit.site.now) {
+            Ok(recovery) => recovered.extend(recovery.recovered.iter().map(recovered_task)),
+            Err(error) => return Finding::warn(told(&error), error.hint()),
+        }
+    }
+    let files = match visit.tasks() {
+        Ok(files) => files.iter().map(|(task, found)| {
+            let found = found.as_ref().map(|standing| standing.verdict);
+            (format!("task {task}"), found.map_err(|error| (told(error), error.hint())))
+        }),
+        Err(error) => return Finding::warn(told(error), error.hint()).with_recovered(recovered),
     };
-    let listed = match recovery.and_then(|recovery| Ok((recovery, swarm.list(now)?))) {
-        Ok(listed) => listed,
-        Err(error) => return Finding::warn(told(&error), error.hint()),
-    };
-    let (recovery, files) = listed;
-    let recovered = recovery.into_iter().flat_map(|recovery| recovery.recovered).map(|one| {
-        let worker = one.standing.record.as_ref().map(|record| format!(" of worker {}", record.worker_id));
-        let what = format!("task {}{}", one.task, worker.unwrap_or_default());
-        Recovered { format: "swarm", what, why: one.standing.verdict.to_string() }
-    });
-    let files = files.into_iter().map(|(task, found)| {
-        let found =
-            found.map(|standing| standing.verdict.is_stale()).map_err(|error| trouble(&error, error.hint()));
-        (format!("task {task}"), found)
-    });
-    judged(files.collect(), &format!("no task lock in {} has expired", swarm.dir().display()))
-        .with_recovered(recovered.collect())
+    let well = format!("no task lock in {} has expired", swarm.dir().display());
+    judged(files, &well).with_recovered(recovered)
 }
 
-pub(super) fn aiflow(site: &Site<'_>, pass: Pass) -> Finding {
-    let (aiflow, now) = (site.aiflow(), site.now);
-    let recovery = match pass {
-        Pass::Quick => Ok(None),
-        Pass::Full => aiflow.recover(Pass::Full, now).map(Some),
-    };
-    let (recovery, files) = match recovery.and_then(|recovery| Ok((recovery, aiflow.list(now)?))) {
-        Ok(listed) => listed,
-        Err(error) => return Finding::warn(told(&error), error.hint()),
-    };
-    let recovered = recovery.into_iter().flat_map(|recovery| recovery.recovered).map(|one| {
-        let run = one.standing.record.as_ref().and_then(|record| record.run_id.clone());
-        let what = format!("{}{}", one.subject, run.map_or_else(String::new, |run| format!(", run {run}")));
-        Recovered { format: "aiflow", what, why: one.standing.verdict.to_string() }
-    });
-    let files = files.into_iter().map(|(subject, found)| {
-        let found =
-            found.map(|standing| standing.verdict.is_stale()).map_err(|error| trouble(&error, error.hint()));
-        (subject.to_string(), found)
-    });
-    judged(files.collect(), "no request or queue lock is stale").with_recovered(recovered.collect())
+fn recovered_task(one: &swarm::Recovered) -> Recovered {
+    let worker = one.standing.record.as_ref().map(|record| format!(" of worker {}", record.worker_id));
+    let what = format!("task {}{}", one.task, worker.unwrap_or_default());
+    Recovered { format: "swarm", what, why: reason(one.standing.verdict) }
 }
 
-/// What is wrong with a file, and the way out.
-type Trouble = (String, &'static str);
+pub(super) fn aiflow(visit: &Visit<'_>) -> Finding {
+    let mut recovered = Vec::new();
+    if visit.pass == Pass::Full {
+        match visit.aiflow().recover(Pass::Full, visit.site.now) {
+            Ok(recovery) => recovered.extend(recovery.recovered.iter().map(recovered_request)),
+            Err(error) => return Finding::warn(told(&error), error.hint()),
+        }
+    }
+    let files = match visit.requests() {
+        Ok(files) => files.iter().map(|(subject, found)| {
+            let found = found.as_ref().map(|standing| standing.verdict);
+            (subject.to_string(), found.map_err(|error| (told(error), error.hint())))
+        }),
+        Err(error) => return Finding::warn(told(error), error.hint()).with_recovered(recovered),
+    };
+    judged(files, "no request or queue lock is stale").with_recovered(recovered)
+}
 
-fn trouble(error: &dyn Error, hint: &'static str) -> Trouble {
-    (told(error), hint)
+fn recovered_request(one: &aiflow::Recovered) -> Recovered {
+    let run = one.standing.record.as_ref().and_then(|record| record.run_id.as_ref());
+    let what = format!("{}{}", one.subject, run.map_or_else(String::new, |run| format!(", run {run}")));
+    Recovered { format: "aiflow", what, why: reason(one.standing.verdict) }
+}
+
+fn reason(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Stale(reason) => reason.to_string(),
+        Verdict::Held(reason) => reason.to_string(),
+    }
 }
 
 /// What is to be said of lock files: those that are stale, and those that nobody can judge.
-fn judged(files: Vec<(String, Result<bool, Trouble>)>, well: &str) -> Finding {
+fn judged(
+    files: impl Iterator<Item = (String, Result<Verdict, (String, &'static str)>)>,
+    well: &str,
+) -> Finding {
     let mut finding = Finding::pass(well);
-    let stale: Vec<String> =
-        files.iter().filter(|(_, found)| *found == Ok(true)).map(|(name, _)| name.clone()).collect();
-    if !stale.is_empty() {
-        finding = finding.and(Status::Warn, format!("stale: {}", some_of(stale.into_iter(), ", ")), FULL);
-    }
-    for (_, found) in files {
-        if let Err((detail, hint)) = found {
-            finding = finding.and(Status::Warn, detail, hint);
+    let mut stale = Vec::new();
+    for (name, found) in files {
+        match found {
+            Ok(Verdict::Stale(_)) => stale.push(name),
+            Ok(Verdict::Held(_)) => {}
+            Err((detail, hint)) => finding = finding.and(Status::Warn, detail, hint),
         }
     }
-    finding
+    if stale.is_empty() {
+        finding
+    } else {
+        finding.and(Status::Warn, format!("stale: {}", some_of(stale.into_iter(), ", ")), FULL)
+    }
 }
 
-pub(super) fn groups(site: &Site<'_>, pass: Pass) -> Finding {
-    let now = site.seconds();
-    let swept = match pass {
-        Pass::Quick => Ok(group::Swept::default()),
-        Pass::Full => group::clean_up(site.groups, now),
-    };
-    let (swept, survey) = match swept.and_then(|swept| Ok((swept, Survey::take(site.groups, now)?))) {
-        Ok(seen) => seen,
-        Err(error) => return Finding::warn(told(&error), error.hint()),
-    };
-    let recovered = |entry: &Entry, why: &str| {
-        let what = format!("group {} of process {}", entry.group, entry.pid);
-        Recovered { format: "group", what, why: why.to_owned() }
-    };
-    let orphans = swept.orphans.iter().map(|entry| recovered(entry, "its process has ended: ORPHAN_CLEANED"));
-    let closed = swept.closed.iter().map(|entry| recovered(entry, "closed without a word: RELEASED"));
+pub(super) fn groups(visit: &Visit<'_>) -> Finding {
+    let mut recovered = Vec::new();
+    if visit.pass == Pass::Full {
+        match group::clean_up(visit.site.groups, visit.seconds()) {
+            Ok(swept) => {
+                let orphans =
+                    swept.orphans.iter().map(|entry| (entry, "its process has ended: ORPHAN_CLEANED"));
+                let closed = swept.closed.iter().map(|entry| (entry, "closed without a word: RELEASED"));
+                recovered.extend(orphans.chain(closed).map(|(entry, why)| Recovered {
+                    format: "group",
+                    what: holder(entry),
+                    why: why.to_owned(),
+                }));
+            }
+            Err(error) => return Finding::warn(told(&error), error.hint()),
+        }
+    }
+    match visit.survey() {
+        Ok(survey) => lines(survey, visit.site.max_group_age).with_recovered(recovered),
+        Err(error) => Finding::warn(told(error), error.hint()).with_recovered(recovered),
+    }
+}
+
+/// What is to be said of the lines of the registry that stand.
+fn lines(survey: &Survey, max_age: Duration) -> Finding {
     let mut finding = Finding::pass("no line of the registry is left of the dead");
-    let lines = survey.groups.iter().flat_map(|group| &group.findings);
-    let dead = lines.clone().filter(|line| line.life == Life::Dead).map(|line| &line.entry);
-    let left: Vec<String> = dead
-        .chain(survey.closed())
-        .map(|entry| format!("group {} of process {}", entry.group, entry.pid))
-        .collect();
+    let closed = survey.closed();
+    let lines = || survey.groups.iter().flat_map(|group| &group.findings);
+    let dead = lines().filter(|line| line.life == Life::Dead).map(|line| &line.entry);
+    let left: Vec<String> = dead.chain(closed.iter().copied()).map(holder).collect();
     if !left.is_empty() {
         finding =
             finding.and(Status::Warn, format!("left of the dead: {}", some_of(left.into_iter(), ", ")), FULL);
     }
-    let closed_lines = survey.closed();
-    for line in lines.filter(|line| {
-        line.life != Life::Dead && line.age > site.max_group_age && !closed_lines.contains(&&line.entry)
-    }) {
-        let (entry, age) = (&line.entry, lockkeeper_core::time::format_span(line.age));
-        let detail = format!("process {} has group {} for {age}", entry.pid, entry.group);
+    let held = lines().filter(|line| line.life != Life::Dead && !closed.contains(&&line.entry));
+    for line in held.filter(|line| line.age > max_age) {
+        let detail = format!("{} is held for {}", holder(&line.entry), format_span(line.age));
         finding = finding.and(
             Status::Warn,
             detail,
@@ -176,5 +190,9 @@ pub(super) fn groups(site: &Site<'_>, pass: Pass) -> Finding {
             "mend or remove the line; the locks themselves work without it",
         );
     }
-    finding.with_recovered(orphans.chain(closed).collect())
+    finding
+}
+
+fn holder(entry: &Entry) -> String {
+    format!("group {} of process {}", entry.group, entry.pid)
 }

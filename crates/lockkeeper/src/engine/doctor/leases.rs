@@ -4,17 +4,17 @@ use lockkeeper_core::draft::Burial;
 use lockkeeper_core::liveness::Verdict;
 
 use super::finding::{Finding, Recovered, Status, some_of, told};
-use super::{Pass, Site};
+use super::{Pass, Visit};
 use crate::engine::evidence::verdict_word;
 use crate::engine::{Engine, HolderEntry};
-use crate::lockfile::group::{Circle, Survey};
+use crate::lockfile::group::Survey;
 
 /// Another check tells why.
 const NO_STORE: &str = "there is no open store";
 
-pub(super) fn stale(site: &Site<'_>, pass: Pass) -> Finding {
-    let Some(engine) = site.engine() else { return Finding::pass(NO_STORE) };
-    let recovered = match pass {
+pub(super) fn stale(visit: &Visit<'_>) -> Finding {
+    let Some(engine) = visit.engine() else { return Finding::pass(NO_STORE) };
+    let recovered = match visit.pass {
         Pass::Quick => Vec::new(),
         Pass::Full => match engine.clean_up() {
             Ok(burials) => burials.iter().map(buried).collect(),
@@ -57,8 +57,8 @@ fn buried(burial: &Burial) -> Recovered {
     Recovered { format: "lease", what: format!("{id} of {}", burial.owner), why }
 }
 
-pub(super) fn unknown(site: &Site<'_>, _: Pass) -> Finding {
-    let Some(engine) = site.engine() else { return Finding::pass(NO_STORE) };
+pub(super) fn unknown(visit: &Visit<'_>) -> Finding {
+    let Some(engine) = visit.engine() else { return Finding::pass(NO_STORE) };
     let listing = match engine.listing() {
         Ok(listing) => listing,
         Err(error) => return Finding::fail(told(&error), error.hint()),
@@ -84,9 +84,9 @@ pub(super) fn unknown(site: &Site<'_>, _: Pass) -> Finding {
     Finding::warn(detail, fix)
 }
 
-pub(super) fn deadlocks(site: &Site<'_>, _: Pass) -> Finding {
+pub(super) fn deadlocks(visit: &Visit<'_>) -> Finding {
     let mut finding = Finding::pass("every wait can end");
-    match site.engine().map_or_else(|| Ok(Vec::new()), Engine::circles) {
+    match visit.engine().map_or_else(|| Ok(Vec::new()), Engine::circles) {
         Ok(circles) => {
             for circle in circles {
                 let links: Vec<String> = circle.iter().map(ToString::to_string).collect();
@@ -97,14 +97,9 @@ pub(super) fn deadlocks(site: &Site<'_>, _: Pass) -> Finding {
         Err(error) => finding = finding.and(Status::Fail, told(&error), error.hint()),
     }
     // What keeps the groups from being looked at is told by their own check.
-    for circle in group_circles(site) {
+    for circle in visit.survey().map(Survey::circles).unwrap_or_default() {
         let detail = format!("holders of groups wait for each other: {}", circle.join(", "));
         finding = finding.and(Status::Fail, detail, "`lockkeeper group status` names the processes: end one");
     }
     finding
-}
-
-/// Groups whose holders wait for each other.
-pub(super) fn group_circles(site: &Site<'_>) -> Vec<Circle> {
-    Survey::take(site.groups, site.seconds()).map(|survey| survey.circles()).unwrap_or_default()
 }

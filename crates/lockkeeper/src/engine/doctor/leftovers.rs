@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use super::finding::{Finding, Recovered, Status, some_of, told};
-use super::{Pass, Site};
+use super::{Pass, Visit};
 use crate::clock::WallTime;
 use crate::lockfile::guard::Folder;
 use crate::lockfile::sprint::LOCK_FILE_NAME;
@@ -12,16 +12,16 @@ use crate::lockfile::sprint::LOCK_FILE_NAME;
 /// A program that takes longer to write a sprint lock has given up.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
-pub(super) fn leftovers(site: &Site<'_>, pass: Pass) -> Finding {
+pub(super) fn leftovers(visit: &Visit<'_>) -> Finding {
     let mut folders: Vec<Folder> = Vec::new();
     // Why one cannot be opened is told by the check of its format.
-    folders.extend(site.swarm.folder().ok().flatten());
-    folders.extend(site.aiflow().folder().ok().flatten());
-    folders.extend(Folder::open(&site.location.root).ok());
+    folders.extend(visit.site.swarm.folder().ok().flatten());
+    folders.extend(visit.aiflow().folder().ok().flatten());
+    folders.extend(Folder::open(&visit.site.location.root).ok());
     let mut finding = Finding::pass("there are none");
     let mut recovered = Vec::new();
     for folder in &folders {
-        let cleared = match pass {
+        let cleared = match visit.pass {
             Pass::Quick => Ok(Vec::new()),
             Pass::Full => folder.clear_leftovers(),
         };
@@ -45,7 +45,7 @@ pub(super) fn leftovers(site: &Site<'_>, pass: Pass) -> Finding {
             finding = finding.and(Status::Warn, format!("left by killed writers: {list}"), fix);
         }
     }
-    if let Some(path) = unfinished_sprint_lock(site) {
+    if let Some(path) = unfinished_sprint_lock(visit) {
         let detail = format!("{path} was never finished by the program that wrote it");
         finding =
             finding.and(Status::Warn, detail, format!("remove {path} if no sprint is just being started"));
@@ -54,9 +54,9 @@ pub(super) fn leftovers(site: &Site<'_>, pass: Pass) -> Finding {
 }
 
 /// What another program left beside the sprint lock. It is not ours to remove.
-fn unfinished_sprint_lock(site: &Site<'_>) -> Option<String> {
-    let path = site.location.root.join(format!("{LOCK_FILE_NAME}.tmp"));
+fn unfinished_sprint_lock(visit: &Visit<'_>) -> Option<String> {
+    let path = visit.site.location.root.join(format!("{LOCK_FILE_NAME}.tmp"));
     let facts = path.symlink_metadata().ok()?;
     let modified_at = WallTime::from_micros(facts.mtime().saturating_mul(1_000_000));
-    (site.now.since(modified_at) > WRITE_LIMIT).then(|| path.display().to_string())
+    (visit.site.now.since(modified_at) > WRITE_LIMIT).then(|| path.display().to_string())
 }

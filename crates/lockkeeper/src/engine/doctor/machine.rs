@@ -5,11 +5,10 @@ use std::time::Duration;
 use lockkeeper_core::time::format_span;
 use rustix::process::{Resource, getrlimit};
 
+use super::Visit;
 use super::finding::Finding;
 use super::formats::sprint_started_at;
-use super::{Pass, Site};
 use crate::clock::WallTime;
-use crate::lockfile::registry::{Registry, Status as Ending};
 use crate::platform::changes::Changes;
 use crate::platform::process::Watch;
 use crate::platform::{origin, process};
@@ -21,7 +20,7 @@ const OLDEST: WallTime = WallTime::from_micros(1_735_689_600_000_000);
 /// A holder of many locks, its command and the store need some dozens.
 const FEW_DESCRIPTORS: u64 = 256;
 
-pub(super) fn processes(_: &Site<'_>, _: Pass) -> Finding {
+pub(super) fn processes(_: &Visit<'_>) -> Finding {
     let fix = "mount the process table of this pid namespace: mount -t proc proc /proc";
     if let Err(error) = origin::origin() {
         return Finding::fail(format!("cannot tell this machine and its boot: {error}"), fix);
@@ -37,14 +36,14 @@ pub(super) fn processes(_: &Site<'_>, _: Pass) -> Finding {
     }
 }
 
-pub(super) fn clock(site: &Site<'_>, _: Pass) -> Finding {
-    if site.now < OLDEST {
-        return Finding::warn(format!("the clock shows {}", site.now), "set the clock");
+pub(super) fn clock(visit: &Visit<'_>) -> Finding {
+    if visit.site.now < OLDEST {
+        return Finding::warn(format!("the clock shows {}", visit.site.now), "set the clock");
     }
-    let ahead = records(site).into_iter().map(|(what, at)| (at.since(site.now), what));
+    let ahead = records(visit).into_iter().map(|(what, at)| (at.since(visit.site.now), what));
     let worst = ahead.filter(|(lead, _)| *lead > SLACK).max();
     match worst {
-        None => Finding::pass(format!("it shows {}, and no record is later", site.now)),
+        None => Finding::pass(format!("it shows {}, and no record is later", visit.site.now)),
         Some((lead, what)) => {
             let lead = format_span(lead);
             let detail = format!("{what} is dated {lead} ahead of the clock: such locks end that much later");
@@ -54,29 +53,27 @@ pub(super) fn clock(site: &Site<'_>, _: Pass) -> Finding {
 }
 
 /// When each record of a format that counts by the wall clock was written, as it says itself.
-fn records(site: &Site<'_>) -> Vec<(String, WallTime)> {
+fn records(visit: &Visit<'_>) -> Vec<(String, WallTime)> {
     let mut dates = Vec::new();
-    for (task, found) in site.swarm.list(site.now).unwrap_or_default() {
-        let record = found.ok().and_then(|standing| standing.record);
+    for (task, found) in visit.tasks().unwrap_or_default() {
+        let record = found.as_ref().ok().and_then(|standing| standing.record.as_ref());
         dates.extend(record.map(|record| (format!("the lock of task {task}"), record.heartbeat_at)));
     }
-    for (subject, found) in site.aiflow().list(site.now).unwrap_or_default() {
-        let record = found.ok().and_then(|standing| standing.record);
+    for (subject, found) in visit.requests().unwrap_or_default() {
+        let record = found.as_ref().ok().and_then(|standing| standing.record.as_ref());
         dates.extend(record.map(|record| (format!("the lock of {subject}"), record.created_at)));
     }
-    for folder in site.groups.existing() {
-        let Ok(ledger) = Registry::new(&folder).read() else { continue };
-        for entry in ledger.entries().filter(|entry| entry.status == Ending::Active) {
-            let at = WallTime::from_micros(entry.since.saturating_mul(1_000_000));
-            dates.push((format!("the lock of group {}", entry.group), at));
-        }
+    let groups = visit.survey().map(|survey| survey.groups.as_slice()).unwrap_or_default();
+    for line in groups.iter().flat_map(|group| &group.findings) {
+        let at = WallTime::from_micros(line.entry.since.saturating_mul(1_000_000));
+        dates.push((format!("the lock of group {}", line.entry.group), at));
     }
-    dates.extend(sprint_started_at(site).map(|at| ("the sprint lock".to_owned(), at)));
+    dates.extend(sprint_started_at(visit).map(|at| ("the sprint lock".to_owned(), at)));
     dates
 }
 
-pub(super) fn file_watching(site: &Site<'_>, _: Pass) -> Finding {
-    match Changes::try_out(site.ground()) {
+pub(super) fn file_watching(visit: &Visit<'_>) -> Finding {
+    match Changes::try_out(visit.ground()) {
         Ok(()) => Finding::pass("one more folder can be listened to"),
         Err(error) => Finding::warn(
             format!(
@@ -87,7 +84,7 @@ pub(super) fn file_watching(site: &Site<'_>, _: Pass) -> Finding {
     }
 }
 
-pub(super) fn descriptors(_: &Site<'_>, _: Pass) -> Finding {
+pub(super) fn descriptors(_: &Visit<'_>) -> Finding {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < FEW_DESCRIPTORS => Finding::warn(
             format!("a process may have {limit} files open; each waiting and holding takes some"),

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
+use super::Visit;
 use super::finding::{Finding, Status, some_of};
-use super::{Pass, Site};
 use crate::location::Because;
 use crate::lockfile::sprint::{LOCK_FILE_NAME, is_ignored};
 use crate::platform::volume::Volume;
@@ -23,12 +23,12 @@ const FEW_FILES: u64 = 1_000;
 
 const ELSEWHERE: &str = "choose a local folder with --dir or LOCKKEEPER_DIR";
 
-pub(super) fn state_folder(site: &Site<'_>, _: Pass) -> Finding {
-    let folder = &site.location.state;
+pub(super) fn state_folder(visit: &Visit<'_>) -> Finding {
+    let folder = &visit.site.location.state;
     let shown = folder.display();
     let facts = match fs::metadata(folder) {
         Ok(facts) => facts,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return to_be_made(site),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return to_be_made(visit),
         Err(error) => return Finding::fail(format!("cannot look at {shown}: {error}"), ELSEWHERE),
     };
     if !facts.is_dir() {
@@ -58,8 +58,8 @@ pub(super) fn state_folder(site: &Site<'_>, _: Pass) -> Finding {
     finding
 }
 
-fn to_be_made(site: &Site<'_>) -> Finding {
-    let (shown, ground) = (site.location.state.display(), site.ground());
+fn to_be_made(visit: &Visit<'_>) -> Finding {
+    let (shown, ground) = (visit.site.location.state.display(), visit.ground());
     if access(ground, Access::WRITE_OK | Access::EXEC_OK).is_ok() {
         Finding::pass(format!("{shown} will be made by the first lease"))
     } else {
@@ -69,8 +69,8 @@ fn to_be_made(site: &Site<'_>) -> Finding {
     }
 }
 
-pub(super) fn file_system(site: &Site<'_>, _: Pass) -> Finding {
-    let ground = site.ground();
+pub(super) fn file_system(visit: &Visit<'_>) -> Finding {
+    let ground = visit.ground();
     let shown = ground.display();
     let volume = match Volume::of(ground) {
         Ok(volume) => volume,
@@ -86,10 +86,10 @@ pub(super) fn file_system(site: &Site<'_>, _: Pass) -> Finding {
     Finding::pass(format!("{shown} is on {}", volume.kind.unwrap_or("a local file system")))
 }
 
-pub(super) fn free_space(site: &Site<'_>, _: Pass) -> Finding {
+pub(super) fn free_space(visit: &Visit<'_>) -> Finding {
     let mut seen = BTreeSet::new();
     let mut finding = Finding::pass("enough everywhere that locks lie");
-    for folder in site.lock_folders() {
+    for folder in visit.lock_folders() {
         let Ok(volume) = Volume::of(&folder) else { continue };
         if volume.read_only || !seen.insert(volume.device) {
             continue;
@@ -112,8 +112,8 @@ fn scarce(folder: &Path, volume: &Volume) -> Option<(Status, String)> {
     Some((status, format!("{} has room for {} KiB{files} only", folder.display(), bytes / 1024)))
 }
 
-pub(super) fn git(site: &Site<'_>, _: Pass) -> Finding {
-    let location = site.location;
+pub(super) fn git(visit: &Visit<'_>) -> Finding {
+    let location = visit.site.location;
     let root = location.root.display();
     let in_repository =
         location.root.ancestors().any(|folder| folder.join(".git").symlink_metadata().is_ok());
@@ -128,7 +128,7 @@ pub(super) fn git(site: &Site<'_>, _: Pass) -> Finding {
             Finding::pass("no repository here: the locks belong to the folder")
         }
     };
-    let tracked = tracked(site);
+    let tracked = tracked(visit);
     if tracked.is_empty() {
         return finding;
     }
@@ -137,15 +137,17 @@ pub(super) fn git(site: &Site<'_>, _: Pass) -> Finding {
 }
 
 /// Files of ours that are there and that git does not ignore.
-fn tracked(site: &Site<'_>) -> Vec<String> {
-    let location = site.location;
+fn tracked(visit: &Visit<'_>) -> Vec<String> {
+    let location = visit.site.location;
     let mut files = Vec::new();
     if let (Because::Named, Ok(inside)) = (location.because, location.state.strip_prefix(&location.root)) {
         files.extend(inside.to_str().filter(|_| !inside.starts_with(".git")).map(str::to_owned));
     }
-    files.extend([LOCK_FILE_NAME, ".aiflow/locks/queue.lock.json"].map(str::to_owned));
-    let is_there = |file: &String| location.root.join(file).symlink_metadata().is_ok();
-    files
-        .retain(|file| !file.is_empty() && is_there(file) && is_ignored(&location.root, file) == Some(false));
+    files.push(LOCK_FILE_NAME.to_owned());
+    files.retain(|file| !file.is_empty() && location.root.join(file).symlink_metadata().is_ok());
+    if location.root.join(".aiflow/locks").is_dir() {
+        files.push(".aiflow/locks/queue.lock.json".to_owned());
+    }
+    files.retain(|file| is_ignored(&location.root, file) == Some(false));
     files
 }

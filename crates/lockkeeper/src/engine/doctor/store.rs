@@ -4,18 +4,19 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use super::finding::{Finding, Status, some_of, told};
-use super::{Opened, Pass, Site};
+use super::{Opened, Pass, Visit};
 
 /// The folder has about ten files; whoever put more there is not ours to judge.
 const MOST_FILES: usize = 1_000;
 
-pub(super) fn store(site: &Site<'_>, pass: Pass) -> Finding {
-    let engine = match &site.store {
+pub(super) fn store(visit: &Visit<'_>) -> Finding {
+    let engine = match &visit.site.store {
         Opened::Absent => return Finding::pass("there is none yet; the first lease makes it"),
         Opened::Refused { why, fix } => return Finding::fail(why, fix),
         Opened::Open(engine) => engine,
     };
-    let seen = engine.store().examine(pass == Pass::Full).and_then(|found| Ok((found, engine.listing()?)));
+    let seen =
+        engine.store().examine(visit.pass == Pass::Full).and_then(|found| Ok((found, engine.listing()?)));
     let (found, listing) = match seen {
         Ok(seen) => seen,
         Err(error) => return Finding::fail(told(&error), error.hint()),
@@ -23,7 +24,7 @@ pub(super) fn store(site: &Site<'_>, pass: Pass) -> Finding {
     if !found.flaws.is_empty() {
         let fix = format!(
             "stop everything that uses it, then move {}/leases.db* away; tokens go on where they were",
-            site.location.state.display()
+            visit.site.location.state.display()
         );
         return Finding::fail(some_of(found.flaws.into_iter(), "; "), fix);
     }
@@ -32,8 +33,8 @@ pub(super) fn store(site: &Site<'_>, pass: Pass) -> Finding {
     Finding::pass(format!("{}{version}: {held} leases, {waiting} tickets", found.engine))
 }
 
-pub(super) fn files(site: &Site<'_>, _: Pass) -> Finding {
-    let folder = &site.location.state;
+pub(super) fn files(visit: &Visit<'_>) -> Finding {
+    let folder = &visit.site.location.state;
     let Ok(entries) = fs::read_dir(folder) else {
         return Finding::pass("there are none yet");
     };

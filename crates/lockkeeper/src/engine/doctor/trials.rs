@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use lockkeeper_core::liveness::LockSight;
 
+use super::Visit;
 use super::finding::{Finding, Status, told};
-use super::{Pass, Site};
 use crate::lockfile::guard::{Folder, GuardError, Strength};
 use crate::lockfile::sprint::LOCK_FILE_NAME;
 use crate::platform::exclusion::{self, Exclusion};
@@ -15,10 +15,10 @@ use crate::platform::volume::Volume;
 
 const ELSEWHERE: &str = "use folders on another file system: --dir, LOCK_DIR, AI_SWARM_DIR";
 
-pub(super) fn flock(site: &Site<'_>, _: Pass) -> Finding {
+pub(super) fn flock(visit: &Visit<'_>) -> Finding {
     let mut finding = Finding::pass("tried with another process: it was kept out, and let in afterwards");
-    let mut folders = vec![site.ground().to_owned()];
-    folders.extend(site.groups.existing());
+    let mut folders = vec![visit.ground().to_owned()];
+    folders.extend(visit.site.groups.existing());
     let mut seen = BTreeSet::new();
     for folder in folders {
         if Volume::of(&folder).is_ok_and(|volume| !seen.insert(volume.device)) {
@@ -36,8 +36,8 @@ pub(super) fn flock(site: &Site<'_>, _: Pass) -> Finding {
     finding
 }
 
-pub(super) fn kernel_locks(site: &Site<'_>, _: Pass) -> Finding {
-    let Some(engine) = site.engine() else {
+pub(super) fn kernel_locks(visit: &Visit<'_>) -> Finding {
+    let Some(engine) = visit.engine() else {
         return Finding::pass("not tried: there is no open store");
     };
     let life = engine.senses().life();
@@ -62,9 +62,9 @@ pub(super) fn kernel_locks(site: &Site<'_>, _: Pass) -> Finding {
     }
 }
 
-pub(super) fn exchange(site: &Site<'_>, _: Pass) -> Finding {
+pub(super) fn exchange(visit: &Visit<'_>) -> Finding {
     let mut finding = Finding::pass("names can be exchanged in every lock folder");
-    for folder in folders(site) {
+    for folder in folders(visit) {
         let strength = folder.and_then(|folder| Ok((folder.probe()?, folder.path().to_owned())));
         match strength {
             Ok((Strength::Exchange, _)) => {}
@@ -83,18 +83,18 @@ pub(super) fn exchange(site: &Site<'_>, _: Pass) -> Finding {
 }
 
 /// The folders of lock files that are there; the formats' own checks tell why one cannot be opened.
-fn folders(site: &Site<'_>) -> Vec<Result<Folder, GuardError>> {
+fn folders(visit: &Visit<'_>) -> Vec<Result<Folder, GuardError>> {
     let mut open: Vec<Result<Folder, GuardError>> = Vec::new();
-    let root = &site.location.root;
+    let root = &visit.site.location.root;
     let mut paths: Vec<&PathBuf> = vec![];
-    if site.location.state.is_dir() {
-        paths.push(&site.location.state);
+    if visit.site.location.state.is_dir() {
+        paths.push(&visit.site.location.state);
     }
     if root.join(LOCK_FILE_NAME).symlink_metadata().is_ok() {
         paths.push(root);
     }
     open.extend(paths.into_iter().map(|path| Folder::open(path)));
-    open.extend(site.swarm.folder().ok().flatten().map(Ok));
-    open.extend(site.aiflow().folder().ok().flatten().map(Ok));
+    open.extend(visit.site.swarm.folder().ok().flatten().map(Ok));
+    open.extend(visit.aiflow().folder().ok().flatten().map(Ok));
     open
 }
