@@ -80,11 +80,9 @@ fn as_text(diagnosis: &Diagnosis) -> String {
     let mut text: String = diagnosis.checks.iter().map(check).collect();
     let [failed, warned, passed] =
         [Status::Fail, Status::Warn, Status::Pass].map(|status| diagnosis.count(status));
+    let warned = if warned == 1 { "1 warning".to_owned() } else { format!("{warned} warnings") };
     let recovered = diagnosis.recovered().count();
-    text.push_str(&format!(
-        "\n{}: {failed} failed, {warned} warnings, {passed} passed",
-        word(diagnosis.status())
-    ));
+    text.push_str(&format!("\n{}: {failed} failed, {warned}, {passed} passed", word(diagnosis.status())));
     if recovered > 0 {
         text.push_str(&format!(", {recovered} recovered"));
     }

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::finding::{Finding, Status, some_of, told};
 use super::{Opened, Pass, Visit};
+use crate::store::StoreError;
 
 /// The folder has about ten files; whoever put more there is not ours to judge.
 const MOST_FILES: usize = 1_000;
@@ -19,18 +20,20 @@ pub(super) fn store(visit: &Visit<'_>) -> Finding {
         engine.store().examine(visit.pass == Pass::Full).and_then(|found| Ok((found, engine.listing()?)));
     let (found, listing) = match seen {
         Ok(seen) => seen,
+        Err(error @ StoreError::Mismatch(_)) => return Finding::fail(told(&error), start_anew(visit)),
         Err(error) => return Finding::fail(told(&error), error.hint()),
     };
     if !found.flaws.is_empty() {
-        let fix = format!(
-            "stop everything that uses it, then move {}/leases.db* away; tokens go on where they were",
-            visit.site.location.state.display()
-        );
-        return Finding::fail(some_of(found.flaws.into_iter(), "; "), fix);
+        return Finding::fail(some_of(found.flaws.into_iter(), "; "), start_anew(visit));
     }
     let version = found.schema.map_or_else(String::new, |version| format!(", tables of version {version}"));
     let (held, waiting) = (listing.holders.len(), listing.waiters.len());
     Finding::pass(format!("{}{version}: {held} leases, {waiting} tickets", found.engine))
+}
+
+fn start_anew(visit: &Visit<'_>) -> String {
+    let state = visit.site.location.state.display();
+    format!("stop everything that uses it, then move {state}/leases.db* away; tokens go on where they were")
 }
 
 pub(super) fn files(visit: &Visit<'_>) -> Finding {
