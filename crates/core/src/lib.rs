@@ -15,6 +15,9 @@
 //! | owner | who holds or waits: `kind:id` |
 //! | proof of life | how a store knows that an owner still lives |
 //! | ticket | a place in the waiting line for resources |
+//! | request | something that somebody wants done |
+//! | run | one try at a request, with the states of [`run::Status`] |
+//! | event | a fact that happened, appended with the change that it tells of |
 //!
 //! # Invariants
 //!
@@ -48,7 +51,10 @@ pub mod liveness;
 pub mod overlap;
 pub mod pattern;
 pub mod record;
+pub mod request;
 pub mod resource;
+pub mod retry;
+pub mod run;
 pub mod size;
 pub mod time;
 pub mod waiting;

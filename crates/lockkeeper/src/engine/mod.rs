@@ -4,6 +4,7 @@ pub mod doctor;
 pub mod evidence;
 mod leases;
 mod listing;
+pub mod runs;
 mod seen;
 mod senses;
 mod waiting;

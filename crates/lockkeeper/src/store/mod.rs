@@ -20,6 +20,7 @@
 #[cfg(test)]
 mod conformance;
 mod memory;
+pub mod runs;
 pub mod sqlite;
 
 use std::io;
@@ -35,6 +36,7 @@ use lockkeeper_core::time::Moment;
 use thiserror::Error;
 
 pub use memory::MemoryStore;
+pub use runs::RunStore;
 pub use sqlite::SqliteStore;
 
 /// An engine that keeps leases and tickets.

@@ -31,8 +31,9 @@ use rusqlite::Connection;
 
 use super::{Bell, Decision, Examination, Store, StoreError};
 use crate::platform::{bell, clock, fs as local, gate};
-use connections::Connections;
+pub(super) use connections::Connections;
 use records::Rows;
+pub(super) use schema::{Format, connect, explain, is_set_up, use_log};
 use tokens::Tokens;
 
 /// How long a folder has to be left alone before its time of change is trusted.
@@ -71,9 +72,9 @@ impl SqliteStore {
         }
         let connection = schema::connect(&path)?;
         // Somebody else may be at it just now: anything but a yes is looked at again alone.
-        if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
+        if !matches!(schema::is_set_up(&connection, &path, schema::FORMAT), Ok(true)) {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
-            if !schema::is_set_up(&connection, &path)? {
+            if !schema::is_set_up(&connection, &path, schema::FORMAT)? {
                 schema::set_up(&connection, &path, tokens.limit()?)?;
             }
         }
@@ -237,7 +238,7 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }
 
-fn make_folder(folder: &Path) -> Result<(), StoreError> {
+pub(super) fn make_folder(folder: &Path) -> Result<(), StoreError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|error| failed("make the folder", folder, error))
 }
@@ -251,7 +252,8 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
         Some(_) => {}
     }
     // A power cut may have damaged it, which does not matter; what others made is none of ours.
-    let known = schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path));
+    let known =
+        schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path, schema::FORMAT));
     if let Err(error @ (StoreError::Foreign { .. } | StoreError::TooNew { .. })) = known {
         return Err(error);
     }

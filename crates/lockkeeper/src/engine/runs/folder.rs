@@ -1,0 +1,53 @@
+//! The folder of a run: what its command wrote, and who held what.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use lockkeeper_core::id::RunId;
+
+/// `runs/RUN_ID/` in the state folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    pub(super) fn new(state: &Path, run: &RunId) -> Self {
+        Self { path: state.join("runs").join(run.as_str()) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the present attempt wrote to its output, both streams as they came.
+    pub fn output(&self) -> PathBuf {
+        self.path.join("output.log")
+    }
+
+    /// What an earlier attempt wrote, from 1.
+    pub fn output_of(&self, attempt: u32) -> PathBuf {
+        self.path.join(format!("output.{attempt}.log"))
+    }
+
+    /// Who holds what for it.
+    pub fn stage(&self) -> PathBuf {
+        self.path.join("stage.json")
+    }
+
+    /// Makes it, for its owner only.
+    pub fn make(&self) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
+    }
+
+    /// Removes it with everything in it; that it is not there is no failure.
+    pub fn remove(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Requests and runs, through the engine.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod states;
+mod world;
