@@ -14,6 +14,7 @@ mod leases;
 mod leftovers;
 mod machine;
 mod place;
+mod runs;
 mod store;
 mod trials;
 
@@ -28,6 +29,7 @@ pub use document::Environment;
 pub use finding::{Check, Recovered, Status};
 
 use super::Engine;
+use super::runs::{RunError, Runs};
 use crate::clock::WallTime;
 use crate::location::Location;
 pub use crate::lockfile::aiflow::Pass;
@@ -114,7 +116,7 @@ const fn probe(id: &'static str, title: &'static str, run: fn(&Visit<'_>) -> Fin
 
 /// Every check, in the order in which they are made: what others rest on comes first, and what looks at all that is
 /// left comes after what puts away.
-const PROBES: [Probe; 22] = [
+const PROBES: [Probe; 26] = [
     probe("state-folder", "the folder of the state can be used, by its owner alone", place::state_folder),
     probe("file-system", "the state lies on a local file system that can be written", place::file_system),
     probe("free-space", "there is room for locks", place::free_space),
@@ -137,6 +139,10 @@ const PROBES: [Probe; 22] = [
     probe("group-locks", "no group lock is left of the dead", formats::groups),
     probe("aiflow-locks", "no request or queue lock is stale", formats::aiflow),
     probe("leftovers", "killed writers left no files", leftovers::leftovers),
+    probe("run-store", "the store of runs opens and is whole", runs::store),
+    probe("runs", "every run under way has a process", runs::without_process),
+    probe("run-processes", "no process is left of a run that is over", runs::without_run),
+    probe("run-folders", "every run folder belongs to a run", runs::folders),
     probe("clock", "no record is from the future", machine::clock),
     probe("deadlocks", "nobody waits in a circle", leases::deadlocks),
     probe("alerts", "no count is above its limit", alerts::check),
@@ -172,11 +178,19 @@ struct Visit<'v> {
     tasks: OnceCell<Result<Vec<swarm::Listed>, SwarmError>>,
     requests: OnceCell<Result<Vec<aiflow::Listed>, AiflowError>>,
     survey: OnceCell<Result<Survey, GroupError>>,
+    runs: OnceCell<Result<Option<Runs>, RunError>>,
 }
 
 impl<'v> Visit<'v> {
     fn new(site: &'v Site<'v>, pass: Pass) -> Self {
-        Self { site, pass, tasks: OnceCell::new(), requests: OnceCell::new(), survey: OnceCell::new() }
+        Self {
+            site,
+            pass,
+            tasks: OnceCell::new(),
+            requests: OnceCell::new(),
+            survey: OnceCell::new(),
+            runs: OnceCell::new(),
+        }
     }
 
     /// The task locks that are there.

@@ -14,6 +14,9 @@ use super::{poll, swap};
 /// A child that only locks a folder is done in a millisecond.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often in a row a lock that nobody has may be refused before it counts.
+const ROUNDS: usize = 50;
+
 /// What became of the trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exclusion {
@@ -38,10 +41,12 @@ pub fn try_out(folder: &Path) -> io::Result<Exclusion> {
     if held? {
         return Ok(Exclusion::LetsBothIn);
     }
-    if child_can_lock(folder)? {
-        return Ok(Exclusion::Works);
+    // Others who try the same may come in between, each for a moment.
+    for _ in 0..ROUNDS {
+        if child_can_lock(folder)? {
+            return Ok(Exclusion::Works);
+        }
     }
-    // A second doctor may have come in between.
     Ok(if swap::try_lock(&own)? { Exclusion::LetsNobodyIn } else { Exclusion::InUse })
 }
 
@@ -107,6 +112,19 @@ mod tests {
         assert!(swap::try_lock(&held).unwrap());
         assert_eq!(try_out(dir.path()).unwrap(), Exclusion::InUse);
         assert!(!child_can_lock(dir.path()).unwrap());
+    }
+
+    #[test]
+    fn those_who_try_at_the_same_time_do_not_mislead_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            let trials: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| (0..20).map(|_| try_out(dir.path()).unwrap()).collect::<Vec<_>>()))
+                .collect();
+            for seen in trials.into_iter().flat_map(|trial| trial.join().unwrap()) {
+                assert!(matches!(seen, Exclusion::Works | Exclusion::InUse), "{seen:?}");
+            }
+        });
     }
 
     #[test]

@@ -12,4 +12,5 @@ mod hostile;
 mod leases;
 mod machine;
 mod place;
+mod runs;
 mod store;

@@ -9,6 +9,7 @@
 //! that those who commit at the same time share the disk's work. Readers never wait for writers.
 
 mod events;
+mod examine;
 mod prune;
 mod queue;
 mod requests;

@@ -31,7 +31,7 @@ pub(super) fn examine(
     let number = |sql: &str| store.database(connection.query_row(sql, [], |row| row.get::<_, i64>(0)));
     let found = number("PRAGMA user_version")?;
     let engine = format!("SQLite {}", rusqlite::version());
-    let mut flaws = pages(store, connection, thorough)?;
+    let mut flaws = store.database(pages(connection, thorough))?;
     if thorough && flaws.is_empty() {
         // They must be of one moment: what belongs together is committed together.
         store.database(super::execute(connection, "BEGIN"))?;
@@ -46,14 +46,11 @@ pub(super) fn examine(
 }
 
 /// What SQLite itself finds wrong with its pages and indexes.
-fn pages(store: &SqliteStore, connection: &Connection, thorough: bool) -> Result<Vec<String>, StoreError> {
+pub(in crate::store) fn pages(connection: &Connection, thorough: bool) -> rusqlite::Result<Vec<String>> {
     let pragma = if thorough { "integrity_check" } else { "quick_check" };
-    let read = || {
-        let mut statement = connection.prepare(&format!("PRAGMA {pragma}({MOST})"))?;
-        let told = statement.query_map([], |row| row.get::<_, String>(0))?;
-        told.filter(|line| line.as_ref().map_or(true, |line| line != "ok")).collect()
-    };
-    store.database(read())
+    let mut statement = connection.prepare(&format!("PRAGMA {pragma}({MOST})"))?;
+    let told = statement.query_map([], |row| row.get::<_, String>(0))?;
+    told.filter(|line| line.as_ref().map_or(true, |line| line != "ok")).collect()
 }
 
 fn contradictions(

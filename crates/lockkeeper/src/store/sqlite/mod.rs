@@ -32,6 +32,7 @@ use rusqlite::Connection;
 use super::{Bell, Decision, Examination, Store, StoreError};
 use crate::platform::{bell, clock, fs as local, gate};
 pub(super) use connections::Connections;
+pub(super) use examine::pages;
 use records::Rows;
 pub(super) use schema::{Format, connect, explain, is_set_up, use_log};
 use tokens::Tokens;
