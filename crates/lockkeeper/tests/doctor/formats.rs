@@ -70,6 +70,24 @@ fn stale_request_locks_are_recovered_by_the_full_pass_and_reported() {
     assert!(matches!(attempt, Attempt::Locked { recovered: None, .. }), "{attempt:?}");
 }
 
+/// Requirement 181. One that cannot be put away does not hide the others.
+#[test]
+fn what_cannot_be_put_away_is_told_beside_what_was() {
+    let clinic = Clinic::new();
+    let past = "2025-12-14T15:31:02+09:00";
+    for id in ["RQ-1", "RQ-2", "RQ-3"] {
+        request(&clinic, id, GONE, past);
+    }
+    let log = clinic.env.home().join("strace.log");
+    let inject = "inject=renameat:error=EACCES:when=2";
+    let strace = ["strace", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=renameat", "-e", inject];
+    let full = clinic.under(&strace, &["--full"]);
+    assert_eq!(full.recovered("aiflow-locks"), ["request RQ-1, run RUN-RQ-1", "request RQ-3, run RUN-RQ-3"]);
+    full.says("aiflow-locks", "WARN", "stale: request RQ-2; cannot rename the lock file");
+    full.fix("aiflow-locks", "permissions");
+    assert_eq!(clinic.full().recovered("aiflow-locks"), ["request RQ-2, run RUN-RQ-2"]);
+}
+
 /// Requirement 67.
 #[test]
 fn expired_task_locks_are_put_away_by_the_full_pass() {

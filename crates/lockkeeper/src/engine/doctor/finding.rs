@@ -91,17 +91,17 @@ impl Finding {
         Self::pass("").and(Status::Fail, detail, fix)
     }
 
-    /// Adds trouble; the worst counts, and what was well is not told beside it.
+    /// Adds trouble; the worst counts, what was well is not told beside it, and nothing is told twice.
     #[must_use]
     pub(super) fn and(mut self, status: Status, detail: impl Into<String>, fix: impl Into<String>) -> Self {
         if self.status == Status::Pass {
             self.detail.clear();
         }
         self.status = self.status.max(status);
-        self.detail.push(detail.into());
-        let fix = fix.into();
-        if !self.fixes.contains(&fix) {
-            self.fixes.push(fix);
+        for (list, text) in [(&mut self.detail, detail.into()), (&mut self.fixes, fix.into())] {
+            if !list.contains(&text) {
+                list.push(text);
+            }
         }
         self
     }

@@ -62,10 +62,13 @@ fn look_at_sprint(visit: &Visit<'_>) -> Result<Answer, sprint::Problem> {
 
 pub(super) fn swarm(visit: &Visit<'_>) -> Finding {
     let swarm = visit.site.swarm;
-    let mut recovered = Vec::new();
+    let (mut recovered, mut problems) = (Vec::new(), Vec::new());
     if visit.pass == Pass::Full {
         match swarm.recover(visit.site.now) {
-            Ok(recovery) => recovered.extend(recovery.recovered.iter().map(recovered_task)),
+            Ok(recovery) => {
+                recovered.extend(recovery.recovered.iter().map(recovered_task));
+                problems.extend(recovery.problems.iter().map(|(_, error)| (told(error), error.hint())));
+            }
             Err(error) => return Finding::warn(told(&error), error.hint()),
         }
     }
@@ -77,7 +80,7 @@ pub(super) fn swarm(visit: &Visit<'_>) -> Finding {
         Err(error) => return Finding::warn(told(error), error.hint()).with_recovered(recovered),
     };
     let well = format!("no task lock in {} has expired", swarm.dir().display());
-    judged(files, &well).with_recovered(recovered)
+    judged(files, problems, &well).with_recovered(recovered)
 }
 
 fn recovered_task(one: &swarm::Recovered) -> Recovered {
@@ -87,10 +90,13 @@ fn recovered_task(one: &swarm::Recovered) -> Recovered {
 }
 
 pub(super) fn aiflow(visit: &Visit<'_>) -> Finding {
-    let mut recovered = Vec::new();
+    let (mut recovered, mut problems) = (Vec::new(), Vec::new());
     if visit.pass == Pass::Full {
         match visit.aiflow().recover(Pass::Full, visit.site.now) {
-            Ok(recovery) => recovered.extend(recovery.recovered.iter().map(recovered_request)),
+            Ok(recovery) => {
+                recovered.extend(recovery.recovered.iter().map(recovered_request));
+                problems.extend(recovery.problems.iter().map(|(_, error)| (told(error), error.hint())));
+            }
             Err(error) => return Finding::warn(told(&error), error.hint()),
         }
     }
@@ -101,7 +107,7 @@ pub(super) fn aiflow(visit: &Visit<'_>) -> Finding {
         }),
         Err(error) => return Finding::warn(told(error), error.hint()).with_recovered(recovered),
     };
-    judged(files, "no request or queue lock is stale").with_recovered(recovered)
+    judged(files, problems, "no request or queue lock is stale").with_recovered(recovered)
 }
 
 fn recovered_request(one: &aiflow::Recovered) -> Recovered {
@@ -117,25 +123,28 @@ fn reason(verdict: Verdict) -> String {
     }
 }
 
-/// What is to be said of lock files: those that are stale, and those that nobody can judge.
+/// What is wrong, and the way out.
+type Trouble = (String, &'static str);
+
+/// What is to be said of lock files: what went wrong with them, those that are stale, and those that nobody can judge.
 fn judged(
-    files: impl Iterator<Item = (String, Result<Verdict, (String, &'static str)>)>,
+    files: impl Iterator<Item = (String, Result<Verdict, Trouble>)>,
+    problems: Vec<Trouble>,
     well: &str,
 ) -> Finding {
-    let mut finding = Finding::pass(well);
-    let mut stale = Vec::new();
+    let (mut stale, mut troubles) = (Vec::new(), problems);
     for (name, found) in files {
         match found {
             Ok(Verdict::Stale(_)) => stale.push(name),
             Ok(Verdict::Held(_)) => {}
-            Err((detail, hint)) => finding = finding.and(Status::Warn, detail, hint),
+            Err(trouble) => troubles.push(trouble),
         }
     }
-    if stale.is_empty() {
-        finding
-    } else {
-        finding.and(Status::Warn, format!("stale: {}", some_of(stale.into_iter(), ", ")), FULL)
+    let mut finding = Finding::pass(well);
+    if !stale.is_empty() {
+        finding = finding.and(Status::Warn, format!("stale: {}", some_of(stale.into_iter(), ", ")), FULL);
     }
+    troubles.into_iter().fold(finding, |finding, (detail, hint)| finding.and(Status::Warn, detail, hint))
 }
 
 pub(super) fn groups(visit: &Visit<'_>) -> Finding {
