@@ -32,5 +32,5 @@ pub mod report;
 pub mod status;
 pub mod store;
 
-pub use keeper::{Guard, Keeper, KeeperError, Order, unique_owner};
+pub use keeper::{Guard, Keeper, KeeperError, Order, open_engine, unique_owner};
 pub use lockkeeper_core as core;

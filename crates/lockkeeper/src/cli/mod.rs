@@ -27,6 +27,7 @@ mod task;
 mod usage;
 mod watch;
 mod why;
+mod work;
 
 use std::ffi::OsString;
 
@@ -79,6 +80,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<status::Args>(),
     Entry::of::<group::Args>(),
     Entry::of::<shell_init::Args>(),
+    Entry::of::<work::Args>(),
     Entry::of::<config::Args>(),
     Entry::of::<completions::Args>(),
     Entry::of::<man::Args>(),

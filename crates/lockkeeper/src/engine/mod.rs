@@ -8,6 +8,7 @@ pub mod runs;
 mod seen;
 mod senses;
 mod waiting;
+pub mod work;
 
 use lockkeeper_core::draft::{Burial, Draft, Effect};
 

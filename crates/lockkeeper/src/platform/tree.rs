@@ -47,6 +47,11 @@ pub fn marked(name: &str) -> io::Result<Vec<(ProcessRef, String)>> {
     Ok(marked.collect())
 }
 
+/// Whether a process was started with this `NAME=value` in its environment.
+pub fn carries(pid: u32, mark: &str) -> bool {
+    facts::has_environment_entry(pid, mark.as_bytes())
+}
+
 /// What is to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {

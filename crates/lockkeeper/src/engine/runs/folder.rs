@@ -1,11 +1,13 @@
 //! The folder of a run: what its command wrote, and who held what.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::RunId;
+
+use crate::platform::fs as local;
 
 /// `runs/RUN_ID/` in the state folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,26 @@ impl RunFolder {
     /// Who holds what for it.
     pub fn stage(&self) -> PathBuf {
         self.path.join("stage.json")
+    }
+
+    /// Which part of the output was given up because there was too much: `{"cut_from":N,"cut_to":M}`.
+    pub fn cut(&self) -> PathBuf {
+        self.path.join("output.cut")
+    }
+
+    /// Writes one of its small files, whole or not at all.
+    pub fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".tmp");
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(local::NO_FOLLOW)
+            .open(&name)?;
+        file.write_all(bytes)?;
+        fs::rename(&name, path)
     }
 
     /// Makes it, for its owner only.

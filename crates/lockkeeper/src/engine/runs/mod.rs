@@ -19,6 +19,7 @@ use thiserror::Error;
 
 pub use folder::RunFolder;
 pub use moves::Canceled;
+pub(super) use moves::{advance, terms};
 pub use submit::{Refused, Submitted};
 pub use view::{Blocked, RunView};
 pub use wait::Heard;
@@ -118,7 +119,7 @@ impl Runs {
 }
 
 /// An id such as `RUN-20260131-120000-k3x9f`: the time for people, the rest so that nobody else has it.
-fn new_id<T: std::str::FromStr>(kind: &str, unix_micros: i64) -> Result<T, RunError> {
+pub(super) fn new_id<T: std::str::FromStr>(kind: &str, unix_micros: i64) -> Result<T, RunError> {
     /// Without letters that are taken for digits.
     const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let mut number = random::number().map_err(RunError::Machine)?;

@@ -1,10 +1,12 @@
 //! What can be done to a run from outside: taken, marked, called off, given up.
 
 use lockkeeper_core::id::{RequestId, RunId, WorkerId};
-use lockkeeper_core::run::life::{self, Lost, Mark, Moved, Taker};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::life::{self, Lost, Mark, Moved, Taker, Terms};
 use lockkeeper_core::run::{Run, Status};
 
 use super::{RunError, Runs};
+use crate::platform::random;
 use crate::store::StoreError;
 use crate::store::runs::Tables;
 
@@ -97,7 +99,7 @@ impl Runs {
     }
 
     /// Moves one run by a rule.
-    fn change(
+    pub(in crate::engine) fn change(
         &self,
         id: &RunId,
         rule: impl FnOnce(&Run, &Tables<'_>) -> Result<Moved, Lost>,
@@ -116,12 +118,17 @@ impl Runs {
 }
 
 /// Replaces the record within a transaction that has just read it.
-fn advance(tables: &Tables<'_>, before: &Run, moved: Moved) -> Result<Run, StoreError> {
+pub(in crate::engine) fn advance(tables: &Tables<'_>, before: &Run, moved: Moved) -> Result<Run, StoreError> {
     if tables.advance(before, &moved)? {
         Ok(moved.run)
     } else {
         Err(StoreError::Mismatch(format!("run {} changed within a transaction", before.id)))
     }
+}
+
+/// What decides about the end of an attempt at this request.
+pub(in crate::engine) fn terms(request: &Request) -> Terms<'_> {
+    Terms { success: &request.success, retry: &request.retry, chance: random::number().unwrap_or(0) }
 }
 
 fn lost(run: &Run, source: Lost) -> RunError {

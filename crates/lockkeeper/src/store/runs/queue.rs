@@ -42,23 +42,37 @@ impl Tables<'_> {
         self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])
     }
 
-    /// Queued runs that nobody began with in time.
+    /// Queued runs that nobody began with in time, and those that an executor outside of Lockkeeper took too long
+    /// for. Who executes a run here looks at the clock by itself.
     pub fn overdue(&self, now: Moment, limit: usize) -> Result<Vec<Run>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} {FROM} WHERE run.status = 'queued' AND run.give_up_at <= ?1
              ORDER BY run.give_up_at LIMIT ?2"
         );
-        self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])
+        let mut overdue =
+            self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])?;
+        let sql = format!(
+            "SELECT {COLUMNS} {FROM} WHERE (run.holder IS NOT NULL OR run.worker IS NOT NULL)
+                 AND run.holder IS NULL AND run.status = 'running' AND run.started_moment + run.timeout <= ?1"
+        );
+        overdue.extend(self.many(&sql, [now.as_micros()])?);
+        Ok(overdue)
     }
 
-    /// When the next queued run is to be given up, or the next attempt is due.
+    /// When the next queued run is to be given up, the next attempt is due, or an executor outside of Lockkeeper has
+    /// taken too long.
     pub fn next_due(&self) -> Result<Option<Moment>, StoreError> {
         let give_up = self.number(
             "SELECT min(give_up_at) FROM run WHERE status = 'queued' AND give_up_at IS NOT NULL",
             [],
         )?;
         let retry = self.number("SELECT min(retry_at) FROM run WHERE retry_at IS NOT NULL", [])?;
-        Ok([give_up, retry].into_iter().flatten().min().map(Moment::from_micros))
+        let outside = self.number(
+            "SELECT min(started_moment + timeout) FROM run
+             WHERE (holder IS NOT NULL OR worker IS NOT NULL) AND holder IS NULL AND status = 'running'",
+            [],
+        )?;
+        Ok([give_up, retry, outside].into_iter().flatten().min().map(Moment::from_micros))
     }
 
     /// Runs that somebody executes, or of which something may still live.
