@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use lockkeeper::clock::WallTime;
-use lockkeeper::engine::doctor::{Check, Diagnosis, Opened, Pass, Recovered, Site, Status, examine};
+use lockkeeper::engine::doctor::{Check, Diagnosis, Opened, Pass, Site, Status, examine};
 use lockkeeper::lockfile::group::Folders;
 use lockkeeper::platform::terminal::Size;
 use lockkeeper::report::{Exit, Report};
@@ -93,12 +93,12 @@ fn as_text(diagnosis: &Diagnosis) -> String {
 fn check(check: &Check) -> String {
     let Check { id, status, detail, fix, recovered, .. } = check;
     let mut text = format!("{}  {id:<13}  {}\n", word(*status), table::plain(detail));
-    for Recovered { what, why, .. } in recovered.iter().take(MOST_LINES) {
-        let line = format!("{what}: {why}");
-        text.push_str(&format!("      {}: {}\n", Recovered::REASON_CODE, table::plain(&line)));
+    for one in recovered.iter().take(MOST_LINES) {
+        let line = format!("{}: {}: {}", one.reason_code(), one.what, one.why);
+        text.push_str(&format!("      {}\n", table::plain(&line)));
     }
     if let Some(more) = recovered.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
-        text.push_str(&format!("      {}: {more} more, see --json\n", Recovered::REASON_CODE));
+        text.push_str(&format!("      and {more} more, see --json\n"));
     }
     if let Some(fix) = fix {
         text.push_str(&format!("      fix: {}\n", table::plain(fix)));

@@ -8,6 +8,7 @@ use lockkeeper::core::record::Priority;
 use lockkeeper::core::request::Request;
 use lockkeeper::core::retry::RetryPolicy;
 use lockkeeper::core::run::life::{self, Taker};
+use lockkeeper::core::run::{Reason, Status};
 use lockkeeper::engine::runs::Runs;
 use lockkeeper::platform::life::{LifeFile, LifeLock};
 use lockkeeper::platform::{origin, process};
@@ -15,6 +16,27 @@ use lockkeeper::store::runs::Worker;
 use rusqlite::Connection;
 
 use crate::clinic::Clinic;
+
+fn request(id: &str, retry: RetryPolicy) -> Request {
+    Request {
+        id: id.parse().unwrap(),
+        title: id.to_owned(),
+        command: vec!["true".to_owned()],
+        dir: "/".to_owned(),
+        env: Vec::new(),
+        locks: Vec::new(),
+        paths: Vec::new(),
+        shared: false,
+        priority: Priority::new(0).unwrap(),
+        after: Vec::new(),
+        queue_timeout: None,
+        timeout: None,
+        retry,
+        success: vec![0],
+        key: None,
+        origin: None,
+    }
+}
 
 /// A clinic with requests, of which nobody executes any.
 struct Ward {
@@ -30,25 +52,11 @@ impl Ward {
     }
 
     fn submit(&self, id: &str) -> RunId {
-        let request = Request {
-            id: id.parse().unwrap(),
-            title: id.to_owned(),
-            command: vec!["true".to_owned()],
-            dir: "/".to_owned(),
-            env: Vec::new(),
-            locks: Vec::new(),
-            paths: Vec::new(),
-            shared: false,
-            priority: Priority::new(0).unwrap(),
-            after: Vec::new(),
-            queue_timeout: None,
-            timeout: None,
-            retry: RetryPolicy::default(),
-            success: vec![0],
-            key: None,
-            origin: None,
-        };
-        self.runs.submit(&request, None).unwrap().run
+        self.submit_with(id, RetryPolicy::default())
+    }
+
+    fn submit_with(&self, id: &str, retry: RetryPolicy) -> RunId {
+        self.runs.submit(&request(id, retry), None).unwrap().run
     }
 
     /// A worker takes a run; its processes will share this kernel lock.
@@ -96,17 +104,69 @@ fn a_run_whose_worker_and_processes_are_gone_is_named() {
     ward.worker("w3", HolderId(23));
     // The command of the second outlived its worker; the worker of the third has not started its command yet.
     let (command, worker) = (ward.hold(HolderId(12)), ward.hold(HolderId(23)));
-    for diagnosis in [ward.clinic.quick(), ward.clinic.full()] {
-        diagnosis
-            .says("runs", "WARN", &format!("{lost} of request RQ-1 (running)"))
-            .fix("runs", "lockkeeper work");
-        let detail = diagnosis.text("runs", "detail");
-        assert!(!detail.contains("RQ-2") && !detail.contains("RQ-3"), "{detail}");
-        diagnosis.says("run-store", "PASS", "3 running");
-    }
+    let quick = ward.clinic.quick();
+    quick.says("runs", "WARN", &format!("{lost} of request RQ-1 (running)")).fix("runs", "lockkeeper work");
+    let detail = quick.text("runs", "detail");
+    assert!(!detail.contains("RQ-2") && !detail.contains("RQ-3"), "{detail}");
+    quick.says("run-store", "PASS", "3 running");
+    let full = ward.clinic.full();
+    assert_eq!(full.recovered("runs"), [format!("{lost} of request RQ-1")]);
+    assert_eq!(full.check("runs")["recovered"][0]["why"], "nothing of it lives: failed");
+    full.says("runs", "PASS", "looked after");
+    let ended = ward.runs.find("RQ-1").unwrap();
+    assert_eq!((ended.status, ended.reason), (Status::Failed, Some(Reason::Lost)));
     drop((command, worker));
-    let detail = ward.clinic.quick().text("runs", "detail").to_owned();
-    assert!(detail.contains("RQ-2") && detail.contains("RQ-3"), "{detail}");
+    let again = ward.clinic.full();
+    assert_eq!(again.recovered("runs").len(), 2, "{}", again.value);
+    assert!(ward.clinic.full().recovered("runs").is_empty());
+}
+
+/// What a run may be tried again for, it is tried again for, whoever noticed that it was lost.
+#[test]
+fn a_lost_run_that_may_be_tried_again_waits_for_its_next_attempt() {
+    let ward = Ward::new();
+    let retry = RetryPolicy { limit: 1, ..RetryPolicy::default() };
+    let run = ward.submit_with("RQ-1", retry);
+    ward.claim(&run, "w1", HolderId(11));
+    let full = ward.clinic.full();
+    assert_eq!(full.check("runs")["recovered"][0]["why"], "nothing of it lives: it will be tried again");
+    let found = ward.runs.find("RQ-1").unwrap();
+    assert!(found.status == Status::Running && found.waits_for_retry(), "{found:?}");
+    assert_eq!(ward.clinic.quick().troubles(), [""; 0]);
+}
+
+/// Requirement 92. A worker that is killed with its command leaves a run that the doctor ends.
+#[test]
+fn a_run_of_a_killed_worker_is_ended_by_the_full_pass() {
+    let ward = Ward::new();
+    let command = ["sh", "-c", "echo up > up; exec sleep 600"].map(str::to_owned).to_vec();
+    let dir = ward.clinic.root().to_str().unwrap().to_owned();
+    let env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
+    let fifo = ward.clinic.root().join("up");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    ward.runs
+        .submit(&Request { command, dir, env, ..request("RQ-1", RetryPolicy::default()) }, None)
+        .unwrap();
+    let mut worker = ward.clinic.env.start(["work"]);
+    assert_eq!(fs::read_to_string(&fifo).unwrap(), "up\n");
+    ward.clinic.quick().says("runs", "PASS", "looked after").says("run-store", "PASS", "1 running");
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let command = loop {
+        // The worker notes the process after it has started it.
+        let found = ward.runs.find("RQ-1").unwrap().process.and_then(|process| process.command);
+        match found {
+            Some(command) => break command,
+            None => assert!(std::time::Instant::now() < limit),
+        }
+    };
+    worker.kill();
+    ward.clinic.full().says("runs", "PASS", "looked after");
+    assert!(Command::new("kill").args(["-9", &command.pid.to_string()]).status().unwrap().success());
+    // Nobody tells when the kernel has taken the process down.
+    while ward.clinic.full().recovered("runs").is_empty() {
+        assert!(std::time::Instant::now() < limit);
+    }
+    assert_eq!(ward.runs.find("RQ-1").unwrap().reason, Some(Reason::Lost));
 }
 
 #[test]

@@ -99,6 +99,6 @@ impl Check {
 impl Recovered {
     /// One thing that was put away.
     pub fn to_json(&self) -> Value {
-        json!({ "reason_code": Self::REASON_CODE, "format": self.format, "what": self.what, "why": self.why })
+        json!({ "reason_code": self.reason_code(), "format": self.format, "what": self.what, "why": self.why })
     }
 }

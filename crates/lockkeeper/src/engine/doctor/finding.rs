@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use lockkeeper_core::alert::Alert;
+use lockkeeper_core::run::Reason;
 
 use crate::lockfile::aiflow;
 
@@ -31,10 +32,10 @@ impl Status {
     }
 }
 
-/// A stale lock that the full pass put away.
+/// Something stale that the full pass put away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// Whose format it was of: `lease`, `swarm`, `group`, `aiflow` or `leftover`.
+    /// Whose format it was of: `lease`, `swarm`, `group`, `aiflow`, `leftover` or `run`.
     pub format: &'static str,
     /// What it was.
     pub what: String,
@@ -43,9 +44,19 @@ pub struct Recovered {
 }
 
 impl Recovered {
+    /// Says that a run of which nothing lives was ended.
+    pub(super) fn run(what: String, why: String) -> Self {
+        Self { format: RUN, what, why }
+    }
+
     /// The code under which reports tell of it.
-    pub const REASON_CODE: &'static str = aiflow::Recovered::REASON_CODE;
+    pub fn reason_code(&self) -> &'static str {
+        if self.format == RUN { Reason::Lost.as_str() } else { aiflow::Recovered::REASON_CODE }
+    }
 }
+
+/// Runs are no locks, so they have a code of their own.
+const RUN: &str = "run";
 
 /// The answer of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]

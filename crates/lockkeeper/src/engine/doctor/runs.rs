@@ -1,26 +1,28 @@
 //! Checks of requests and runs: their store, runs without a process, processes without a run, folders without either.
 //!
-//! The doctor only tells of them. How an attempt ended is for the worker that takes over to find out, and what a run
-//! wrote is for a person to throw away.
+//! The full pass ends runs of which nothing lives, as a worker that takes over would. Processes are for a worker or a
+//! person to end, and what a run wrote is for a person to throw away.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::liveness::LockSight;
 use lockkeeper_core::run::Run;
 
-use super::finding::{Finding, some_of, told};
+use super::finding::{Finding, Recovered, some_of, told};
 use super::{Pass, Visit};
 use crate::engine::runs::{RunError, Runs};
 use crate::platform::life::LifeFile;
 use crate::platform::tree;
 use crate::store::StoreError;
-use crate::store::runs::Worker;
 
 /// The variable that every process of a run is started with.
 const RUN_ID: &str = "LOCKKEEPER_RUN_ID";
 /// Nobody keeps more folders than this, and looks at the doctor's list.
 const MOST_FOLDERS: usize = 100_000;
+/// So long a worker may be at ending the processes of a run that is over.
+const LINGERING: Duration = Duration::from_secs(30);
 const NO_RUNS: &str = "there are no runs yet";
 
 pub(super) fn store(visit: &Visit<'_>) -> Finding {
@@ -47,28 +49,51 @@ pub(super) fn store(visit: &Visit<'_>) -> Finding {
 }
 
 pub(super) fn without_process(visit: &Visit<'_>) -> Finding {
-    let (runs, workers) = match under_way(visit) {
-        Ok(Some(found)) => found,
-        Ok(None) => return Finding::pass(NO_RUNS),
-        Err(error) => return Finding::fail(told(&error), error.hint()),
-    };
-    let eyes = Eyes::open(visit);
-    let works = |run: &Run| {
-        let worker = workers.iter().find(|worker| Some(&worker.id) == run.worker.as_ref());
-        worker.is_some_and(|worker| eyes.sees(worker.holder))
-    };
-    let active = runs.iter().filter(|run| run.status.is_active());
-    // A worker that lives looks after its runs itself; who executes without a kernel lock cannot be seen.
-    let vanished: Vec<String> = active
-        .filter(|run| run.process.is_some_and(|process| !eyes.sees(process.holder)) && !works(run))
-        .map(|run| format!("{} of request {} ({})", run.id, run.request, run.status))
-        .collect();
-    if vanished.is_empty() {
-        return Finding::pass("every run under way is looked after");
+    // Why it does not open is told by its own check.
+    let Ok(Some(runs)) = visit.runs() else { return Finding::pass(NO_RUNS) };
+    let mut ended = Vec::new();
+    let vanished = vanished(visit, runs).and_then(|vanished| {
+        if visit.pass == Pass::Quick || vanished.is_empty() {
+            return Ok(vanished);
+        }
+        for run in &vanished {
+            ended.extend(runs.end_lost(run)?.map(|after| recovered(&after)));
+        }
+        self::vanished(visit, runs)
+    });
+    match vanished {
+        Ok(vanished) if vanished.is_empty() => {
+            Finding::pass("every run under way is looked after").with_recovered(ended)
+        }
+        Ok(vanished) => {
+            let list =
+                vanished.iter().map(|run| format!("{} of request {} ({})", run.id, run.request, run.status));
+            let detail = format!("under way, but nothing of it lives: {}", some_of(list, ", "));
+            let fix = "`lockkeeper doctor --full` or a worker (`lockkeeper work`) ends them as LOST, or has them tried again";
+            Finding::warn(detail, fix).with_recovered(ended)
+        }
+        Err(error) => Finding::fail(told(&error), error.hint()).with_recovered(ended),
     }
-    let list = some_of(vanished.into_iter(), ", ");
-    let fix = "start a worker (`lockkeeper work`): it ends them as LOST, or tries again where it may";
-    Finding::warn(format!("under way, but nothing of it lives: {list}"), fix)
+}
+
+fn recovered(after: &Run) -> Recovered {
+    let what = format!("{} of request {}", after.id, after.request);
+    let end =
+        if after.waits_for_retry() { "it will be tried again".to_owned() } else { after.status.to_string() };
+    Recovered::run(what, format!("nothing of it lives: {end}"))
+}
+
+/// Runs under way whose processes and worker are gone. A worker that lives looks after its runs itself, and who
+/// executes without a kernel lock cannot be seen.
+fn vanished(visit: &Visit<'_>, runs: &Runs) -> Result<Vec<Run>, RunError> {
+    let (living, workers) = runs.store().read(|tables| Ok((tables.living()?, tables.workers()?)))?;
+    let eyes = Eyes::open(visit);
+    let is_gone = |run: &Run| {
+        let worker = workers.iter().find(|worker| Some(&worker.id) == run.worker.as_ref());
+        let works = worker.is_some_and(|worker| eyes.sees(worker.holder));
+        run.process.is_some_and(|process| !eyes.sees(process.holder)) && !works
+    };
+    Ok(living.into_iter().filter(|run| run.status.is_active() && is_gone(run)).collect())
 }
 
 pub(super) fn without_run(visit: &Visit<'_>) -> Finding {
@@ -95,7 +120,12 @@ fn survivors(visit: &Visit<'_>, runs: &Runs) -> Result<Vec<String>, StoreError> 
     let marked = tree::marked(RUN_ID).unwrap_or_default();
     runs.store().read(|tables| {
         let mut found = Vec::new();
-        for run in tables.living()?.iter().filter(|run| run.status.is_terminal()) {
+        let somebody_works = tables.workers()?.iter().any(|worker| eyes.sees(worker.holder));
+        let is_over = |run: &Run| {
+            let since = run.completed_at.map(|at| tables.now().moment.since(at.moment));
+            since.is_some_and(|since| since > LINGERING || !somebody_works)
+        };
+        for run in tables.living()?.iter().filter(|run| is_over(run)) {
             if run.process.is_some_and(|process| eyes.sees(process.holder)) {
                 found.push(format!("processes of {} ({})", run.id, run.status));
             }
@@ -103,7 +133,7 @@ fn survivors(visit: &Visit<'_>, runs: &Runs) -> Result<Vec<String>, StoreError> 
         for (process, mark) in marked {
             // What is not in this store is another repository's.
             let run = mark.parse::<RunId>().ok().map(|id| tables.run(&id)).transpose()?.flatten();
-            if let Some(run) = run.filter(|run| run.status.is_terminal()) {
+            if let Some(run) = run.filter(is_over) {
                 found.push(format!("process {} of {} ({})", process.pid, run.id, run.status));
             }
         }
@@ -139,14 +169,6 @@ pub(super) fn folders(visit: &Visit<'_>) -> Finding {
         }
         Err(error) => Finding::fail(told(&error), error.hint()),
     }
-}
-
-type UnderWay = (Vec<Run>, Vec<Worker>);
-
-fn under_way(visit: &Visit<'_>) -> Result<Option<UnderWay>, StoreError> {
-    // Why it does not open is told by its own check.
-    let Ok(Some(runs)) = visit.runs() else { return Ok(None) };
-    runs.store().read(|tables| Ok((tables.living()?, tables.workers()?))).map(Some)
 }
 
 /// The file on which workers and runs keep their locks; who never made one has none.

@@ -4,6 +4,7 @@
 //! record only if nobody else did meanwhile. Losing that race is a normal outcome, told in the answer.
 
 mod folder;
+mod lost;
 mod moves;
 mod submit;
 mod view;
