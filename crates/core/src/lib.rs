@@ -41,6 +41,7 @@
 //! 11. A file in a foreign format holds nothing that the format does not have.
 //! 12. State that cannot be read is never replaced by empty state.
 
+pub mod alert;
 pub mod board;
 pub mod conflict;
 pub mod deadlock;

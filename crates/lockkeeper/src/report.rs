@@ -309,7 +309,7 @@ impl From<SwarmError> for Report {
             SwarmError::Guard(error) => error.into(),
             SwarmError::Worker(error) => error.into(),
             SwarmError::Task(_) => Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(hint),
-            SwarmError::ForeignFolder { .. } => {
+            SwarmError::ForeignFolder { .. } | SwarmError::List { .. } => {
                 Self::of(Exit::Failed, "LOCK_FOLDER_FAILED", &error).with_hint(hint)
             }
             SwarmError::NotUnderstood { .. } | SwarmError::AnotherTask { .. } => {

@@ -9,6 +9,7 @@ mod conflicts_match;
 mod conflicts_report;
 mod conflicts_rules;
 mod context;
+mod doctor;
 mod exec;
 mod fence;
 mod group;
@@ -84,6 +85,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<fence::Args>(),
     Entry::of::<locks::Args>(),
     Entry::of::<why::Args>(),
+    Entry::of::<doctor::Args>(),
     Entry::of::<conflicts::Args>(),
     Entry::of::<stages::Args>(),
     Entry::of::<submit::Args>(),

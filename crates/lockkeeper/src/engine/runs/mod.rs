@@ -5,6 +5,7 @@
 
 pub mod environment;
 mod folder;
+mod lost;
 mod moves;
 pub mod new_request;
 pub mod output;

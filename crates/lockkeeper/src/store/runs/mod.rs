@@ -10,6 +10,7 @@
 
 mod autorun;
 mod events;
+mod examine;
 mod prune;
 mod queue;
 mod requests;
