@@ -51,10 +51,12 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let folder = runs.folder_of(&run.id);
     // The latest attempt has no number in its file's name.
     let attempt = args.attempt.filter(|attempt| *attempt != run.attempt);
-    let output = Output::open(&folder, attempt).map_err(unreadable)?;
+    let output = Output::open(&folder, attempt).map_err(|error| unreadable(&error))?;
     let from = match (&output, args.lines, tail, args.from) {
-        (Some(output), Some(lines), _, _) => output.last_lines(lines).map_err(unreadable)?,
-        (Some(output), None, Some(tail), _) => output.len().map_err(unreadable)?.saturating_sub(tail),
+        (Some(output), Some(lines), _, _) => output.last_lines(lines).map_err(|error| unreadable(&error))?,
+        (Some(output), None, Some(tail), _) => {
+            output.len().map_err(|error| unreadable(&error))?.saturating_sub(tail)
+        }
         (_, _, _, from) => from.unwrap_or(0),
     };
     let mut printer = Printer { json: context.json, run: &run, output, at: from };
@@ -92,7 +94,7 @@ impl Printer<'_> {
     fn print_all(&mut self) -> Result<Reader, Report> {
         let Some(output) = &self.output else { return Ok(Reader::There) };
         loop {
-            let window = output.read(self.at, WINDOW).map_err(unreadable)?;
+            let window = output.read(self.at, WINDOW).map_err(|error| unreadable(&error))?;
             if window.bytes.is_empty() {
                 return Ok(Reader::There);
             }
@@ -126,7 +128,7 @@ impl Printer<'_> {
         if !replaced {
             return Ok(false);
         }
-        let next = Output::open(folder, None).map_err(unreadable)?;
+        let next = Output::open(folder, None).map_err(|error| unreadable(&error))?;
         if next.is_some() {
             if self.output.is_some() {
                 print::talk("the next attempt begins");
@@ -188,6 +190,6 @@ fn wait(
     Ok(poll::wait_or_hang_up(descriptors, &[stdout], patience).map_err(KeeperError::Machine)?)
 }
 
-fn unreadable(error: io::Error) -> Report {
-    Report::of(Exit::Failed, "UNREADABLE", &error).with_hint("check that the state folder is yours")
+fn unreadable(error: &io::Error) -> Report {
+    Report::of(Exit::Failed, "UNREADABLE", error).with_hint("check that the state folder is yours")
 }
