@@ -52,6 +52,19 @@ impl Request {
     pub fn needs_lease(&self) -> bool {
         !self.locks.is_empty() || !self.paths.is_empty()
     }
+
+    /// What it has to hold, as a text: two requests with the same text want the same. Empty when it is nothing.
+    pub fn wish(&self) -> String {
+        if !self.needs_lease() {
+            return String::new();
+        }
+        let names = self.locks.iter().map(|name| format!("n{name}"));
+        let paths = self.paths.iter().map(|path| format!("p{path}"));
+        let mut all: Vec<String> = names.chain(paths).collect();
+        all.sort();
+        all.dedup();
+        format!("{}\n{}", if self.shared { "shared" } else { "exclusive" }, all.join("\n"))
+    }
 }
 
 /// Where a request is, as its latest run says.
