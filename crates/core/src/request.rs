@@ -70,6 +70,12 @@ impl Request {
         self.origin.as_deref()?.strip_prefix("swarm:")
     }
 
+    /// The group of a stage that it is a part of. It is executed by whoever conducts the group, and by nobody else, and
+    /// shares the group's leases as one owner.
+    pub fn conductor(&self) -> Option<&str> {
+        self.origin.as_deref().filter(|origin| origin.starts_with("stage:"))
+    }
+
     /// What it has to hold, as a text: two requests with the same text want the same. Empty when it is nothing.
     pub fn wish(&self) -> String {
         if !self.needs_lease() && self.task().is_none() {

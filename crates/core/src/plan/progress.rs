@@ -42,6 +42,15 @@ impl<'a> Progress<'a> {
         Self { plan, standings: vec![Standing::Waiting; plan.steps.len()] }
     }
 
+    /// A plan that has been followed so far; standings that are missing are of groups that have not begun.
+    pub fn at(plan: &'a Plan, standings: &[Standing]) -> Self {
+        let mut progress = Self::new(plan);
+        for (place, standing) in progress.standings.iter_mut().zip(standings) {
+            *place = *standing;
+        }
+        progress
+    }
+
     /// Returns what became of each group, by its place.
     pub fn standings(&self) -> &[Standing] {
         &self.standings

@@ -26,6 +26,7 @@ use lockkeeper_core::run::{Run, Status};
 use thiserror::Error;
 
 pub use folder::RunFolder;
+pub(super) use folder::write_whole;
 pub use moves::Canceled;
 pub(super) use moves::{advance, terms};
 pub use stats::{Group, Spread, Stats};

@@ -36,6 +36,7 @@ use lockkeeper_core::run::Run;
 pub use attendant::Attendant;
 pub use crew::{Crew, Orders};
 pub use execute::Done;
+pub(in crate::engine) use take::why;
 pub use take::{Job, Line, Taken};
 pub use tell::{Teller, Told};
 

@@ -96,6 +96,14 @@ impl Executor {
         Ok(around)
     }
 
+    /// Looks after all runs that nobody looks after, each on a thread of its own.
+    pub fn adopt_abandoned(self: &Arc<Self>) -> Result<(), RunError> {
+        for run in self.look_around()?.abandoned {
+            self.adopt(&run, false, || {})?;
+        }
+        Ok(())
+    }
+
     /// A run that is over without being settled may be in the hands of any other worker, which ends its processes.
     fn may_be_watched(&self, run: &Run) -> bool {
         self.watched_until(run).is_some_and(|until| clock::now() < until)

@@ -124,7 +124,7 @@ impl Executor {
                 continue;
             }
             // Whoever has a place is told of its turn.
-            if line.has(&owner(&run)) {
+            if line.has(&owner(&run, &request)) {
                 known.insert(request.wish());
                 jammed.push((run, request));
                 continue;
@@ -139,7 +139,9 @@ impl Executor {
                 }
             }
         }
-        self.leave_places(line, |owner_of| jammed.iter().any(|(run, _)| owner(run) == *owner_of))?;
+        self.leave_places(line, |owner_of| {
+            jammed.iter().any(|(run, request)| owner(run, request) == *owner_of)
+        })?;
         line.told.retain(|id, _| jammed.iter().any(|(run, _)| run.id == *id));
         line.crowded = jammed.len() > IN_LINE;
         for (run, request) in jammed.into_iter().take(IN_LINE) {
@@ -356,7 +358,7 @@ impl Executor {
 
     /// Gets a place in line; the lease itself when it has become free meanwhile.
     fn queue_up(&self, run: &Run, request: &Request, line: &mut Line) -> Result<Option<Grant>, RunError> {
-        if line.has(&owner(run)) {
+        if line.has(&owner(run, request)) {
             return Ok(None);
         }
         if line.bell.is_none() {
@@ -394,7 +396,7 @@ impl Executor {
         let voucher = Voucher::KernelLock { holder, process: self.worker.process };
         let proof = Proof { origin: self.worker.origin.clone(), voucher };
         let claim = Claim {
-            owner: owner(run),
+            owner: owner(run, request),
             resources,
             proof,
             contract: Contract::Strict,
@@ -418,7 +420,7 @@ impl Executor {
 }
 
 /// What a run waits for, and how many are before it.
-fn why(jams: &[Jam]) -> String {
+pub(in crate::engine) fn why(jams: &[Jam]) -> String {
     let Some(jam) = jams.first() else { return "waiting would never end".to_owned() };
     let holder = jam.leases.first().map(|found| &found.record.claim.owner);
     let ahead = jam.tickets.first().map(|found| &found.record.claim.owner);
@@ -440,8 +442,10 @@ pub(super) fn with_request(
     Ok(request.map(|stored| (run, stored.request)))
 }
 
-fn owner(run: &Run) -> Owner {
-    format!("run:{}", run.id).parse().expect("an id is never empty")
+/// Who holds what a run needs: the run itself, or the group that it is a part of.
+fn owner(run: &Run, request: &Request) -> Owner {
+    let own = || format!("run:{}", run.id).parse().expect("an id is never empty");
+    request.conductor().and_then(|group| group.parse().ok()).unwrap_or_else(own)
 }
 
 fn run_of(owner: &Owner) -> Option<RunId> {

@@ -70,7 +70,9 @@ impl Tables<'_> {
 
     /// Runs whose next attempt is due.
     pub fn due_retries(&self, now: Moment, limit: usize) -> Result<Vec<Run>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 ORDER BY run.retry_at LIMIT ?2");
+        let sql = format!(
+            "SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 AND run.ready = 1 ORDER BY run.retry_at LIMIT ?2"
+        );
         self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])
     }
 
@@ -98,7 +100,8 @@ impl Tables<'_> {
             "SELECT min(give_up_at) FROM run WHERE status = 'queued' AND give_up_at IS NOT NULL",
             [],
         )?;
-        let retry = self.number("SELECT min(retry_at) FROM run WHERE retry_at IS NOT NULL", [])?;
+        let retry =
+            self.number("SELECT min(retry_at) FROM run WHERE retry_at IS NOT NULL AND ready = 1", [])?;
         let outside = self.number(
             "SELECT min(started_moment + timeout) FROM run
              WHERE (holder IS NOT NULL OR worker IS NOT NULL) AND holder IS NULL AND status = 'running'",
