@@ -43,6 +43,7 @@
 
 pub mod alert;
 pub mod board;
+pub mod conflict;
 pub mod deadlock;
 pub mod draft;
 pub mod id;
@@ -50,11 +51,15 @@ pub mod lease;
 pub mod liveness;
 pub mod overlap;
 pub mod pattern;
+pub mod plan;
+pub mod predict;
+pub mod queue;
 pub mod record;
 pub mod request;
 pub mod resource;
 pub mod retry;
 pub mod run;
+pub mod secret;
 pub mod size;
 pub mod time;
 pub mod waiting;

@@ -16,6 +16,7 @@ pub mod flock;
 pub mod fs;
 pub mod gate;
 pub mod life;
+pub mod load;
 pub mod lockers;
 pub mod origin;
 mod pidfd;

@@ -23,6 +23,8 @@ use crate::store::runs::Tables;
 
 /// Changes within so short a time are looked at together.
 const TOGETHER: Duration = Duration::from_millis(5);
+/// How long to wait until a lock file is looked at again: nobody tells of its end.
+const FILES_AGAIN: Duration = Duration::from_secs(1);
 /// How long to wait after the store failed.
 const AFTER_TROUBLE: Duration = Duration::from_millis(500);
 
@@ -163,10 +165,11 @@ impl Crew {
             if let Some(job) = self.executor.take_next(line)? {
                 return Ok(Some(job));
             }
-            self.set_idle(!line.is_used());
+            self.set_idle(!line.is_used() && !line.look_again);
             let due = self.executor.runs.store().read(|tables| tables.next_due())?;
             let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
-            let limit = [due, heard.patience()].into_iter().flatten().min();
+            let again = line.look_again.then_some(FILES_AGAIN);
+            let limit = [due, heard.patience(), again].into_iter().flatten().min();
             let until = limit.and_then(|limit| Instant::now().checked_add(limit));
             let mut interrupts: Vec<BorrowedFd<'_>> = vec![self.nudge.0.as_fd()];
             interrupts.extend(heard.as_fd());

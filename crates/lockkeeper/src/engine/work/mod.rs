@@ -11,9 +11,11 @@
 //! 3. The command writes to its log by itself: it does not notice that its worker died.
 //! 4. The end is one compare-and-set with the claim's number; then the lease is released.
 
+mod attendant;
 mod command;
 mod crew;
 mod execute;
+mod files;
 mod heart;
 mod output;
 mod recover;
@@ -29,6 +31,7 @@ use std::time::Duration;
 
 use lockkeeper_core::id::{RunId, WorkerId};
 
+pub use attendant::Attendant;
 pub use crew::{Crew, Orders};
 pub use execute::Done;
 pub use take::{Job, Line, Taken};
@@ -36,6 +39,8 @@ pub use tell::{Teller, Told};
 
 use super::Engine;
 use super::runs::{RunError, Runs, new_id};
+use crate::lockfile::aiflow::Aiflow;
+use crate::lockfile::swarm::Swarm;
 use crate::platform::life::LifeLock;
 use crate::platform::{pipe, process, random, tree};
 use crate::status::StatusLog;
@@ -52,6 +57,10 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// What commands are told besides their own environment: names and values.
     pub variables: Vec<(String, String)>,
+    /// Where requests are locked in files as well, so that other programs which do that are kept out.
+    pub aiflow: Option<Aiflow>,
+    /// Where tasks of a swarm are locked in files, if a request is one.
+    pub swarm: Option<Swarm>,
 }
 
 impl Default for Settings {
@@ -61,6 +70,8 @@ impl Default for Settings {
             output_limit: 256 * 1024 * 1024,
             heartbeat: Duration::from_secs(10),
             variables: Vec::new(),
+            aiflow: None,
+            swarm: None,
         }
     }
 }
@@ -114,6 +125,11 @@ impl Executor {
     /// Requests and runs.
     pub fn runs(&self) -> &Runs {
         &self.runs
+    }
+
+    /// The worker as others see it.
+    pub(in crate::engine) fn record(&self) -> &Worker {
+        &self.worker
     }
 
     /// Leases.

@@ -15,6 +15,7 @@ use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Ttl;
 use lockkeeper_core::waiting::Jam;
 
+use super::files::LockFiles;
 use super::{Executor, Told};
 use crate::engine::Patience;
 use crate::engine::runs::{RunError, advance};
@@ -37,6 +38,7 @@ pub struct Job {
     pub(super) request: Request,
     pub(super) life: LifeLock,
     pub(super) lease: Option<Lease>,
+    pub(super) files: LockFiles,
 }
 
 impl Job {
@@ -64,6 +66,8 @@ pub struct Line {
     waiting: Vec<Waiting>,
     /// The kernel lock that the next run will share.
     life: Option<LifeLock>,
+    /// Whether something is held by a file, of whose end nobody tells.
+    pub(super) look_again: bool,
     /// Who was told to be waiting for what.
     told: HashSet<(RunId, String)>,
 }
@@ -91,6 +95,7 @@ impl Executor {
 
     /// Takes the next run that can begin. Those that others are in the way of get a place in line.
     pub(super) fn take_next(&self, line: &mut Line) -> Result<Option<Job>, RunError> {
+        line.look_again = false;
         let candidates = self.runs.store().read(candidates)?;
         let mut jammed: Vec<(Run, Request)> = Vec::new();
         let mut known: HashSet<String> = HashSet::new();
@@ -172,7 +177,10 @@ impl Executor {
             first = tables.ready(None, 1)?;
         }
         let Some((run, request)) = with_request(tables, first.pop())? else { return Ok(None) };
-        if request.needs_lease() || run.give_up_at.is_some_and(|at| at <= now.moment) {
+        if request.needs_lease()
+            || self.needs_files(&request)
+            || run.give_up_at.is_some_and(|at| at <= now.moment)
+        {
             return Ok(None);
         }
         let taker = Taker { worker: self.worker.id.clone(), holder: Some(life.holder()), lease: None };
@@ -215,6 +223,17 @@ impl Executor {
         lease: Option<Lease>,
         line: &mut Line,
     ) -> Result<Option<Job>, RunError> {
+        let files = match self.lock_files(&request, run) {
+            Ok(files) => files,
+            Err(why) => {
+                if let Some(lease) = lease {
+                    let _ = self.leases.release(lease.id, Some(lease.token))?;
+                }
+                line.look_again = true;
+                self.tell_once(run, why, line);
+                return Ok(None);
+            }
+        };
         let holder = Some(self.next_life(line)?.holder());
         let held = lease.as_ref().map(|lease| (lease.id, lease.token));
         let taker = Taker { worker: self.worker.id.clone(), holder, lease: held };
@@ -232,7 +251,7 @@ impl Executor {
         match claimed {
             Ok(Some(run)) => {
                 let life = line.life.take().expect("it was made above");
-                Ok(Some(Job { run, request, life, lease }))
+                Ok(Some(Job { run, request, life, lease, files }))
             }
             lost => {
                 if let Some((id, token)) = held {
@@ -304,6 +323,10 @@ impl Executor {
                 }
             },
         );
+        self.tell_once(run, why, line);
+    }
+
+    fn tell_once(&self, run: &Run, why: String, line: &mut Line) {
         if line.told.insert((run.id.clone(), why.clone())) {
             self.tell(&Told::Waiting(run.clone(), why), None);
         }
