@@ -32,6 +32,7 @@ use std::time::Duration;
 use lockkeeper_core::id::{RunId, WorkerId};
 
 pub use attendant::Attendant;
+pub(in crate::engine) use command::RUN_ID;
 pub use crew::{Crew, Orders};
 pub use execute::Done;
 pub use take::{Job, Line, Taken};
