@@ -34,6 +34,7 @@ use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::run::Run;
 
 pub use attendant::Attendant;
+pub(in crate::engine) use command::RUN_ID;
 pub use crew::{Crew, Orders};
 pub use execute::Done;
 pub(in crate::engine) use take::why;
