@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use lockkeeper::conflicts::ConflictLog;
 use lockkeeper::core::alert::{Counts, Limits, raise};
-use lockkeeper::core::time::format_span;
 use lockkeeper::encoding::alert_to_json;
 use lockkeeper::engine::stages::ExecutionLog;
 use lockkeeper::engine::stages::report::{Report as Executions, Session};
 use lockkeeper::report::{Exit, Report};
-use lockkeeper::stages::picture;
+use lockkeeper::stages::{picture, span_in_words};
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;
@@ -83,9 +82,9 @@ fn text(session: &Session) -> String {
         let speed_up = session.speed_up().unwrap_or(1.0);
         text.push_str(&format!(
             "  {} instead of {} one by one: {speed_up:.1} times as fast; waited {}",
-            format_span(wall),
-            format_span(serial),
-            format_span(waited)
+            span_in_words(wall),
+            span_in_words(serial),
+            span_in_words(waited)
         ));
     }
     text.push('\n');
@@ -94,7 +93,7 @@ fn text(session: &Session) -> String {
         .iter()
         .map(|bar| {
             let took =
-                bar.ended_at.map_or_else(|| "-".to_owned(), |end| format_span(end.since(bar.began_at)));
+                bar.ended_at.map_or_else(|| "-".to_owned(), |end| span_in_words(end.since(bar.began_at)));
             vec![
                 table::plain(&bar.group),
                 table::plain(&bar.status),
