@@ -113,7 +113,8 @@ impl Pattern {
     /// Says whether the pattern matches a path, given from the root of the repository.
     ///
     /// `./`, doubled and trailing slashes in the path are ignored. An absolute path, one with `..`, and one
-    /// without components are matched by no pattern: they have to be resolved first.
+    /// without components are matched by no pattern: they have to be resolved first. Nor is a text with NUL, which
+    /// is no path.
     pub fn matches(&self, path: &str) -> bool {
         clean(path).is_some_and(|path| self.matches_clean(&path))
     }
@@ -182,6 +183,9 @@ pub(crate) fn is_within(path: &str, folder: &str) -> bool {
 
 /// Drops what a path does not need; `None` when it is not a path inside the repository.
 fn clean(path: &str) -> Option<Cow<'_, str>> {
+    if path.contains('\0') {
+        return None;
+    }
     let mut clean = true;
     for name in path.split('/') {
         match name {
