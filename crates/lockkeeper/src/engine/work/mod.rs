@@ -11,9 +11,11 @@
 //! 3. The command writes to its log by itself: it does not notice that its worker died.
 //! 4. The end is one compare-and-set with the claim's number; then the lease is released.
 
+mod attendant;
 mod command;
 mod crew;
 mod execute;
+mod files;
 mod heart;
 mod output;
 mod recover;
@@ -27,8 +29,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use heart::Pulse;
 use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::run::Run;
 
+pub use attendant::Attendant;
 pub use crew::{Crew, Orders};
 pub use execute::Done;
 pub use take::{Job, Line, Taken};
@@ -36,6 +41,8 @@ pub use tell::{Teller, Told};
 
 use super::Engine;
 use super::runs::{RunError, Runs, new_id};
+use crate::lockfile::aiflow::Aiflow;
+use crate::lockfile::swarm::Swarm;
 use crate::platform::life::LifeLock;
 use crate::platform::{pipe, process, random, tree};
 use crate::status::StatusLog;
@@ -52,6 +59,10 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// What commands are told besides their own environment: names and values.
     pub variables: Vec<(String, String)>,
+    /// Where requests are locked in files as well, so that other programs which do that are kept out.
+    pub aiflow: Option<Aiflow>,
+    /// Where tasks of a swarm are locked in files, if a request is one.
+    pub swarm: Option<Swarm>,
 }
 
 impl Default for Settings {
@@ -61,6 +72,8 @@ impl Default for Settings {
             output_limit: 256 * 1024 * 1024,
             heartbeat: Duration::from_secs(10),
             variables: Vec::new(),
+            aiflow: None,
+            swarm: None,
         }
     }
 }
@@ -73,8 +86,9 @@ pub struct Executor {
     settings: Settings,
     /// Says that this process lives, for as long as it does.
     _life: LifeLock,
-    /// Those that are being executed here.
+    /// Those that are being executed here, from their start until their end was said.
     controls: Mutex<HashMap<RunId, Arc<Control>>>,
+    pulse: Pulse,
     status: Option<StatusLog>,
     teller: Box<Teller>,
 }
@@ -102,8 +116,10 @@ impl Executor {
             started_at,
         };
         runs.store().note(|tables| tables.insert_worker(&worker))?;
+        let pulse = Pulse::new(&runs, &worker.id, settings.heartbeat).map_err(RunError::Machine)?;
+        heart::sweep(&runs)?;
         let controls = Mutex::new(HashMap::new());
-        Ok(Self { runs, leases, worker, settings, _life: life, controls, status, teller })
+        Ok(Self { runs, leases, worker, settings, _life: life, controls, pulse, status, teller })
     }
 
     /// Who this worker is.
@@ -116,6 +132,11 @@ impl Executor {
         &self.runs
     }
 
+    /// The worker as others see it.
+    pub(in crate::engine) fn record(&self) -> &Worker {
+        &self.worker
+    }
+
     /// Leases.
     pub fn leases(&self) -> &Engine {
         &self.leases
@@ -126,14 +147,23 @@ impl Executor {
         locked(&self.controls).len()
     }
 
-    fn enter(&self, run: &RunId) -> io::Result<Arc<Control>> {
-        let control = Arc::new(Control::new()?);
-        locked(&self.controls).insert(run.clone(), Arc::clone(&control));
+    fn enter(&self, run: &Run) -> io::Result<Arc<Control>> {
+        let control = Arc::new(Control::new(run.claim)?);
+        locked(&self.controls).insert(run.id.clone(), Arc::clone(&control));
         Ok(control)
     }
 
-    fn leave(&self, run: &RunId) {
-        locked(&self.controls).remove(run);
+    /// The next attempt may have been taken here in the meantime: that one stays.
+    fn leave(&self, run: &Run) {
+        let mut controls = locked(&self.controls);
+        if controls.get(&run.id).is_some_and(|control| control.claim == run.claim) {
+            controls.remove(&run.id);
+        }
+    }
+
+    /// Ends everything that is executed here.
+    fn ask_everyone(&self, ask: Ask) {
+        locked(&self.controls).values().for_each(|control| control.ask(ask));
     }
 }
 
@@ -152,22 +182,26 @@ enum Ask {
     Nothing = 0,
     /// To end the command: the run was called off.
     Cancel = 1,
+    /// To end the command: somebody outside said that the run is over.
+    Over = 2,
     /// To end the command and say nothing: somebody else has the run.
-    LetGo = 2,
+    LetGo = 3,
 }
 
 /// How a thread that executes a run is reached.
 #[derive(Debug)]
 struct Control {
+    /// Which claim of the run it is for.
+    claim: u64,
     asked: AtomicU8,
     reader: OwnedFd,
     writer: OwnedFd,
 }
 
 impl Control {
-    fn new() -> io::Result<Self> {
+    fn new(claim: u64) -> io::Result<Self> {
         let (reader, writer) = pipe::nonblocking()?;
-        Ok(Self { asked: AtomicU8::new(Ask::Nothing as u8), reader, writer })
+        Ok(Self { claim, asked: AtomicU8::new(Ask::Nothing as u8), reader, writer })
     }
 
     fn ask(&self, ask: Ask) {
@@ -183,6 +217,7 @@ impl Control {
         match self.asked.load(Ordering::SeqCst) {
             0 => Ask::Nothing,
             1 => Ask::Cancel,
+            2 => Ask::Over,
             _ => Ask::LetGo,
         }
     }
