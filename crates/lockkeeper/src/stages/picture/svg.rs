@@ -2,7 +2,7 @@
 //!
 //! It needs no font, script or other file, and has its colours for light and for dark.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use lockkeeper_core::conflict::Severity;
@@ -147,12 +147,13 @@ impl Drawing<'_> {
     /// Lines between groups that conflict, with a head where the one waits for the other.
     fn conflicts(&mut self, place: &Layout) -> std::fmt::Result {
         let planned = self.planned;
+        let bonds = planned.plan.steps.iter().flat_map(|step| &step.after);
+        let turns: HashSet<Cause> = bonds.map(|bond| bond.cause).collect();
         for (number, conflict) in planned.findings.conflicts.iter().enumerate() {
             let (a, b) = ordered(place, conflict.group1, conflict.group2);
             let class = class(conflict.ruling.severity);
             let why = escaped(&format!("both match {}", conflict.witness));
-            let bonds = planned.plan.steps.iter().flat_map(|step| &step.after);
-            let in_turn = bonds.into_iter().any(|bond| bond.cause == Cause::Conflict(number));
+            let in_turn = turns.contains(&Cause::Conflict(number));
             let head = if in_turn { " marker-end=\"url(#arrow)\"" } else { "" };
             let curve = curve(a, b, in_turn);
             writeln!(
