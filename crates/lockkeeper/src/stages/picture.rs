@@ -2,6 +2,7 @@
 
 mod dot;
 mod layout;
+mod lines;
 mod svg;
 
 pub use dot::dot;
