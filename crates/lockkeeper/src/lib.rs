@@ -25,6 +25,7 @@ pub mod conflicts;
 pub mod encoding;
 pub mod engine;
 pub mod exec;
+pub mod history;
 mod keeper;
 pub mod location;
 pub mod lockfile;
@@ -34,5 +35,5 @@ pub mod stages;
 pub mod status;
 pub mod store;
 
-pub use keeper::{Guard, Keeper, KeeperError, Order, unique_owner};
+pub use keeper::{Guard, Keeper, KeeperError, Order, open_engine, unique_owner};
 pub use lockkeeper_core as core;

@@ -11,7 +11,7 @@ use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
-use super::{Verb, conflicts_match, conflicts_report, conflicts_rules, print};
+use super::{Verb, conflicts_match, conflicts_report, conflicts_rules, predict, print};
 
 /// Compare patterns: can two of them match one same path?
 #[derive(clap::Args)]
@@ -30,6 +30,8 @@ enum Command {
     Rules(conflicts_rules::Args),
     /// Sum up the log of conflicts: by pair of groups, type and rule
     Report(conflicts_report::Args),
+    /// Tell from the git history which other paths the work will likely touch; advice, exit 0
+    Predict(predict::Args),
 }
 
 #[derive(clap::Args)]
@@ -64,6 +66,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         Command::Match(args) => conflicts_match::run(context, args),
         Command::Rules(args) => conflicts_rules::run(context, args),
         Command::Report(args) => conflicts_report::run(context, args),
+        Command::Predict(args) => predict::run(context, args),
     }
 }
 

@@ -9,6 +9,7 @@ mod conflicts_match;
 mod conflicts_report;
 mod conflicts_rules;
 mod context;
+mod doctor;
 mod exec;
 mod fence;
 mod group;
@@ -18,18 +19,27 @@ mod lockfiles;
 mod locks;
 mod man;
 mod obtain;
+mod predict;
 mod print;
+mod queue;
+mod requests;
+mod run;
+mod runs;
+mod runs_table;
 mod shell_init;
 mod sprint;
 mod stages;
 mod status;
 mod status_follow;
 mod status_summary;
+mod submit;
+mod submit_files;
 mod table;
 mod task;
 mod usage;
 mod watch;
 mod why;
+mod work;
 
 use std::ffi::OsString;
 
@@ -75,13 +85,20 @@ const VERBS: &[Entry] = &[
     Entry::of::<fence::Args>(),
     Entry::of::<locks::Args>(),
     Entry::of::<why::Args>(),
+    Entry::of::<doctor::Args>(),
     Entry::of::<conflicts::Args>(),
     Entry::of::<stages::Args>(),
+    Entry::of::<submit::Args>(),
+    Entry::of::<requests::Args>(),
+    Entry::of::<runs::Args>(),
+    Entry::of::<run::Args>(),
     Entry::of::<sprint::Args>(),
     Entry::of::<task::Args>(),
     Entry::of::<status::Args>(),
     Entry::of::<group::Args>(),
     Entry::of::<shell_init::Args>(),
+    Entry::of::<work::Args>(),
+    Entry::of::<queue::Args>(),
     Entry::of::<config::Args>(),
     Entry::of::<completions::Args>(),
     Entry::of::<man::Args>(),

@@ -39,6 +39,28 @@ pub fn descendants(pid: u32) -> io::Result<Vec<ProcessRef>> {
     Ok(everyone.iter().filter(alive).map(reference).collect())
 }
 
+/// Every process of this user that was started with this variable, and what it was. Only Linux tells.
+pub fn marked(name: &str) -> io::Result<Vec<(ProcessRef, String)>> {
+    let alive = facts::everyone()?.into_iter().filter(|facts| facts.state != State::Zombie);
+    let marked =
+        alive.filter_map(|facts| Some((reference(&facts), facts::environment_value(facts.pid, name)?)));
+    Ok(marked.collect())
+}
+
+/// Whether a process was started with this `NAME=value` in its environment.
+pub fn carries(pid: u32, mark: &str) -> bool {
+    facts::has_environment_entry(pid, mark.as_bytes())
+}
+
+/// The process that a worker started with this mark: it leads a process group. What it started may lead groups of their
+/// own, but began later.
+pub fn marked_leader(mark: &str) -> Option<ProcessRef> {
+    let everyone = facts::everyone().ok()?;
+    let leads = |facts: &&Facts| facts.group == facts.pid && facts.state != State::Zombie;
+    let marked = everyone.iter().filter(leads).filter(|facts| carries(facts.pid, mark));
+    marked.min_by_key(|facts| (facts.started, facts.pid)).map(reference)
+}
+
 /// What is to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
