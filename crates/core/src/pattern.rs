@@ -57,6 +57,8 @@ pub struct Pattern {
 struct Inner {
     text: String,
     prefix: String,
+    spine: String,
+    open: bool,
     suffix: String,
     parent_length: usize,
     literal: bool,
@@ -86,6 +88,8 @@ impl Pattern {
             inner: Arc::new(Inner {
                 text: normal.text,
                 prefix: normal.prefix,
+                spine: normal.spine,
+                open: normal.open,
                 suffix: normal.suffix,
                 parent_length: normal.parent_length,
                 literal: normal.literal,
@@ -151,6 +155,17 @@ impl Pattern {
     /// Returns the state of the automaton after the literal prefix.
     pub(crate) fn prefix_state(&self) -> State {
         self.inner.prefix_state
+    }
+
+    /// Returns the components after the literal prefix that every matched path has, each after a slash: its
+    /// name, or nothing where it has wildcards. `//b` of `src/*/b/**`.
+    pub(crate) fn spine(&self) -> &str {
+        &self.inner.spine
+    }
+
+    /// Says whether matched paths may have more components than the prefix and the spine.
+    pub(crate) fn is_open(&self) -> bool {
+        self.inner.open
     }
 
     /// Returns literal characters that every matched path ends with.
