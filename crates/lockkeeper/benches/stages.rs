@@ -16,7 +16,7 @@ const REAL: &str = include_str!("../tests/stages/data/shop.yml");
 const ROUNDS: usize = 15;
 
 /// The most that reading, checking and planning a file of real size may take.
-const MOST_FOR_A_FILE: Duration = Duration::from_millis(25);
+const MOST_FOR_A_FILE: Duration = Duration::from_millis(10);
 
 /// The most that ten times as many groups may take: their conflicts grow with them, so in proportion would be 10.
 const MOST_GROWTH: f64 = 25.0;

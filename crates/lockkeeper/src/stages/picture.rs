@@ -3,6 +3,7 @@
 mod dot;
 mod gantt;
 mod layout;
+mod lines;
 mod svg;
 
 pub use dot::dot;

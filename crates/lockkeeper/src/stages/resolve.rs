@@ -108,7 +108,9 @@ impl<'a> Directory<'a> {
         let ids = || self.groups.keys().filter(|id| propose && id.len() <= 64).take(1_000);
         let near =
             if end.name.len() <= 64 { ids().min_by_key(|id| (distance(id, &end.name), **id)) } else { None };
-        let hint = match near.filter(|id| distance(id, &end.name) <= 3) {
+        // A third of the letters may be wrong.
+        let close = |id: &&&str| distance(id, &end.name) * 3 <= end.name.chars().count();
+        let hint = match near.filter(close) {
             Some(id) => format!("is it `{id}`?"),
             None => "dependencies name groups, or whole phases, of this file".to_owned(),
         };
