@@ -92,11 +92,58 @@ fn size_is_bounded() {
     assert!(matches!(File::from_reader("x", std::io::repeat(b'#')), Err(StagesError::TooLarge { .. })));
     let begun = Instant::now();
     for unit in ["- a\n", "a", "'", "a: b\n", "# x\n", "- *x\n", "[", "a,"] {
-        fuzz::check(unit.repeat(MAX_BYTES / unit.len()).as_bytes());
+        fuzz::check(unit.repeat((1 << 20) / unit.len()).as_bytes());
     }
     let (head, entry) = ("parallel_groups:\n  P1:\n", "    - {id: a, agents: [x], conflict_paths: ['**']}\n");
     fuzz::check(format!("{head}{}", entry.repeat(200)).as_bytes());
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
+/// Work grows with the size of the file, not with its square.
+#[test]
+fn many_of_anything_are_read_in_bounded_time() {
+    let many = |line: &dyn Fn(usize) -> String| (0..5_000).map(line).collect::<String>();
+    let groups = format!(
+        "parallel_groups:\n  P1:\n{}",
+        many(&|n| format!("    - {{id: g{n}, agents: [x], conflict_paths: [p{n}/**]}}\n"))
+    );
+    let begun = Instant::now();
+    for (name, text, code) in [
+        ("keys", many(&|n| format!("k{n}: 1\n")), "NO_GROUPS"),
+        ("phases", format!("parallel_groups:\n{}", many(&|n| format!("  Q{n}: []\n"))), "TOO_LARGE"),
+        (
+            "unknown",
+            format!("{groups}dependencies:\n{}", many(&|n| format!("  - {{source: h{n}, target: g{n}}}\n"))),
+            "UNKNOWN_GROUP",
+        ),
+        (
+            "circle",
+            format!(
+                "{groups}dependencies:\n{}",
+                many(&|n| format!("  - {{source: g{n}, target: g{}}}\n", (n + 1) % 5_000))
+            ),
+            "CYCLE",
+        ),
+        (
+            "circles",
+            format!(
+                "{groups}dependencies:\n{}",
+                many(&|n| format!("  - {{source: g{n}, target: g{}}}\n", n ^ 1))
+            ),
+            "CYCLE",
+        ),
+        (
+            "whole phases",
+            format!("{groups}dependencies:\n{}", many(&|_| "  - {source: P1, target: P1}\n".to_owned())),
+            "TOO_LARGE",
+        ),
+    ] {
+        let file = file(&text);
+        assert!(codes(&file).iter().any(|(found, _)| *found == code), "{name}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{name}: {:?}", begun.elapsed());
+    }
+    fuzz::check(groups.as_bytes());
+    assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", begun.elapsed());
 }
 
 #[test]
