@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     if rows.iter().all(Row::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn request(id: String) -> Request {
+fn request(id: &str) -> Request {
     Request {
         id: id.parse().expect("an id"),
         title: "bench".to_owned(),
@@ -66,12 +66,12 @@ fn submit_among_many() -> Row {
     let (few, many) = (open(&folder.path().join("few")), open(&folder.path().join("many")));
     for batch in 0..QUEUED / 5_000 {
         let requests: Vec<Request> =
-            (0..5_000).map(|number| request(format!("old-{batch}-{number}"))).collect();
+            (0..5_000).map(|number| request(&format!("old-{batch}-{number}"))).collect();
         many.submit_all(&requests, None).expect("they come in");
     }
     let submit = |runs: &Runs, number: &mut usize| {
         *number += 1;
-        runs.submit(&request(format!("new-{number}")), None).expect("it comes in");
+        runs.submit(&request(&format!("new-{number}")), None).expect("it comes in");
     };
     let (mut among_few, mut among_many) = (0, 0);
     let [into_few, into_many] =
@@ -119,7 +119,7 @@ fn together(movers: usize, work: impl Fn(usize, &Barrier) + Sync) -> Duration {
 fn our_moves(movers: usize) -> Duration {
     let folder = tempfile::tempdir().expect("a folder");
     let runs = open(folder.path());
-    let requests: Vec<Request> = (0..movers * RUNS).map(|number| request(format!("r{number}"))).collect();
+    let requests: Vec<Request> = (0..movers * RUNS).map(|number| request(&format!("r{number}"))).collect();
     let submitted = runs.submit_all(&requests, None).expect("they come in");
     let ids: Vec<RunId> = submitted.into_iter().map(|one| one.run).collect();
     drop(runs);
