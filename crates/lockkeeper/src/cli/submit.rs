@@ -43,10 +43,10 @@ pub(super) struct Args {
     /// How urgent it is, from -100 to 100: more is sooner
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     priority: String,
-    /// Give it up when nobody began with it for so long
+    /// Give it up when nobody began with it for so long; 0 for never
     #[arg(long, value_name = "DUR")]
     queue_timeout: Option<String>,
-    /// Stop an attempt that takes longer
+    /// Stop an attempt that takes longer; 0 for never
     #[arg(long, value_name = "DUR")]
     timeout: Option<String>,
     /// How many more attempts there are when one fails

@@ -157,6 +157,17 @@ fn what_ended_is_counted_and_forgotten() {
 }
 
 #[test]
+fn a_status_has_its_colour_on_a_terminal_only() {
+    let env = Env::new().set("TERM", "xterm");
+    submit(&env, "a");
+    let program = crate::env::PROGRAM;
+    for list in ["runs", "requests"] {
+        env.on_terminal(&format!("'{program}' {list}")).code(0).prints("\u{1b}[36m");
+        assert!(!env.run([list]).code(0).stdout().contains('\u{1b}'));
+    }
+}
+
+#[test]
 fn who_only_looks_makes_no_store() {
     let env = Env::new();
     let before = env.tree();
