@@ -214,6 +214,9 @@ impl From<RunError> for Report {
             RunError::NoRun(id) => {
                 Self::of(Exit::Usage, "NO_SUCH_RUN", &error).with_context("run_id", id.as_str())
             }
+            RunError::Ambiguous { text, .. } => {
+                Self::of(Exit::Usage, "AMBIGUOUS", &error).with_context("run_id", text.as_str())
+            }
             RunError::NoRequest(id) => {
                 Self::of(Exit::Usage, "NO_SUCH_REQUEST", &error).with_context("request_id", id.as_str())
             }
