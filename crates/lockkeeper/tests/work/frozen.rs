@@ -216,7 +216,7 @@ fn a_reused_pid_is_neither_worker_nor_command() {
 fn shifted(shift: &str) -> Vec<String> {
     let output = std::process::Command::new("faketime").args(["-f", shift, "env"]).output();
     let text = String::from_utf8(output.expect("these tests need faketime(1)").stdout).unwrap();
-    let wanted = text.lines().filter(|line| line.starts_with("LD_PRELOAD=") || line.starts_with("FAKETIME"));
+    let wanted = text.lines().filter(|line| line.starts_with("LD_PRELOAD=") || line.starts_with("FAKETIME="));
     let wanted: Vec<String> = wanted.map(ToOwned::to_owned).collect();
     assert!(wanted.len() >= 2, "{text}");
     wanted
