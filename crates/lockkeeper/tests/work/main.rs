@@ -2,4 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod ends;
+mod faults;
+mod frozen;
+mod kills;
+mod line;
+mod output;
 mod site;
+mod storm;
+mod trees;

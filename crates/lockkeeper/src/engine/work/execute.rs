@@ -208,6 +208,9 @@ impl Executor {
                 return End::Seen(Seen::NotStarted(126, why));
             }
         };
+        if !self.is_still_ours(&job.run) {
+            return End::NotOurs;
+        }
         let running = match start(&spec, Some(&job.life)) {
             Ok(running) => running,
             Err(error) => {
@@ -225,6 +228,21 @@ impl Executor {
                 End::Seen(Seen::Vanished)
             }
         }
+    }
+
+    /// A worker that was frozen between the claim and the start may have been replaced: it asks before it starts.
+    fn is_still_ours(&self, run: &Run) -> bool {
+        let since = run.started_at.map(|at| clock::now().since(at.moment));
+        if since.is_none_or(|since| since < self.settings.heartbeat) {
+            return true;
+        }
+        self.insist(&format!("see whose {} is", run.id), || {
+            self.runs.store().read(|tables| {
+                Ok(tables
+                    .run(&run.id)?
+                    .is_some_and(|found| found.claim == run.claim && found.status.is_active()))
+            })
+        })
     }
 
     fn supervise(
