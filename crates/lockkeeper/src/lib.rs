@@ -29,6 +29,9 @@ pub mod location;
 pub mod lockfile;
 pub mod platform;
 pub mod report;
+#[cfg(feature = "server")]
+pub mod server;
+pub mod shape;
 pub mod status;
 pub mod store;
 
