@@ -27,6 +27,7 @@ pub mod exec;
 mod keeper;
 pub mod location;
 pub mod lockfile;
+pub mod messages;
 pub mod platform;
 pub mod report;
 #[cfg(feature = "server")]

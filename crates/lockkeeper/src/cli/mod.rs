@@ -16,6 +16,8 @@ mod locks;
 mod man;
 mod obtain;
 mod print;
+#[cfg(feature = "server")]
+mod serve;
 mod shell_init;
 mod sprint;
 mod status;
@@ -76,6 +78,8 @@ const VERBS: &[Entry] = &[
     Entry::of::<task::Args>(),
     Entry::of::<status::Args>(),
     Entry::of::<group::Args>(),
+    #[cfg(feature = "server")]
+    Entry::of::<serve::Args>(),
     Entry::of::<shell_init::Args>(),
     Entry::of::<config::Args>(),
     Entry::of::<completions::Args>(),

@@ -1,0 +1,68 @@
+//! The API's own description: OpenAPI, generated from the code.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Extension;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use utoipa::OpenApi;
+
+use super::super::site::Site;
+use crate::messages::{Language, source};
+
+/// What the description begins with.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Lockkeeper",
+        description = "Locks, claims on paths and runs for many automated workers in one repository. Errors have one shape \
+            everywhere; `Accept-Language` or `?lang=` choose en, ja or zh. A POST with an `Idempotency-Key` happens once.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
+    ),
+    tags(
+        (name = "locks", description = "Leases: who holds, who waits, taking and giving back"),
+        (name = "conflicts", description = "Whether patterns over paths overlap"),
+        (name = "events", description = "What happens, as it happens"),
+        (name = "server", description = "The server itself"),
+    )
+)]
+struct Outline;
+
+pub(super) fn outline() -> utoipa::openapi::OpenApi {
+    let mut outline = Outline::openapi();
+    outline.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    outline
+}
+
+/// The whole description.
+#[derive(Clone)]
+pub(super) struct Description {
+    json: Arc<str>,
+}
+
+impl Description {
+    pub(super) fn new(description: utoipa::openapi::OpenApi) -> Self {
+        let json = description.to_json().expect("a description made of texts can be written");
+        Self { json: json.into() }
+    }
+
+    pub(super) fn routes(self) -> Router<Site> {
+        let mut router = Router::new().route("/api/openapi.json", get(openapi)).layer(Extension(self));
+        for language in Language::ALL {
+            let path = format!("/api/messages.v1.{}.json", language.code());
+            router = router.route(&path, get(move || std::future::ready(table(language))));
+        }
+        router
+    }
+}
+
+async fn openapi(Extension(description): Extension<Description>) -> Response {
+    ([(CONTENT_TYPE, "application/json")], description.json.to_string()).into_response()
+}
+
+/// The table of a language.
+fn table(language: Language) -> Response {
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "max-age=3600")], source(language)).into_response()
+}
