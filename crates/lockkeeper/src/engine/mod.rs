@@ -1,5 +1,6 @@
 //! One function per use case: read clock and store in one transaction, ask the rules, commit, then act.
 
+pub mod alerts;
 pub mod evidence;
 mod leases;
 mod listing;

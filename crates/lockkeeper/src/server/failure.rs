@@ -113,15 +113,15 @@ pub(super) struct Reader(pub(super) Language);
 pub(super) async fn localize(State(site): State<Site>, mut request: Request, next: Next) -> Response {
     let language = wanted(request.uri(), request.headers()).unwrap_or(site.settings().language);
     request.extensions_mut().insert(Reader(language));
-    let wants_page = super::api::wants_page(&request);
+    let seen_as_page = super::page::wants_page(&request).then(|| request.headers().clone());
     let response = next.run(request).await;
     let Some(failure) = response.extensions().get::<Arc<Failure>>() else { return response };
     if failure.status.is_server_error() {
         tracing::error!(status = failure.status.as_u16(), report = %failure.report, "failed");
     }
     let mut told = failure.render(&site, language);
-    if wants_page {
-        told = super::api::error_page(&site, language, failure.status, told).await;
+    if let Some(headers) = seen_as_page {
+        told = super::page::error_page(&headers, language, told).await;
     }
     for (name, value) in response.headers() {
         told.headers_mut().entry(name).or_insert_with(|| value.clone());

@@ -4,7 +4,6 @@
 //! needs no threshold; `examples/alerts.rules.yml` has rules for all of them.
 
 use std::fmt;
-use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
@@ -23,12 +22,9 @@ use tokio::time::Instant;
 use super::failure::Failure;
 use super::site::Site;
 use crate::engine::Listing;
+use crate::engine::alerts::Alerts;
 use crate::engine::evidence::verdict_word;
 
-/// A wait that is longer is an alert.
-const LONG_WAIT: Duration = Duration::from_secs(60);
-/// More locks of the dead are an alert.
-const MANY_ORPHANS: usize = 5;
 /// The bounds of the histogram, in seconds.
 const BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -121,30 +117,23 @@ fn locks(registry: &mut Registry, listing: &Listing, deadlocks: usize) {
         leases.get_or_create(&StateLabel { state: verdict_word(holder.verdict) }).inc();
     }
     registry.register("leases", "Leases by what is seen of their holders", leases);
-    let waiting: Vec<Duration> = listing
-        .waiters
-        .iter()
-        .filter(|waiter| !waiter.verdict.is_free())
-        .map(|waiter| listing.now.since(waiter.ticket.enqueued_at))
-        .collect();
-    let longest = waiting.iter().max().copied().unwrap_or_default();
-    let orphans = listing.holders.iter().filter(|holder| holder.verdict.is_free()).count();
-    gauge(registry, "waiters", "Tickets in line", waiting.len());
+    let alerts = Alerts::of(listing, deadlocks);
+    gauge(registry, "waiters", "Tickets in line", alerts.waiters);
     let help = "How long the longest wait lasts already";
     let seconds = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
-    seconds.set(longest.as_secs_f64());
+    seconds.set(alerts.longest_wait.as_secs_f64());
     registry.register_with_unit("longest_wait", help, Unit::Seconds, seconds);
     gauge(registry, "deadlocks", "Circles of waits that never end", deadlocks);
-    gauge(registry, "orphan_locks", "Leases whose holders are gone", orphans);
-    let alerts = Family::<AlertLabel, Gauge>::default();
+    gauge(registry, "orphan_locks", "Leases whose holders are gone", alerts.orphans);
+    let raised = Family::<AlertLabel, Gauge>::default();
     for (alert, is_on) in [
-        ("lock_wait", longest > LONG_WAIT),
-        ("deadlock", deadlocks > 0),
-        ("orphan_locks", orphans > MANY_ORPHANS),
+        ("lock_wait", alerts.has_long_wait()),
+        ("deadlock", alerts.has_deadlock()),
+        ("orphan_locks", alerts.has_many_orphans()),
     ] {
-        alerts.get_or_create(&AlertLabel { alert }).set(i64::from(is_on));
+        raised.get_or_create(&AlertLabel { alert }).set(i64::from(is_on));
     }
-    registry.register("alert", "1 while something needs attention", alerts);
+    registry.register("alert", "1 while something needs attention", raised);
 }
 
 fn gauge(registry: &mut Registry, name: &str, help: &str, value: usize) {

@@ -11,6 +11,7 @@ mod failure;
 mod feed;
 pub mod log;
 mod metrics;
+mod page;
 mod replay;
 pub mod secret;
 mod security;

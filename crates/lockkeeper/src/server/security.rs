@@ -20,8 +20,9 @@ use crate::report::{Exit, Report};
 
 /// The cookie that carries the token of a browser.
 pub(super) const TOKEN_COOKIE: &str = "lockkeeper_token";
-/// What everybody may ask: whether the server lives, and the page that asks for the token.
-const OPEN_PATHS: [&str; 2] = ["/healthz", "/login"];
+/// What everybody may ask: whether the server lives, and what the page that asks for the token is made of.
+const OPEN_PATHS: [&str; 5] =
+    ["/healthz", "/login", "/assets/page.css", "/assets/page.mjs", "/assets/icon.svg"];
 
 /// Headers of every answer: nothing from elsewhere, nothing inline, in nobody's frame.
 const HEADERS: [(HeaderName, HeaderValue); 7] = [
@@ -156,14 +157,16 @@ fn check_token(headers: &HeaderMap, token: &Secret) -> Result<(), Failure> {
     });
     match bearer.or_else(|| cookie(headers, TOKEN_COOKIE)) {
         Some(given) if token.is(given) => Ok(()),
-        given => {
-            let message = if given.is_some() { "the token is wrong" } else { "a token is needed" };
-            let report = Report::new(Exit::Refused, "TOKEN_REQUIRED", message).with_hint(
-                "send `Authorization: Bearer TOKEN`; the server named the token's file when it started",
-            );
-            Err(Failure::new(StatusCode::UNAUTHORIZED, report))
-        }
+        given => Err(token_needed(given.is_some())),
     }
+}
+
+/// Only those are answered who know the token.
+pub(super) fn token_needed(is_wrong: bool) -> Failure {
+    let message = if is_wrong { "the token is wrong" } else { "a token is needed" };
+    let report = Report::new(Exit::Refused, "TOKEN_REQUIRED", message)
+        .with_hint("send `Authorization: Bearer TOKEN`; the server named the token's file when it started");
+    Failure::new(StatusCode::UNAUTHORIZED, report)
 }
 
 fn foreign_host(host: &str) -> Failure {

@@ -9,6 +9,7 @@ mod languages;
 mod limits;
 mod locks;
 mod metrics;
+mod pages;
 mod repeated;
 mod security;
 mod serve;

@@ -1,7 +1,7 @@
 //! The server as a command: starting, sharing, stopping.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -93,7 +93,11 @@ fn the_second_signal_stops_at_once() {
     stream.write_all(head.as_bytes()).unwrap();
     stream.read_exact(&mut [0; 8]).unwrap();
     server.signal(Signal::INT);
-    // The connection that waits for its body keeps the server; nothing new is taken in.
+    // The connection that waits for its body keeps the server. Nothing new is taken in from now on, which is the only
+    // sign that the first signal has arrived; a second one before that would be the same signal.
+    while TcpStream::connect(server.address).is_ok() {
+        std::thread::yield_now();
+    }
     server.signal(Signal::INT);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }

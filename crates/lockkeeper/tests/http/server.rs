@@ -1,7 +1,7 @@
 //! A server of one's own, on a port that nobody else has.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,7 +21,6 @@ pub struct Server {
     pub keeper: Keeper,
     shutdown: Shutdown,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
-    folder: PathBuf,
     _temp: Option<TempDir>,
 }
 
@@ -60,11 +59,7 @@ impl Server {
         let shutdown = Shutdown::new();
         let (site, told) = (Site::new(keeper.clone(), location, settings), shutdown.clone());
         let thread = Some(thread::spawn(move || server::run(listener, &site, &told)));
-        Self { address, keeper, shutdown, thread, folder: folder.to_owned(), _temp: None }
-    }
-
-    pub fn folder(&self) -> &Path {
-        &self.folder
+        Self { address, keeper, shutdown, thread, _temp: None }
     }
 
     pub fn request(&self, method: &str, path: &str) -> Request {
@@ -85,10 +80,6 @@ impl Server {
 
     pub fn drain(&self) {
         self.shutdown.drain();
-    }
-
-    pub fn stop(&self) {
-        self.shutdown.stop();
     }
 
     /// Waits until it has ended by itself.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::Extension;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::super::site::Site;
@@ -39,13 +40,18 @@ pub(super) fn outline() -> utoipa::openapi::OpenApi {
 /// The whole description.
 #[derive(Clone)]
 pub(super) struct Description {
-    json: Arc<str>,
+    document: Arc<Value>,
 }
 
 impl Description {
-    pub(super) fn new(description: utoipa::openapi::OpenApi) -> Self {
-        let json = description.to_json().expect("a description made of texts can be written");
-        Self { json: json.into() }
+    pub(super) fn new(description: &utoipa::openapi::OpenApi) -> Self {
+        let document = serde_json::to_value(description).expect("a description made of texts can be written");
+        Self { document: Arc::new(document) }
+    }
+
+    /// As JSON.
+    pub(super) fn document(&self) -> &Value {
+        &self.document
     }
 
     pub(super) fn routes(self) -> Router<Site> {
@@ -58,8 +64,8 @@ impl Description {
     }
 }
 
-async fn openapi(Extension(description): Extension<Description>) -> Response {
-    ([(CONTENT_TYPE, "application/json")], description.json.to_string()).into_response()
+async fn openapi(Extension(description): Extension<Description>) -> Json<Value> {
+    Json(description.document().clone())
 }
 
 /// The table of a language.

@@ -23,19 +23,20 @@ use utoipa_axum::routes;
 
 use super::failure::{Failure, localize};
 use super::metrics;
+use super::page;
 use super::replay::replay;
 use super::security::{Door, guard};
 use super::shutdown::Shutdown;
 use super::site::{Site, too_slow};
-use crate::messages::Language;
 use crate::report::{Exit, Report};
 
 /// Everything that is served at `address`.
 pub(super) fn router(site: &Site, address: SocketAddr, shutdown: &Shutdown) -> Router {
     let (router, description) = described(shutdown).split_for_parts();
-    let description = description::Description::new(description);
+    let description = description::Description::new(&description);
     let timed = middleware::from_fn_with_state(site.clone(), in_time);
     router
+        .merge(page::routes(page::Catalogue::new(description.document())))
         .merge(description.routes())
         .layer(middleware::from_fn_with_state(site.clone(), replay))
         .layer(timed)
@@ -102,19 +103,4 @@ async fn wrong_method() -> Failure {
 
 fn panicked(_panic: Box<dyn std::any::Any + Send>) -> Response {
     Failure::internal("the server stumbled over this request").into_response()
-}
-
-/// Whether a failure is to be shown as a page.
-pub(super) fn wants_page(_request: &Request) -> bool {
-    false
-}
-
-/// A failure as a page.
-pub(super) async fn error_page(
-    _site: &Site,
-    _language: Language,
-    _status: StatusCode,
-    told: Response,
-) -> Response {
-    told
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::id::{LeaseId, Token};
+use lockkeeper_core::liveness::Voucher;
 use lockkeeper_core::time::Moment;
 use serde_json::{Value, json};
 
@@ -69,7 +70,10 @@ impl Watcher {
                 Ok(listing) => {
                     let happened = self.known.compare(&listing);
                     self.shared.publish(happened);
-                    (self.sentries(&listing), timeout(&listing, self.changes.as_fd().is_some()))
+                    match self.sentries(&listing) {
+                        Some(sentries) => (sentries, timeout(&listing, self.changes.as_fd().is_some())),
+                        None => (Vec::new(), Some(Duration::ZERO)),
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot look at the store");
@@ -103,19 +107,24 @@ impl Watcher {
         if ready.contains(0) { self.answer_the_door() } else { Ok(true) }
     }
 
-    /// The processes whose end changes the picture.
-    fn sentries(&self, listing: &Listing) -> Vec<OwnedFd> {
+    /// The processes whose end changes the picture; none when one ended since it was looked at.
+    fn sentries(&self, listing: &Listing) -> Option<Vec<OwnedFd>> {
         let holders = listing.holders.iter().filter(|holder| !holder.verdict.is_free());
+        let waiters = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
         let claims = holders.map(|holder| &holder.lease.claim);
-        let claims = claims.chain(listing.waiters.iter().map(|waiter| &waiter.ticket.claim));
+        let claims = claims.chain(waiters.map(|waiter| &waiter.ticket.claim));
         let senses = self.keeper.engine().senses();
         let near = claims.filter(|claim| senses.shares_pids_with(&claim.proof.origin));
-        let processes = near.filter_map(|claim| claim.proof.process()).take(WATCHED);
-        let watched = processes.filter_map(|process| match process::watch(process) {
-            Watch::Exit(descriptor) => Some(descriptor),
-            Watch::Gone | Watch::Unavailable => None,
-        });
-        watched.collect()
+        let mut sentries = Vec::new();
+        for proof in near.map(|claim| &claim.proof).take(WATCHED) {
+            match (&proof.voucher, proof.process().map(process::watch)) {
+                (_, Some(Watch::Exit(descriptor))) => sentries.push(descriptor),
+                (Voucher::Process(_), Some(Watch::Gone)) => return None,
+                // The command of a process that is gone may hold on; the net is for those.
+                (Voucher::KernelLock { .. } | Voucher::Time | Voucher::Process(_), _) => {}
+            }
+        }
+        Some(sentries)
     }
 
     fn answer_the_door(&mut self) -> io::Result<bool> {
