@@ -7,6 +7,8 @@ use thiserror::Error;
 
 /// The longest owner, name or ticket name, in bytes.
 pub const MAX_LENGTH: usize = 255;
+/// The longest id that becomes part of a file's name, in bytes.
+pub const MAX_FILE_NAME: usize = 128;
 
 /// Why a text cannot be an owner, a name or an id.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -17,8 +19,8 @@ pub enum IdError {
         /// What it should have been.
         what: &'static str,
     },
-    /// It is longer than [`MAX_LENGTH`].
-    #[error("{what} is {length} bytes long, more than {MAX_LENGTH}")]
+    /// It is longer than [`MAX_LENGTH`], or [`MAX_FILE_NAME`] for what becomes a file's name.
+    #[error("{what} is {length} bytes long, which is too much")]
     TooLong {
         /// What it should have been.
         what: &'static str,
@@ -47,6 +49,17 @@ pub enum IdError {
     /// A lease or ticket id that is not `L` or `T` and a number.
     #[error("`{0}` is not the id of a lease or ticket")]
     Number(String),
+    /// An id that could not be a file's name.
+    #[error("{what} `{}` has `/`, is `.` or `..`, or begins with `-`", text.escape_debug())]
+    FileName {
+        /// What it should have been.
+        what: &'static str,
+        /// The whole text.
+        text: String,
+    },
+    /// An event id that is not a run's id, a colon and a number from 1.
+    #[error("`{0}` is not the id of an event")]
+    EventForm(String),
 }
 
 impl IdError {
@@ -59,6 +72,8 @@ impl IdError {
             Self::Part(_) => "write it like `db` or `git/index`",
             Self::LooksLikePattern(_) => "to lock paths, use --path PATTERN",
             Self::OwnerForm(_) => "write it like worker:worker-1 or claude:SESSION",
+            Self::FileName { .. } => "write it like RQ-12 or fix-login",
+            Self::EventForm(_) => "events look like RUN-20260131-120000-k3x:4",
             Self::Number(_) => "leases look like L42 and tickets like T42: `lockkeeper locks` lists them",
         }
     }
@@ -197,6 +212,56 @@ impl FromStr for LeaseId {
     }
 }
 
+/// Declares an id that is also the name of a folder or file, and stays as its user wrote it.
+macro_rules! file_name_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The id as written.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                check_text($what, text)?;
+                if text.len() > MAX_FILE_NAME {
+                    return Err(IdError::TooLong { what: $what, length: text.len() });
+                }
+                if text.contains('/') || text.starts_with('-') || matches!(text, "." | "..") {
+                    return Err(IdError::FileName { what: $what, text: text.to_owned() });
+                }
+                Ok(Self(text.to_owned()))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    };
+}
+
+file_name_id! {
+    /// The id of a request: `RQ-…`, or what its user chose.
+    RequestId, "a request id"
+}
+file_name_id! {
+    /// The id of a run: `RUN-20260131-120000-k3x9f`.
+    RunId, "a run id"
+}
+file_name_id! {
+    /// The id of a worker, another one for every start of one.
+    WorkerId, "a worker id"
+}
+
 /// A fencing number: whoever comes later has the larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
@@ -256,6 +321,19 @@ mod tests {
         }
         for text in ["", "worker", "worker:", ":x", "Worker:x", "1w:x", "wor ker:x", "worker:a\u{7}"] {
             assert!(text.parse::<Owner>().is_err(), "{text:?}");
+        }
+    }
+
+    /// Requirement 204.
+    #[test]
+    fn ids_that_become_file_names_stay_in_their_folder() {
+        for text in ["RQ-12", "fix login", "数据", "a.b", "...", "RUN-20260131-120000-k3x"] {
+            assert_eq!(text.parse::<RequestId>().unwrap().as_str(), text);
+        }
+        let long = "x".repeat(129);
+        for text in ["", ".", "..", "a/b", "../a", "/a", "-x", "a\0", "a\n", " a", &long] {
+            assert!(text.parse::<RequestId>().is_err(), "{text:?}");
+            assert!(text.parse::<RunId>().is_err(), "{text:?}");
         }
     }
 

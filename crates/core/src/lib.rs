@@ -15,6 +15,9 @@
 //! | owner | who holds or waits: `kind:id` |
 //! | proof of life | how a store knows that an owner still lives |
 //! | ticket | a place in the waiting line for resources |
+//! | request | something that somebody wants done |
+//! | run | one try at a request, with the states of [`run::Status`] |
+//! | event | a fact that happened, appended with the change that it tells of |
 //!
 //! # Invariants
 //!
@@ -38,7 +41,9 @@
 //! 11. A file in a foreign format holds nothing that the format does not have.
 //! 12. State that cannot be read is never replaced by empty state.
 
+pub mod alert;
 pub mod board;
+pub mod conflict;
 pub mod deadlock;
 pub mod draft;
 pub mod id;
@@ -46,8 +51,15 @@ pub mod lease;
 pub mod liveness;
 pub mod overlap;
 pub mod pattern;
+pub mod plan;
+pub mod predict;
+pub mod queue;
 pub mod record;
+pub mod request;
 pub mod resource;
+pub mod retry;
+pub mod run;
+pub mod secret;
 pub mod size;
 pub mod time;
 pub mod waiting;

@@ -12,6 +12,9 @@ use thiserror::Error;
 pub struct Moment(i64);
 
 impl Moment {
+    /// The last moment there is.
+    pub const MAX: Self = Self(i64::MAX);
+
     /// The moment this many microseconds after the clock's zero.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)

@@ -96,6 +96,11 @@ impl WallTime {
         self.timestamp().to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
     }
 
+    /// `20260131-120000`, in UTC.
+    pub fn compact(self) -> String {
+        TimeZone::UTC.to_datetime(self.timestamp()).strftime("%Y%m%d-%H%M%S").to_string()
+    }
+
     /// Reads RFC 3339 and what Python's `isoformat` writes.
     ///
     /// A text without an offset may mean UTC or local time. It is read as the one that lies nearer to `written_at`,

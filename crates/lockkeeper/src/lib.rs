@@ -21,9 +21,11 @@
 
 pub mod clock;
 pub mod config;
+pub mod conflicts;
 pub mod encoding;
 pub mod engine;
 pub mod exec;
+pub mod history;
 mod keeper;
 pub mod location;
 pub mod lockfile;
@@ -33,8 +35,9 @@ pub mod report;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod shape;
+pub mod stages;
 pub mod status;
 pub mod store;
 
-pub use keeper::{Guard, Keeper, KeeperError, Order, unique_owner};
+pub use keeper::{Guard, Keeper, KeeperError, Order, open_engine, unique_owner};
 pub use lockkeeper_core as core;

@@ -9,10 +9,17 @@ use lockkeeper_core::id::IdError;
 use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::pattern::PatternError;
 use lockkeeper_core::record::PriorityError;
+use lockkeeper_core::request::NotARequestStatus;
+use lockkeeper_core::run::NotAStatus;
 use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
 
 use crate::config::ConfigError;
+use crate::conflicts::ConflictsError;
+use crate::engine::runs::new_request::BadRequest;
+use crate::engine::runs::template::TemplateError;
+use crate::engine::runs::{Refused, RunError};
+use crate::history::HistoryError;
 use crate::keeper::KeeperError;
 use crate::location::OutsideError;
 use crate::lockfile::aiflow::AiflowError;
@@ -21,6 +28,7 @@ use crate::lockfile::guard::GuardError;
 use crate::lockfile::registry::RegistryError;
 use crate::lockfile::swarm::SwarmError;
 use crate::platform::anchor::AnchorError;
+use crate::stages::{SelectError, StagesError};
 use crate::status::StatusError;
 use crate::store::StoreError;
 
@@ -194,6 +202,91 @@ impl From<KeeperError> for Report {
     }
 }
 
+impl From<RunError> for Report {
+    fn from(error: RunError) -> Self {
+        let error = match error {
+            RunError::Store(error) => return error.into(),
+            error => error,
+        };
+        let hint = error.hint();
+        match &error {
+            RunError::NoRun(id) => {
+                Self::of(Exit::Usage, "NO_SUCH_RUN", &error).with_context("run_id", id.as_str())
+            }
+            RunError::NoRequest(id) => {
+                Self::of(Exit::Usage, "NO_SUCH_REQUEST", &error).with_context("request_id", id.as_str())
+            }
+            RunError::Lost { run, current, .. } => Self::of(Exit::Refused, "TRANSITION_REFUSED", &error)
+                .with_context("run_id", run.as_str())
+                .with_context("status", current.as_str()),
+            RunError::InProgress { request, run, status } => {
+                Self::of(Exit::Refused, "RUN_IN_PROGRESS", &error)
+                    .with_context("request_id", request.as_str())
+                    .with_context("run_id", run.as_str())
+                    .with_context("status", status.as_str())
+            }
+            RunError::Machine(_) => Self::of(Exit::Failed, "MACHINE", &error),
+            RunError::Store(_) => Self::of(Exit::Failed, "STORE_FAILED", &error),
+        }
+        .with_hint(hint)
+    }
+}
+
+impl From<Refused> for Report {
+    fn from(refused: Refused) -> Self {
+        let refused = match refused {
+            Refused::Run(error) => return error.into(),
+            refused => refused,
+        };
+        let hint = refused.hint();
+        let of_run = |report: Self, run: &Option<lockkeeper_core::id::RunId>| match run {
+            Some(run) => report.with_context("run_id", run.as_str()),
+            None => report,
+        };
+        match &refused {
+            Refused::Duplicate { request, run } => {
+                of_run(Self::of(Exit::Refused, "DUPLICATE", &refused), run)
+                    .with_context("request_id", request.as_str())
+            }
+            Refused::QueueFull { request, run, .. } => {
+                of_run(Self::of(Exit::Refused, "QUEUE_FULL", &refused), run)
+                    .with_context("request_id", request.as_str())
+            }
+            Refused::NothingToComeAfter { .. } => Self::of(Exit::Usage, "NO_SUCH_REQUEST", &refused),
+            Refused::Circle { .. } => Self::of(Exit::Usage, "CIRCLE", &refused),
+            Refused::Run(_) => Self::of(Exit::Failed, "STORE_FAILED", &refused),
+        }
+        .with_hint(hint)
+    }
+}
+
+impl From<BadRequest> for Report {
+    fn from(error: BadRequest) -> Self {
+        match error {
+            BadRequest::Pattern(error) => error.into(),
+            error => Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint()),
+        }
+    }
+}
+
+impl From<TemplateError> for Report {
+    fn from(error: TemplateError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<NotAStatus> for Report {
+    fn from(error: NotAStatus) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<NotARequestStatus> for Report {
+    fn from(error: NotARequestStatus) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
 impl From<GuardError> for Report {
     fn from(error: GuardError) -> Self {
         let code = match error {
@@ -216,7 +309,7 @@ impl From<SwarmError> for Report {
             SwarmError::Guard(error) => error.into(),
             SwarmError::Worker(error) => error.into(),
             SwarmError::Task(_) => Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(hint),
-            SwarmError::ForeignFolder { .. } => {
+            SwarmError::ForeignFolder { .. } | SwarmError::List { .. } => {
                 Self::of(Exit::Failed, "LOCK_FOLDER_FAILED", &error).with_hint(hint)
             }
             SwarmError::NotUnderstood { .. } | SwarmError::AnotherTask { .. } => {
@@ -237,6 +330,30 @@ impl From<AiflowError> for Report {
                 Self::of(Exit::Failed, "LOCK_FILE_HOSTILE", &error).with_hint(hint)
             }
         }
+    }
+}
+
+impl From<StagesError> for Report {
+    fn from(error: StagesError) -> Self {
+        let (exit, code) = match error {
+            StagesError::Unreadable { .. } | StagesError::NotAFile { .. } => (Exit::Failed, "UNREADABLE"),
+            StagesError::TooLarge { .. } => (Exit::Usage, "BAD_STAGES"),
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
+    }
+}
+
+impl From<SelectError> for Report {
+    fn from(error: SelectError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<ConflictsError> for Report {
+    fn from(error: ConflictsError) -> Self {
+        let (exit, code) =
+            if error.is_usage() { (Exit::Usage, "NO_PATHS") } else { (Exit::Failed, "UNREADABLE") };
+        Self::of(exit, code, &error).with_hint(error.hint())
     }
 }
 
@@ -305,6 +422,19 @@ impl From<StatusError> for Report {
 impl From<ConfigError> for Report {
     fn from(error: ConfigError) -> Self {
         Self::of(Exit::Usage, "BAD_SETTING", &error).with_hint(error.hint())
+    }
+}
+
+impl From<HistoryError> for Report {
+    fn from(error: HistoryError) -> Self {
+        let (exit, code) = match error {
+            HistoryError::NotARepository { .. } => (Exit::Usage, "NOT_A_REPOSITORY"),
+            HistoryError::NoGit(_) => (Exit::Failed, "GIT_MISSING"),
+            HistoryError::Git { .. } | HistoryError::Read(_) | HistoryError::Unexpected { .. } => {
+                (Exit::Failed, "GIT_FAILED")
+            }
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
     }
 }
 

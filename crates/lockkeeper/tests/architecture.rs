@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: [&[&str]; 8] = [
     &["platform"],
     &["clock", "config", "encoding", "location", "messages"],
-    &["exec", "lockfile", "status", "store"],
+    &["conflicts", "exec", "history", "lockfile", "stages", "status", "store"],
     &["engine"],
     &["keeper"],
     &["report"],

@@ -199,15 +199,7 @@ impl<'w> Watch<'w> {
     }
 
     fn look(&self) -> Result<Option<NotCurrent>, StoreError> {
-        let (id, given) = (self.lease.id, self.lease.token);
-        Ok(match self.engine.lease(id)? {
-            None => Some(NotCurrent::Unknown(id)),
-            Some(found) if found.revoked => Some(NotCurrent::Revoked(id)),
-            Some(found) if found.token != given => {
-                Some(NotCurrent::Token { id, given, current: found.token })
-            }
-            Some(_) => None,
-        })
+        self.engine.loss(self.lease.id, self.lease.token)
     }
 
     fn renew(&mut self, now: Moment) -> Result<Option<NotCurrent>, StoreError> {

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use lockkeeper::core::alert::Alert;
 use lockkeeper::core::lease::NotCurrent;
 use lockkeeper::core::liveness::Verdict;
 use lockkeeper::core::record::{Claim, Lease, Ticket};
@@ -116,6 +117,12 @@ pub(super) fn ticket(ticket: &Ticket, jams: &[Jam], position: usize, now: Moment
 
 fn shaped(shape: impl serde::Serialize) -> Value {
     serde_json::to_value(shape).expect("texts and numbers can always be written")
+}
+
+/// "alert LOCK_WAIT: …", in its colour.
+pub(super) fn alert(alert: &Alert) -> String {
+    let style = AnsiColor::Yellow.on_default().bold();
+    format!("{style}alert{style:#} {}: {alert}", alert.code())
 }
 
 /// "alive", in its colour.

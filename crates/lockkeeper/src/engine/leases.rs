@@ -121,6 +121,18 @@ impl Engine {
         self.look(|draft| draft.lease(id))
     }
 
+    /// Whether a lease is not held any more under this token, and why.
+    pub fn loss(&self, id: LeaseId, token: Token) -> Result<Option<NotCurrent>, StoreError> {
+        Ok(match self.lease(id)? {
+            None => Some(NotCurrent::Unknown(id)),
+            Some(lease) if lease.token != token => {
+                Some(NotCurrent::Token { id, given: token, current: lease.token })
+            }
+            Some(lease) if lease.revoked => Some(NotCurrent::Revoked(id)),
+            Some(_) => None,
+        })
+    }
+
     /// A claim, whether it holds or waits.
     pub fn claim(&self, id: LeaseId) -> Result<Option<Claim>, StoreError> {
         self.look(|draft| {

@@ -71,7 +71,7 @@ impl Engine {
                     Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
                 }
             }
-            let interrupted = self.sleep(&waiting, bell, patience, progress)?;
+            let interrupted = self.sleep(&[&waiting], bell, patience, &mut || progress(&waiting))?;
             bell.quiet();
             match self.attend_again(&ticket, terms)? {
                 Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
@@ -83,6 +83,46 @@ impl Engine {
             }
             if patience.until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(Waited::TimedOut(waiting));
+            }
+        }
+    }
+
+    /// Sleeps until any of several tickets is granted, all of which this bell is for. Those that are not stay in line.
+    ///
+    /// Returns without any when the time was up or an interrupt came.
+    pub fn wait_any(
+        &self,
+        line: &mut Vec<Waiting>,
+        bell: &dyn Bell,
+        patience: &Patience<'_>,
+    ) -> Result<Option<Grant>, StoreError> {
+        loop {
+            for waiting in line.iter() {
+                self.stop_overdue(waiting, patience.grace)?;
+            }
+            let all: Vec<&Waiting> = line.iter().collect();
+            let interrupted = self.sleep(&all, bell, patience, &mut || {})?;
+            bell.quiet();
+            let mut place = 0;
+            while place < line.len() {
+                let ticket = line[place].ticket.clone();
+                let terms = WaitTerms { bell: Some(bell.id()), stays: ticket.stays };
+                match self.attend_again(&ticket, terms)? {
+                    Outcome::Granted(grant) => {
+                        line.remove(place);
+                        return Ok(Some(grant));
+                    }
+                    Outcome::Waiting(still) => {
+                        line[place] = still;
+                        place += 1;
+                    }
+                    Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => {
+                        line.remove(place);
+                    }
+                }
+            }
+            if interrupted || patience.until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
             }
         }
     }
@@ -100,20 +140,24 @@ impl Engine {
     /// Sleeps until there is a reason to look again; true when that is an interrupt.
     fn sleep(
         &self,
-        waiting: &Waiting,
+        line: &[&Waiting],
         bell: &dyn Bell,
         patience: &Patience<'_>,
-        progress: Progress<'_>,
+        progress: &mut dyn FnMut(),
     ) -> Result<bool, StoreError> {
-        let sentries = self.post_sentries(waiting);
-        let look_at = [Some(self.attendance(waiting)), sentries.timer].into_iter().flatten().min();
+        let mut sentries = Sentries::default();
+        for waiting in line {
+            self.post_sentries(waiting, &mut sentries);
+        }
+        let attendance = line.iter().map(|waiting| self.attendance(waiting)).min();
+        let look_at = [attendance, sentries.timer].into_iter().flatten().min();
         let look_at = look_at.and_then(|span| Instant::now().checked_add(span));
         let look_at = [look_at, patience.until].into_iter().flatten().min();
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![bell.as_fd()];
         descriptors.extend_from_slice(patience.interrupts);
         descriptors.extend(sentries.descriptors.iter().map(|descriptor| descriptor.as_fd()));
         loop {
-            progress(waiting);
+            progress();
             if sentries.somebody_is_gone {
                 return Ok(false);
             }
@@ -188,8 +232,7 @@ impl Engine {
     }
 
     /// Has everybody watched whose end concerns this ticket.
-    fn post_sentries(&self, waiting: &Waiting) -> Sentries {
-        let mut sentries = Sentries::default();
+    fn post_sentries(&self, waiting: &Waiting, sentries: &mut Sentries) {
         let now = clock::now();
         for watched in watch_list(&waiting.jams) {
             sentries.timer = [sentries.timer, time_left(&watched, now)].into_iter().flatten().min();
@@ -214,7 +257,6 @@ impl Engine {
                 Voucher::KernelLock { .. } => {}
             }
         }
-        sentries
     }
 }
 

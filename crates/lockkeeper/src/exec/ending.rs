@@ -37,11 +37,29 @@ impl Ending {
         }
     }
 
+    /// Reads what `wait(2)` gives for a process that has ended.
+    pub fn from_wait(status: i32) -> Self {
+        if libc::WIFSIGNALED(status) {
+            Self::Signaled(libc::WTERMSIG(status) as u8)
+        } else {
+            Self::Exited(libc::WEXITSTATUS(status) as u8)
+        }
+    }
+
     /// None while the command is only stopped or continued.
     pub(super) fn from_status(status: WaitStatus) -> Option<Self> {
         // Codes and signals have eight and seven bits.
         let exited = status.exit_status().map(|code| Self::Exited(code as u8));
         exited.or_else(|| status.terminating_signal().map(|signal| Self::Signaled(signal as u8)))
+    }
+}
+
+impl From<Ending> for lockkeeper_core::run::Ending {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Exited(code) => Self::Exited(code),
+            Ending::Signaled(signal) => Self::Signaled(signal),
+        }
     }
 }
 

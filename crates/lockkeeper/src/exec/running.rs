@@ -107,14 +107,24 @@ impl Running {
     /// The callback is asked at [`Event::Started`] and after every event; its last answer holds until the next. What
     /// the command leaves running, even with its output open, does not keep this from returning.
     pub fn supervise(
+        self,
+        extra: &[BorrowedFd<'_>],
+        on_event: &mut dyn FnMut(Event) -> Next,
+    ) -> io::Result<Ending> {
+        self.supervise_marked(extra, None, on_event)
+    }
+
+    /// As [`Running::supervise`], for a worker: whatever carries `mark` is stopped with the command.
+    pub fn supervise_marked(
         mut self,
         extra: &[BorrowedFd<'_>],
+        mark: Option<&str>,
         on_event: &mut dyn FnMut(Event) -> Next,
     ) -> io::Result<Ending> {
         let mut next = on_event(Event::Started);
         loop {
             let until = match next {
-                Next::Stop(grace) => return self.stop(grace, None),
+                Next::Stop(grace) => return self.stop(grace, mark),
                 Next::Wait => None,
                 Next::WaitUntil(moment) => Some(moment),
             };

@@ -27,6 +27,8 @@ pub struct Spec {
     pub args: Vec<OsString>,
     /// What is added to this process's environment.
     pub env: Vec<(OsString, OsString)>,
+    /// Whether nothing else is in the environment.
+    pub only_env: bool,
     /// The folder to run in, if not the present one.
     pub dir: Option<PathBuf>,
     /// Standard input, if not this process's own.
@@ -144,6 +146,9 @@ fn command(spec: &Spec, interpreter: Option<&str>) -> io::Result<Command> {
         }
         None => Command::new(&spec.program),
     };
+    if spec.only_env {
+        command.env_clear();
+    }
     command.args(&spec.args).envs(spec.env.iter().map(|(name, value)| (name, value))).process_group(0);
     if let Some(dir) = &spec.dir {
         command.current_dir(dir);

@@ -178,14 +178,7 @@ impl Held {
             }
             state.lease.token
         };
-        let loss = match engine.lease(self.id)? {
-            None => Some(NotCurrent::Unknown(self.id)),
-            Some(lease) if lease.token != token => {
-                Some(NotCurrent::Token { id: self.id, given: token, current: lease.token })
-            }
-            Some(lease) if lease.revoked => Some(NotCurrent::Revoked(self.id)),
-            Some(_) => None,
-        };
+        let loss = engine.loss(self.id, token)?;
         Ok(loss.is_some_and(|loss| self.lose(loss)))
     }
 

@@ -74,15 +74,7 @@ pub(crate) struct Resident {
 impl Keeper {
     /// Opens the store in this folder, which is made if it is not there.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, KeeperError> {
-        let folder = folder.as_ref();
-        let here = origin::origin().map_err(KeeperError::Machine)?;
-        let store = SqliteStore::open(folder, &here.boot)?;
-        let senses = Senses::new(folder, here).map_err(|source| StoreError::Io {
-            action: "open the locks in",
-            path: folder.to_owned(),
-            source,
-        })?;
-        Ok(Self::over(Engine::new(Box::new(store), senses)))
+        open_engine(folder.as_ref()).map(Self::over)
     }
 
     /// Opens the store in this folder if there is one: who only looks leaves nothing behind.
@@ -171,6 +163,18 @@ impl Keeper {
         let started = Sentinel::start(self)?;
         Ok(self.shared.sentinel.get_or_init(|| started))
     }
+}
+
+/// Opens the engine over the store in this folder, which is made if it is not there.
+pub fn open_engine(folder: &Path) -> Result<Engine, KeeperError> {
+    let here = origin::origin().map_err(KeeperError::Machine)?;
+    let store = SqliteStore::open(folder, &here.boot)?;
+    let senses = Senses::new(folder, here).map_err(|source| StoreError::Io {
+        action: "open the locks in",
+        path: folder.to_owned(),
+        source,
+    })?;
+    Ok(Engine::new(Box::new(store), senses))
 }
 
 /// An owner that nobody else has: `kind:pid.random`.

@@ -59,6 +59,20 @@ fn network_name(_facts: &rustix::fs::StatFs) -> Option<&'static str> {
     None
 }
 
+/// Gives a part of a file back to the disk: it reads as zeros from then on, and the file stays as long as it was.
+#[cfg(target_os = "linux")]
+pub fn punch_hole(file: &std::fs::File, from: u64, length: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+
+    Ok(fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, from, length)?)
+}
+
+/// Only Linux has a common way to do it.
+#[cfg(not(target_os = "linux"))]
+pub fn punch_hole(_file: &std::fs::File, _from: u64, _length: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -58,3 +58,35 @@ pub(super) fn send(handle: impl AsFd, signal: Signal) -> io::Result<()> {
 pub(super) fn send(_handle: impl AsFd, _signal: Signal) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+/// How a process ended that somebody else has waited for, in the form of `wait(2)`. The handle has to have been opened
+/// while it lived. Linux tells since 6.15; otherwise there is no way to know.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "rustix has no call for it")]
+pub(super) fn exit_status(handle: impl AsFd) -> Option<i32> {
+    use std::os::fd::AsRawFd;
+
+    /// `PIDFD_INFO_EXIT`.
+    const EXIT: u64 = 1 << 3;
+    /// `PIDFD_GET_INFO` for the first form of the structure.
+    const GET_INFO: libc::Ioctl = 0xc040_ff0b_u32 as libc::Ioctl;
+
+    #[repr(C)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+
+    let mut info = Info { mask: EXIT, cgroup: 0, ids: [0; 11], exit_code: 0 };
+    // SAFETY: the descriptor is open, and the number of the call says how large the structure is.
+    let outcome = unsafe { libc::ioctl(handle.as_fd().as_raw_fd(), GET_INFO, std::ptr::from_mut(&mut info)) };
+    (outcome == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
+}
+
+/// Only Linux has handles.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn exit_status(_handle: impl AsFd) -> Option<i32> {
+    None
+}

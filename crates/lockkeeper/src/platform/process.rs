@@ -176,6 +176,30 @@ pub fn watch_child(pid: Pid) -> Option<OwnedFd> {
     }
 }
 
+/// How a process ended that was watched through this descriptor, in the form of `wait(2)`, where the system tells it
+/// to others than the parent.
+pub fn exit_status(watched: &OwnedFd) -> Option<i32> {
+    pidfd::exit_status(watched)
+}
+
+/// Waits for those children that this process took in from others and that have ended, so that they do not stay as
+/// zombies. Returns those that still live. Children that this process started itself, on other threads than its
+/// first, are not touched.
+pub fn reap_orphans() -> Vec<u32> {
+    let own = std::process::id();
+    let path = format!("/proc/{own}/task/{own}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let numbers = text.split_ascii_whitespace().filter_map(|number| number.parse().ok());
+    let mut alive = Vec::new();
+    for number in numbers {
+        let Some(pid) = checked(number) else { continue };
+        if let Ok(None) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG) {
+            alive.push(number);
+        }
+    }
+    alive
+}
+
 pub(super) fn reference(facts: &Facts) -> ProcessRef {
     ProcessRef { pid: facts.pid, started: facts.started }
 }

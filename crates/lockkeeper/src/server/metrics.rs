@@ -9,6 +9,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use lockkeeper_core::alert::{Counts, Limits, raise};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 use super::failure::Failure;
 use super::site::Site;
 use crate::engine::Listing;
-use crate::engine::alerts::Alerts;
+use crate::engine::doctor::count_leases;
 use crate::engine::evidence::verdict_word;
 
 /// The bounds of the histogram, in seconds.
@@ -85,14 +86,19 @@ pub(super) async fn measure(State(site): State<Site>, request: Request, next: Ne
     (status = OK, description = "OpenMetrics text", content_type = "application/openmetrics-text", body = String)
 ))]
 pub(super) async fn metrics(State(site): State<Site>) -> Result<Response, Failure> {
-    let seen = site.ask(|engine| Ok((engine.listing()?, engine.circles()?.len()))).await?;
-    let (listing, deadlocks) = seen;
-    let text = site.render(&listing, deadlocks).map_err(|error| Failure::internal(error.to_string()))?;
+    let (listing, counts) = site
+        .ask(|engine| {
+            let listing = engine.listing()?;
+            let counts = count_leases(engine, &listing)?;
+            Ok((listing, counts))
+        })
+        .await?;
+    let text = site.render(&listing, counts).map_err(|error| Failure::internal(error.to_string()))?;
     Ok(([(CONTENT_TYPE, OPEN_METRICS)], text).into_response())
 }
 
 impl Site {
-    fn render(&self, listing: &Listing, deadlocks: usize) -> Result<String, fmt::Error> {
+    fn render(&self, listing: &Listing, counts: Counts) -> Result<String, fmt::Error> {
         let mut registry = Registry::with_prefix("lockkeeper");
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "Version of the server", version);
@@ -101,14 +107,14 @@ impl Site {
         let help = "How long it took to answer, event streams until their beginning";
         registry.register_with_unit("http_request", help, Unit::Seconds, meters.seconds.clone());
         gauge(&mut registry, "event_streams", "Event streams that are open", self.feed().listeners());
-        locks(&mut registry, listing, deadlocks);
+        locks(&mut registry, listing, counts);
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)
     }
 }
 
-fn locks(registry: &mut Registry, listing: &Listing, deadlocks: usize) {
+fn locks(registry: &mut Registry, listing: &Listing, counts: Counts) {
     let leases = Family::<StateLabel, Gauge>::default();
     for state in ["alive", "unknown", "dead", "expired", "overdue"] {
         leases.get_or_create(&StateLabel { state }).set(0);
@@ -117,21 +123,21 @@ fn locks(registry: &mut Registry, listing: &Listing, deadlocks: usize) {
         leases.get_or_create(&StateLabel { state: verdict_word(holder.verdict) }).inc();
     }
     registry.register("leases", "Leases by what is seen of their holders", leases);
-    let alerts = Alerts::of(listing, deadlocks);
-    gauge(registry, "waiters", "Tickets in line", alerts.waiters);
+    let waiters = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free()).count();
+    gauge(registry, "waiters", "Tickets in line", waiters);
     let help = "How long the longest wait lasts already";
     let seconds = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
-    seconds.set(alerts.longest_wait.as_secs_f64());
+    seconds.set(counts.longest_wait.as_secs_f64());
     registry.register_with_unit("longest_wait", help, Unit::Seconds, seconds);
-    gauge(registry, "deadlocks", "Circles of waits that never end", deadlocks);
-    gauge(registry, "orphan_locks", "Leases whose holders are gone", alerts.orphans);
+    gauge(registry, "deadlocks", "Circles of waits that never end", counts.deadlocks);
+    gauge(registry, "orphan_locks", "Leases whose holders are gone", counts.orphans);
+    gauge(registry, "downgrades", "Fallbacks to a stricter strategy within the last hour", counts.downgrades);
     let raised = Family::<AlertLabel, Gauge>::default();
-    for (alert, is_on) in [
-        ("lock_wait", alerts.has_long_wait()),
-        ("deadlock", alerts.has_deadlock()),
-        ("orphan_locks", alerts.has_many_orphans()),
-    ] {
-        raised.get_or_create(&AlertLabel { alert }).set(i64::from(is_on));
+    for alert in ["LOCK_WAIT", "DEADLOCKS", "ORPHAN_LOCKS", "DOWNGRADES"] {
+        raised.get_or_create(&AlertLabel { alert }).set(0);
+    }
+    for alert in raise(&counts, &Limits::default()) {
+        raised.get_or_create(&AlertLabel { alert: alert.code() }).set(1);
     }
     registry.register("alert", "1 while something needs attention", raised);
 }

@@ -8,3 +8,4 @@ mod monitor;
 mod registry;
 mod shells;
 mod site;
+mod times;

@@ -33,7 +33,10 @@ fn a_lease_is_taken_shown_renewed_and_given_back() {
     let released = server.delete(&format!("{location}?token={}", lease["token"])).expect(200);
     assert_eq!(released["status"], "released");
     server.get(&location).error(404, "NOT_CURRENT");
-    assert_eq!(server.get("/api/locks").expect(200), json!({ "leases": [], "waiters": [], "next": null }));
+    assert_eq!(
+        server.get("/api/locks").expect(200),
+        json!({ "leases": [], "waiters": [], "alerts": [], "next": null })
+    );
 }
 
 /// Invariant 1.

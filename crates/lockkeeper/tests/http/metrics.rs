@@ -34,7 +34,7 @@ fn every_metric_has_a_help_line_and_a_type() {
 fn the_alerts_on_locks_are_metrics() {
     let server = Server::start();
     let quiet = server.get("/metrics").text();
-    for alert in ["lock_wait", "deadlock", "orphan_locks"] {
+    for alert in ["LOCK_WAIT", "DEADLOCKS", "ORPHAN_LOCKS", "DOWNGRADES"] {
         assert_eq!(value(&quiet, &format!("lockkeeper_alert{{alert=\"{alert}\"}}")), 0.0);
     }
     assert_eq!(value(&quiet, "lockkeeper_longest_wait_seconds"), 0.0);
@@ -53,7 +53,7 @@ fn the_alerts_on_locks_are_metrics() {
     child.wait().unwrap();
     let orphaned = server.get("/metrics").text();
     assert_eq!(value(&orphaned, "lockkeeper_orphan_locks"), 6.0);
-    assert_eq!(value(&orphaned, "lockkeeper_alert{alert=\"orphan_locks\"}"), 1.0);
+    assert_eq!(value(&orphaned, "lockkeeper_alert{alert=\"ORPHAN_LOCKS\"}"), 1.0);
 }
 
 #[test]

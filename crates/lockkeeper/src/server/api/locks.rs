@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use lockkeeper_core::alert::{Limits, raise};
 use lockkeeper_core::id::{LeaseId, TicketName, Token};
 use lockkeeper_core::lease::{Grant, NotCurrent, Outcome, Request, WaitTerms, Waiting};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
@@ -15,6 +16,7 @@ use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::{Moment, Ttl};
 use lockkeeper_core::waiting::Jam;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::connections::Peer;
@@ -22,7 +24,9 @@ use super::super::extract::{Body, Id, Params, Span};
 use super::super::failure::{ErrorShape, Failure};
 use super::super::site::Site;
 use super::paging::{Paging, page};
+use crate::encoding::alert_to_json;
 use crate::engine::Engine;
+use crate::engine::doctor::count_leases;
 use crate::platform::anchor;
 use crate::report::{Exit, Report};
 use crate::shape::{self, LeaseShape, ResourceShape, TicketShape};
@@ -40,6 +44,9 @@ pub(in crate::server) struct Locks {
     leases: Vec<LeaseShape>,
     /// Who waits, in the order in which they are served; all of them on the first page, none on later ones.
     waiters: Vec<TicketShape>,
+    /// What needs attention: a code, its value and limit, a message and a hint.
+    #[schema(value_type = Vec<Object>)]
+    alerts: Vec<Value>,
     /// Where the next page of leases begins.
     next: Option<String>,
 }
@@ -54,7 +61,13 @@ pub(in crate::server) async fn list(
     Params(paging): Params<Paging>,
 ) -> Result<Json<Locks>, Failure> {
     let (limit, after) = (paging.limit()?, paging.after()?);
-    let listing = site.ask(|engine| Ok(engine.listing()?)).await?;
+    let (listing, counts) = site
+        .ask(|engine| {
+            let listing = engine.listing()?;
+            let counts = count_leases(engine, &listing)?;
+            Ok((listing, counts))
+        })
+        .await?;
     let mut holders = listing.holders;
     holders.sort_by_key(|holder| holder.lease.id);
     let (holders, next) = page(holders.into_iter(), |holder| holder.lease.id.0, after, limit);
@@ -62,6 +75,7 @@ pub(in crate::server) async fn list(
     Ok(Json(Locks {
         leases: holders.iter().map(|holder| LeaseShape::judged(holder, listing.now)).collect(),
         waiters: waiters.map(|waiter| TicketShape::listed(waiter, listing.now)).collect(),
+        alerts: raise(&counts, &Limits::default()).iter().map(alert_to_json).collect(),
         next,
     }))
 }

@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use lockkeeper_core::alert::{Alert, Limits, raise};
 use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::record::Claim;
 use lockkeeper_core::resource::Mode;
@@ -14,7 +15,7 @@ use super::graph::Graph;
 use super::spans::{Face, Point};
 use super::words::Words;
 use super::{Frame, draw};
-use crate::engine::alerts::Alerts;
+use crate::engine::doctor::count_leases;
 use crate::engine::{HolderEntry, Listing, WaiterEntry};
 
 /// A page shows so many of each; the API has all of them.
@@ -26,7 +27,7 @@ struct Page {
     frame: Frame,
     state: String,
     now: i64,
-    alerts: Vec<Alert>,
+    alerts: Vec<Warning>,
     longest: Option<Point>,
     orphans: usize,
     holders: Vec<Holder>,
@@ -36,7 +37,8 @@ struct Page {
     graph: Option<Graph>,
 }
 
-struct Alert {
+/// An alert as the page shows it.
+struct Warning {
     tone: &'static str,
     title: &'static str,
     text: &'static str,
@@ -88,15 +90,22 @@ struct Obstacle {
 }
 
 pub(super) async fn page(State(site): State<Site>, frame: Frame) -> Result<Response, Failure> {
-    let (listing, deadlocks) = site.ask(|engine| Ok((engine.listing()?, engine.circles()?.len()))).await?;
-    let alerts = Alerts::of(&listing, deadlocks);
+    let (listing, counts) = site
+        .ask(|engine| {
+            let listing = engine.listing()?;
+            let counts = count_leases(engine, &listing)?;
+            Ok((listing, counts))
+        })
+        .await?;
+    let waiting = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
+    let longest = waiting.map(|waiter| waiter.ticket.enqueued_at).min();
     let (words, face) = (frame.words, Face::new(listing.now));
     let page = Page {
         state: site.state_folder().display().to_string(),
         now: face.now(),
-        alerts: shown_alerts(&alerts, words),
-        longest: alerts.longest_wait_since.map(|moment| face.since(moment)),
-        orphans: alerts.orphans,
+        alerts: raise(&counts, &Limits::default()).iter().map(|alert| Warning::new(alert, words)).collect(),
+        longest: longest.map(|moment| face.since(moment)),
+        orphans: counts.orphans,
         holders: listing.holders.iter().take(MOST).map(|one| Holder::new(one, words, &face)).collect(),
         holders_left_out: listing.holders.len().saturating_sub(MOST),
         waiters: listing.waiters.iter().take(MOST).map(|one| Waiter::new(one, &face)).collect(),
@@ -107,14 +116,16 @@ pub(super) async fn page(State(site): State<Site>, frame: Frame) -> Result<Respo
     draw(&page)
 }
 
-fn shown_alerts(alerts: &Alerts, words: &'static Words) -> Vec<Alert> {
-    let all = [
-        (alerts.has_long_wait(), "warn", words.alert_wait),
-        (alerts.has_deadlock(), "bad", words.alert_deadlock),
-        (alerts.has_many_orphans(), "warn", words.alert_orphans),
-    ];
-    let raised = all.into_iter().filter(|(is_on, _, _)| *is_on);
-    raised.map(|(_, tone, text)| Alert { tone, title: words.alert, text }).collect()
+impl Warning {
+    fn new(alert: &Alert, words: &'static Words) -> Self {
+        let (tone, text) = match alert {
+            Alert::LongWait { .. } => ("warn", words.alert_wait),
+            Alert::Deadlocks { .. } => ("bad", words.alert_deadlock),
+            Alert::Orphans { .. } => ("warn", words.alert_orphans),
+            Alert::Downgrades { .. } => ("warn", words.alert_downgrades),
+        };
+        Self { tone, title: words.alert, text }
+    }
 }
 
 fn graph(listing: &Listing) -> Option<Graph> {

@@ -134,6 +134,8 @@ pub(super) struct Words {
     pub(super) heartbeat_of: &'static str,
     /// After how long ago something was.
     pub(super) ago: &'static str,
+    /// Alert.
+    pub(super) alert_downgrades: &'static str,
 }
 
 impl Words {
@@ -213,6 +215,7 @@ const EN: Words = Words {
     for_span: "for",
     heartbeat_of: "heartbeat",
     ago: "ago",
+    alert_downgrades: "Parallel work often falls back to one after the other.",
 };
 
 const JA: Words = Words {
@@ -281,6 +284,7 @@ const JA: Words = Words {
     for_span: "経過",
     heartbeat_of: "ハートビート",
     ago: "前",
+    alert_downgrades: "並列実行が頻繁に直列へ切り替わっています。",
 };
 
 const ZH: Words = Words {
@@ -349,4 +353,5 @@ const ZH: Words = Words {
     for_span: "已",
     heartbeat_of: "心跳",
     ago: "前",
+    alert_downgrades: "并行执行经常降级为串行。",
 };

@@ -10,20 +10,20 @@ use crate::store::StoreError;
 const MOST_IDLE: usize = 4;
 
 /// The connections that nobody uses now.
-pub(super) struct Connections {
+pub(in crate::store) struct Connections {
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Connections {
     /// Begins with one.
-    pub(super) fn new(first: Connection) -> Self {
+    pub(in crate::store) fn new(first: Connection) -> Self {
         Self { idle: Mutex::new(vec![first]) }
     }
 
     /// Does something on a connection of its own, which is made by `another` when all are in use.
     ///
     /// A connection on which something panicked or was left half done is closed, which rolls it back.
-    pub(super) fn with<T>(
+    pub(in crate::store) fn with<T>(
         &self,
         another: impl FnOnce() -> Result<Connection, StoreError>,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,

@@ -11,6 +11,7 @@
 //! perhaps its bell, which whoever buries its ticket or lease puts away, or else the next `locks cleanup`.
 
 mod connections;
+mod examine;
 mod records;
 mod rows;
 mod schema;
@@ -28,10 +29,12 @@ use lockkeeper_core::id::BellId;
 use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
-use super::{Bell, Decision, Store, StoreError};
+use super::{Bell, Decision, Examination, Store, StoreError};
 use crate::platform::{bell, clock, fs as local, gate};
-use connections::Connections;
+pub(super) use connections::Connections;
+pub(super) use examine::pages;
 use records::Rows;
+pub(super) use schema::{Format, connect, explain, is_set_up, use_log};
 use tokens::Tokens;
 
 /// How long a folder has to be left alone before its time of change is trusted.
@@ -70,9 +73,9 @@ impl SqliteStore {
         }
         let connection = schema::connect(&path)?;
         // Somebody else may be at it just now: anything but a yes is looked at again alone.
-        if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
+        if !matches!(schema::is_set_up(&connection, &path, schema::FORMAT), Ok(true)) {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
-            if !schema::is_set_up(&connection, &path)? {
+            if !schema::is_set_up(&connection, &path, schema::FORMAT)? {
                 schema::set_up(&connection, &path, tokens.limit()?)?;
             }
         }
@@ -212,6 +215,10 @@ impl Store for SqliteStore {
     fn sweep(&self) -> Result<(), StoreError> {
         bell::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
     }
+
+    fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
+        self.connected(|connection| examine::examine(self, connection, thorough))
+    }
 }
 
 impl Bell for bell::Bell {
@@ -232,7 +239,7 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }
 
-fn make_folder(folder: &Path) -> Result<(), StoreError> {
+pub(super) fn make_folder(folder: &Path) -> Result<(), StoreError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|error| failed("make the folder", folder, error))
 }
@@ -246,7 +253,8 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
         Some(_) => {}
     }
     // A power cut may have damaged it, which does not matter; what others made is none of ours.
-    let known = schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path));
+    let known =
+        schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path, schema::FORMAT));
     if let Err(error @ (StoreError::Foreign { .. } | StoreError::TooNew { .. })) = known {
         return Err(error);
     }

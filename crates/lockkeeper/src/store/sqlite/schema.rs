@@ -16,6 +16,8 @@ use crate::store::StoreError;
 const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// Counts up with every change of the tables that an older program could not use.
 const VERSION: i64 = 1;
+/// Both together.
+pub(super) const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION };
 
 /// How long those may take who look at a database that is not set up yet.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
@@ -44,8 +46,17 @@ CREATE TABLE ticket_key (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;";
 
+/// What a database says to be.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) struct Format {
+    /// Which program's it is, and for what.
+    pub(in crate::store) application_id: i64,
+    /// The newest version of its tables that this program can use.
+    pub(in crate::store) version: i64,
+}
+
 /// Opens a connection; the database may still be empty.
-pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
+pub(in crate::store) fn connect(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -73,18 +84,22 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
 }
 
 /// Whether the tables are there; fails when they are not ours, or newer than this program.
-pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+pub(in crate::store) fn is_set_up(
+    connection: &Connection,
+    path: &Path,
+    format: Format,
+) -> Result<bool, StoreError> {
     let number = |pragma: &str| {
         connection.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(|error| explain(path, error))
     };
     match number("PRAGMA application_id")? {
-        APPLICATION_ID => {}
+        found if found == format.application_id => {}
         0 if number("SELECT count(*) FROM sqlite_schema")? == 0 => return Ok(false),
         _ => return Err(StoreError::Foreign { path: path.to_owned() }),
     }
     let found = number("PRAGMA user_version")?;
-    if found > VERSION {
-        return Err(StoreError::TooNew { path: path.to_owned(), found, known: VERSION });
+    if found > format.version {
+        return Err(StoreError::TooNew { path: path.to_owned(), found, known: format.version });
     }
     Ok(true)
 }
@@ -118,7 +133,7 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
 
 /// Has the database use a write-ahead log. When SQLite cannot, it stays with what it had and does not call it
 /// an error.
-fn use_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+pub(in crate::store) fn use_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let until = Instant::now() + LOG_PATIENCE;
     loop {
         let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
@@ -141,7 +156,7 @@ fn use_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
 }
 
 /// Says what a refusal of SQLite means.
-pub(super) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
+pub(in crate::store) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode as Code;
     let path = path.to_owned();
     match error.sqlite_error_code() {

@@ -1,0 +1,215 @@
+//! Executing runs.
+//!
+//! An [`Executor`] takes a run, holds what it needs, executes its command and says how that ended. A [`Crew`] is an
+//! executor with several pairs of hands that works through the queue.
+//!
+//! What a crash leaves behind is enough to go on from, at every step:
+//!
+//! 1. The lease is taken first, for a kernel lock that only this run's processes will share. Dying here frees it.
+//! 2. The claim names that kernel lock. Whoever finds the run later can ask the kernel whether any process of it
+//!    lives, even if the command was started and nobody had the time to note its number.
+//! 3. The command writes to its log by itself: it does not notice that its worker died.
+//! 4. The end is one compare-and-set with the claim's number; then the lease is released.
+
+mod attendant;
+mod command;
+mod crew;
+mod execute;
+mod files;
+mod heart;
+mod output;
+mod recover;
+mod take;
+mod tell;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockkeeper_core::id::{RunId, WorkerId};
+
+pub use attendant::Attendant;
+pub use crew::{Crew, Orders};
+pub use execute::Done;
+pub use take::{Job, Line, Taken};
+pub use tell::{Teller, Told};
+
+use super::Engine;
+use super::runs::{RunError, Runs, new_id};
+use crate::lockfile::aiflow::Aiflow;
+use crate::lockfile::swarm::Swarm;
+use crate::platform::life::LifeLock;
+use crate::platform::{pipe, process, random, tree};
+use crate::status::StatusLog;
+use crate::store::runs::{Worker, now};
+
+/// How commands are executed.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long a command may take to end by itself after it was asked to.
+    pub grace: Duration,
+    /// How many bytes of a command's output are kept at most.
+    pub output_limit: u64,
+    /// How often a worker that executes something says that it lives; after three times without, others replace it.
+    pub heartbeat: Duration,
+    /// What commands are told besides their own environment: names and values.
+    pub variables: Vec<(String, String)>,
+    /// Where requests are locked in files as well, so that other programs which do that are kept out.
+    pub aiflow: Option<Aiflow>,
+    /// Where tasks of a swarm are locked in files, if a request is one.
+    pub swarm: Option<Swarm>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(10),
+            output_limit: 256 * 1024 * 1024,
+            heartbeat: Duration::from_secs(10),
+            variables: Vec::new(),
+            aiflow: None,
+            swarm: None,
+        }
+    }
+}
+
+/// Executes runs, one for each thread that asks it to.
+pub struct Executor {
+    runs: Runs,
+    leases: Engine,
+    worker: Worker,
+    settings: Settings,
+    /// Says that this process lives, for as long as it does.
+    _life: LifeLock,
+    /// Those that are being executed here.
+    controls: Mutex<HashMap<RunId, Arc<Control>>>,
+    status: Option<StatusLog>,
+    teller: Box<Teller>,
+}
+
+impl Executor {
+    /// Begins to be a worker that others can see, for so many runs at once.
+    pub fn begin(
+        runs: Runs,
+        leases: Engine,
+        settings: Settings,
+        jobs: u32,
+        status: Option<StatusLog>,
+        teller: Box<Teller>,
+    ) -> Result<Self, RunError> {
+        tree::become_subreaper().map_err(RunError::Machine)?;
+        let holder = random::holder_id().map_err(RunError::Machine)?;
+        let life = leases.senses().life().hold(holder).map_err(RunError::Machine)?;
+        let started_at = now().unix_micros;
+        let worker = Worker {
+            id: new_id::<WorkerId>("W", started_at)?,
+            holder,
+            origin: leases.senses().origin().clone(),
+            process: process::current().map_err(RunError::Machine)?,
+            jobs,
+            started_at,
+        };
+        runs.store().note(|tables| tables.insert_worker(&worker))?;
+        let controls = Mutex::new(HashMap::new());
+        Ok(Self { runs, leases, worker, settings, _life: life, controls, status, teller })
+    }
+
+    /// Who this worker is.
+    pub fn worker(&self) -> &WorkerId {
+        &self.worker.id
+    }
+
+    /// Requests and runs.
+    pub fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// The worker as others see it.
+    pub(in crate::engine) fn record(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// Leases.
+    pub fn leases(&self) -> &Engine {
+        &self.leases
+    }
+
+    /// How many runs are being executed here.
+    pub fn busy(&self) -> usize {
+        locked(&self.controls).len()
+    }
+
+    fn enter(&self, run: &RunId) -> io::Result<Arc<Control>> {
+        let control = Arc::new(Control::new()?);
+        locked(&self.controls).insert(run.clone(), Arc::clone(&control));
+        Ok(control)
+    }
+
+    fn leave(&self, run: &RunId) {
+        locked(&self.controls).remove(run);
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        // If it stays, others find out by themselves that nobody is behind it.
+        let _ = self.runs.store().note(|tables| tables.remove_worker(&self.worker.id));
+        heart::forget(&self.runs, &self.worker.id);
+    }
+}
+
+/// What may be asked of the thread that executes a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ask {
+    /// Nothing.
+    Nothing = 0,
+    /// To end the command: the run was called off.
+    Cancel = 1,
+    /// To end the command and say nothing: somebody else has the run.
+    LetGo = 2,
+}
+
+/// How a thread that executes a run is reached.
+#[derive(Debug)]
+struct Control {
+    asked: AtomicU8,
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl Control {
+    fn new() -> io::Result<Self> {
+        let (reader, writer) = pipe::nonblocking()?;
+        Ok(Self { asked: AtomicU8::new(Ask::Nothing as u8), reader, writer })
+    }
+
+    fn ask(&self, ask: Ask) {
+        self.asked.fetch_max(ask as u8, Ordering::SeqCst);
+        // A pipe that is full is heard as well.
+        let _ = rustix::io::write(&self.writer, b"!");
+    }
+
+    /// What was asked, and quiet again.
+    fn asked(&self) -> Ask {
+        let mut bytes = [0; 64];
+        while matches!(rustix::io::read(&self.reader, &mut bytes), Ok(read) if read > 0) {}
+        match self.asked.load(Ordering::SeqCst) {
+            0 => Ask::Nothing,
+            1 => Ask::Cancel,
+            _ => Ask::LetGo,
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,94 @@
+//! What commands write: straight into a file, so that it is all there whatever happens to the worker.
+//!
+//! A log that grows beyond its limit keeps its beginning and its end. What lies between is given back to the disk as
+//! a hole: the command goes on writing, and every byte that is left stays where it was.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::engine::runs::RunFolder;
+use crate::platform::fs as local;
+
+/// How much of the beginning is kept.
+const HEAD: u64 = 1024 * 1024;
+/// Holes begin and end at blocks.
+const BLOCK: u64 = 4096;
+/// How often a log is looked at, at least and at most.
+const SOONEST: Duration = Duration::from_millis(250);
+const LATEST: Duration = Duration::from_secs(5);
+
+/// The log of an attempt that goes on.
+#[derive(Debug)]
+pub(super) struct Output {
+    file: File,
+    folder: RunFolder,
+    limit: u64,
+    size: u64,
+    cut_to: u64,
+}
+
+impl Output {
+    /// Opens the log of an attempt; that of the attempt before is put aside.
+    pub(super) fn open(folder: &RunFolder, attempt: u32, limit: u64) -> io::Result<Self> {
+        folder.make()?;
+        if attempt > 1 {
+            put_aside(&folder.cut(), &folder.cut_of(attempt - 1))?;
+            put_aside(&folder.output(), &folder.output_of(attempt - 1))?;
+        }
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(local::NO_FOLLOW)
+            .open(folder.output())?;
+        Ok(Self { file, folder: folder.clone(), limit: limit.max(4 * HEAD), size: 0, cut_to: 0 })
+    }
+
+    /// For the command's standard output or error.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(self.file.try_clone()?.into())
+    }
+
+    /// Cuts the log if it is too long; returns when to look again.
+    pub(super) fn look(&mut self, elapsed: Duration) -> io::Result<Duration> {
+        let size = self.file.metadata()?.len();
+        let grown = size.saturating_sub(self.size);
+        self.size = size;
+        let kept = size.saturating_sub(self.cut_to.max(HEAD)) + HEAD;
+        if kept > self.limit {
+            self.cut(size)?;
+        }
+        // In time to see it before it has grown by half of its limit.
+        let pace = grown.max(1) as f64 / elapsed.as_secs_f64().max(0.001);
+        let soon = Duration::from_secs_f64((self.limit as f64 / 2.0 / pace).min(LATEST.as_secs_f64()));
+        Ok(soon.clamp(SOONEST, LATEST))
+    }
+
+    fn cut(&mut self, size: u64) -> io::Result<()> {
+        let from = self.cut_to.max(HEAD);
+        let to = size.saturating_sub(self.limit / 2) / BLOCK * BLOCK;
+        if to <= from {
+            return Ok(());
+        }
+        // Told first: a reader that finds zeros must know that they are none of the command's.
+        let note = json!({ "cut_from": HEAD, "cut_to": to });
+        self.folder.put(&self.folder.cut(), note.to_string().as_bytes())?;
+        local::punch_hole(&self.file, from, to - from)?;
+        self.cut_to = to;
+        Ok(())
+    }
+}
+
+/// Renames a file that need not be there.
+fn put_aside(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

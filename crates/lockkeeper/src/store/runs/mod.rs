@@ -1,0 +1,192 @@
+//! Where requests, runs and their events are kept: a SQLite database beside the one of the leases.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `runs.db`, `-wal`, `-shm` | requests, runs, events, workers; it survives power cuts and boots |
+//! | `runs.gate` | one writer at a time, in the order in which they came |
+//!
+//! What [`RunStore::write`] returned from is on the disk. The log is forced there after the gate is open again, so
+//! that those who commit at the same time share the disk's work. Readers never wait for writers.
+
+mod autorun;
+mod events;
+mod examine;
+mod prune;
+mod queue;
+mod requests;
+mod rows;
+mod schema;
+mod spec;
+mod tables;
+mod workers;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rusqlite::Connection;
+
+pub use autorun::AutoRun;
+pub use events::StoredEvent;
+pub use prune::Old;
+pub use requests::{RequestFilter, StoredRequest};
+pub use rows::{Filter, Timing};
+pub use tables::Tables;
+pub use workers::Worker;
+
+use super::StoreError;
+use super::sqlite::{Connections, explain, make_folder};
+use crate::clock::WallTime;
+use crate::platform::changes::Changes;
+use crate::platform::{clock, fs as local, gate};
+use lockkeeper_core::run::Stamp;
+
+/// Requests and runs.
+pub struct RunStore {
+    path: PathBuf,
+    gate: gate::Gate,
+    connections: Connections,
+    /// The log, to force it to the disk.
+    log: Mutex<Option<(File, u64)>>,
+}
+
+impl RunStore {
+    /// Opens the store in `folder`, which is made if it is not there.
+    pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
+        make_folder(folder)?;
+        if let Some(kind) = local::refuse_network(folder).map_err(|error| failed("look at", folder, error))? {
+            return Err(StoreError::NetworkFileSystem { path: folder.to_owned(), kind });
+        }
+        let gate_path = folder.join("runs.gate");
+        let gate = gate::Gate::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
+        let path = folder.join("runs.db");
+        let connection = schema::connect(&path)?;
+        // Somebody else may be at it just now: anything but a yes is looked at again alone.
+        if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
+            let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
+            if !schema::is_set_up(&connection, &path)? {
+                schema::set_up(&connection, &path, boot)?;
+            }
+        }
+        schema::tune(&connection, &path)?;
+        let store = Self { path, gate, connections: Connections::new(connection), log: Mutex::new(None) };
+        if store.read(|tables| tables.boot())? != boot {
+            // Moments of another boot mean nothing on this one's clock.
+            store.write(|tables| tables.rebase(boot))?;
+        }
+        Ok(store)
+    }
+
+    /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
+    pub fn exists(folder: &Path) -> bool {
+        folder.join("runs.db").try_exists().unwrap_or(true)
+    }
+
+    /// Where the database is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads and changes records in one transaction, of which all or nothing is kept. When this returns, what was
+    /// changed survives a power cut.
+    pub fn write<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let (done, changed) = self.transact(work)?;
+        if changed {
+            self.force()?;
+        }
+        Ok(done)
+    }
+
+    /// As [`RunStore::write`], but what was changed may be lost in a power cut: for what every reader finds out by
+    /// itself after one.
+    pub fn note<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.transact(work).map(|(done, _)| done)
+    }
+
+    /// Reads the records of one moment.
+    pub fn read<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.connected(|connection| {
+            self.database(execute(connection, "BEGIN"))?;
+            let read = work(&Tables::new(connection, &self.path, now()));
+            let ended = self.database(execute(connection, "ROLLBACK"));
+            read.and_then(|read| ended.map(|()| read))
+        })
+    }
+
+    /// Listens to everything that anybody changes from now on.
+    pub fn changes(&self) -> Result<Changes, StoreError> {
+        let log = self.log_path();
+        Changes::watch(&log).map_err(|error| failed("listen to", &log, error))
+    }
+
+    fn transact<T>(
+        &self,
+        work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>,
+    ) -> Result<(T, bool), StoreError> {
+        let _alone = self.gate.lock().map_err(|error| failed("lock", &self.path, error))?;
+        self.connected(|connection| {
+            self.database(execute(connection, "BEGIN IMMEDIATE"))?;
+            let before = connection.total_changes();
+            let done = work(&Tables::new(connection, &self.path, now()));
+            let changed = connection.total_changes() != before;
+            let end = if done.is_ok() && changed { "COMMIT" } else { "ROLLBACK" };
+            let ended = self.database(execute(connection, end));
+            if ended.is_err() && !connection.is_autocommit() {
+                // What failed counts, not how the clearing up went.
+                let _ = execute(connection, "ROLLBACK");
+            }
+            let done = done?;
+            ended.map(|()| (done, changed))
+        })
+    }
+
+    /// Forces the log to the disk. Frames that a checkpoint moved on meanwhile were forced by it.
+    fn force(&self) -> Result<(), StoreError> {
+        let path = self.log_path();
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let inode = fs::metadata(&path).map_err(|error| failed("look at", &path, error))?.ino();
+        let current = match log.take() {
+            Some((file, known)) if known == inode => (file, known),
+            _ => (File::open(&path).map_err(|error| failed("open", &path, error))?, inode),
+        };
+        let (file, _) = log.insert(current);
+        let file = file.try_clone().map_err(|error| failed("open", &path, error))?;
+        // Others may force it at the same time; the disk does that once for all of them.
+        drop(log);
+        file.sync_data().map_err(|error| failed("force to the disk", &path, error))
+    }
+
+    fn log_path(&self) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push("-wal");
+        path.into()
+    }
+
+    fn connected<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let another = || {
+            let connection = schema::connect(&self.path)?;
+            schema::tune(&connection, &self.path)?;
+            Ok(connection)
+        };
+        self.connections.with(another, work)
+    }
+
+    fn database<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
+        result.map_err(|error| explain(&self.path, error))
+    }
+}
+
+/// The present on both clocks.
+pub(crate) fn now() -> Stamp {
+    Stamp { moment: clock::now(), unix_micros: WallTime::now().as_micros() }
+}
+
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
+    StoreError::Io { action, path: path.to_owned(), source }
+}

@@ -1,0 +1,126 @@
+//! What is to be done next, and what has to be looked after.
+
+use lockkeeper_core::id::RunId;
+use lockkeeper_core::run::Run;
+use lockkeeper_core::time::Moment;
+use rusqlite::params;
+
+use super::Tables;
+use super::rows::COLUMNS;
+use crate::store::StoreError;
+
+const FROM: &str = "FROM run JOIN request ON request.seq = run.request";
+
+impl Tables<'_> {
+    /// Runs that can begin, the next one first: by priority, then by age. Those that `after` comes before are left
+    /// out.
+    pub fn ready(&self, after: Option<&RunId>, limit: usize) -> Result<Vec<Run>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let condition = "run.status = 'queued' AND run.ready = 1";
+        match after {
+            None => self.many(
+                &format!(
+                    "SELECT {COLUMNS} {FROM} WHERE {condition}
+                     ORDER BY run.priority DESC, run.seq LIMIT ?1"
+                ),
+                [limit],
+            ),
+            Some(after) => self.many(
+                &format!(
+                    "SELECT {COLUMNS} {FROM} WHERE {condition} AND (-run.priority, run.seq) >
+                         (SELECT -priority, seq FROM run WHERE id = ?1)
+                     ORDER BY run.priority DESC, run.seq LIMIT ?2"
+                ),
+                params![after.as_str(), limit],
+            ),
+        }
+    }
+
+    /// Runs whose next attempt is due.
+    pub fn due_retries(&self, now: Moment, limit: usize) -> Result<Vec<Run>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 ORDER BY run.retry_at LIMIT ?2");
+        self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])
+    }
+
+    /// Queued runs that nobody began with in time, and those that an executor outside of Lockkeeper took too long
+    /// for. Who executes a run here looks at the clock by itself.
+    pub fn overdue(&self, now: Moment, limit: usize) -> Result<Vec<Run>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} {FROM} WHERE run.status = 'queued' AND run.give_up_at <= ?1
+             ORDER BY run.give_up_at LIMIT ?2"
+        );
+        let mut overdue =
+            self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])?;
+        let sql = format!(
+            "SELECT {COLUMNS} {FROM} WHERE (run.holder IS NOT NULL OR run.worker IS NOT NULL)
+                 AND run.holder IS NULL AND run.status = 'running' AND run.started_moment + run.timeout <= ?1"
+        );
+        overdue.extend(self.many(&sql, [now.as_micros()])?);
+        Ok(overdue)
+    }
+
+    /// When the next queued run is to be given up, the next attempt is due, or an executor outside of Lockkeeper has
+    /// taken too long.
+    pub fn next_due(&self) -> Result<Option<Moment>, StoreError> {
+        let give_up = self.number(
+            "SELECT min(give_up_at) FROM run WHERE status = 'queued' AND give_up_at IS NOT NULL",
+            [],
+        )?;
+        let retry = self.number("SELECT min(retry_at) FROM run WHERE retry_at IS NOT NULL", [])?;
+        let outside = self.number(
+            "SELECT min(started_moment + timeout) FROM run
+             WHERE (holder IS NOT NULL OR worker IS NOT NULL) AND holder IS NULL AND status = 'running'",
+            [],
+        )?;
+        Ok([give_up, retry, outside].into_iter().flatten().min().map(Moment::from_micros))
+    }
+
+    /// Runs that somebody executes, or of which something may still live.
+    pub fn living(&self) -> Result<Vec<Run>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} {FROM} WHERE run.holder IS NOT NULL OR run.worker IS NOT NULL ORDER BY run.seq"
+        );
+        self.many(&sql, [])
+    }
+
+    /// How many queued runs come before this one.
+    pub fn position(&self, run: &RunId) -> Result<u64, StoreError> {
+        let sql = "SELECT count(*) FROM run JOIN run AS this ON this.id = ?1
+                   WHERE run.status = 'queued' AND run.ready = 1
+                     AND (run.priority > this.priority OR (run.priority = this.priority AND run.seq < this.seq))";
+        Ok(self.number(sql, [run.as_str()])?.unwrap_or(0).cast_unsigned())
+    }
+
+    /// How many runs are queued.
+    pub fn queue_length(&self) -> Result<u64, StoreError> {
+        Ok(self.number("SELECT count(*) FROM run WHERE status = 'queued'", [])?.unwrap_or(0).cast_unsigned())
+    }
+
+    /// The boot that moments belong to.
+    pub fn boot(&self) -> Result<String, StoreError> {
+        let boot = self.connection().query_row("SELECT boot FROM clock", [], |row| row.get(0));
+        self.database(boot)
+    }
+
+    /// Moves every moment of an earlier boot onto this one's clock, by what the wall clock says has passed.
+    pub fn rebase(&self, boot: &str) -> Result<(), StoreError> {
+        if self.boot()? == boot {
+            return Ok(());
+        }
+        let now = self.now();
+        // `queued_at` lies this far back; a wall clock that was set back counts as no time at all.
+        let shift = "(?1 - max(0, ?2 - queued_at)) - queued_moment";
+        self.execute(
+            &format!(
+                "UPDATE run SET queued_moment = queued_moment + ({shift}), give_up_at = give_up_at + ({shift}),
+                     started_moment = started_moment + ({shift}), retry_at = retry_at + ({shift}),
+                     completed_moment = completed_moment + ({shift})
+                 WHERE completed_at IS NULL"
+            ),
+            params![now.moment.as_micros(), now.unix_micros],
+        )?;
+        // Nothing of another boot lives.
+        self.execute("DELETE FROM worker WHERE boot <> ?1", [boot])?;
+        self.execute("UPDATE clock SET boot = ?1", [boot])
+    }
+}

@@ -1,0 +1,179 @@
+//! Requests as rows: what is looked for has columns, everything else is one JSON text.
+
+use lockkeeper_core::id::{RequestId, RunId};
+use lockkeeper_core::request::{Request, RequestStatus};
+use rusqlite::params;
+
+use super::{Tables, spec};
+use crate::store::StoreError;
+
+/// A request and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRequest {
+    /// What is to be done.
+    pub request: Request,
+    /// When it came, in microseconds since 1970.
+    pub created_at: i64,
+    /// Where it is.
+    pub status: RequestStatus,
+    /// Its latest run; none when all were refused.
+    pub latest: Option<RunId>,
+    /// How many of those that it comes after are not done.
+    pub unmet: u32,
+}
+
+/// Which requests are listed.
+#[derive(Clone, Debug, Default)]
+pub struct RequestFilter {
+    /// Only those in one of these states; all when there are none.
+    pub statuses: Vec<RequestStatus>,
+    /// Only those that came before the one with this id.
+    pub before: Option<RequestId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+const SELECT: &str = "SELECT request.spec, request.created_at, request.status, run.id, request.unmet
+    FROM request LEFT JOIN run ON run.seq = request.latest";
+
+impl Tables<'_> {
+    /// Puts in a request; those that it comes after have to be there. False when its id or key is taken.
+    pub fn insert_request(&self, request: &Request) -> Result<bool, StoreError> {
+        let spec = spec::write(request);
+        let inserted = self.database(
+            self.connection()
+                .prepare_cached(
+                    "INSERT INTO request (id, title, spec, priority, key, created_at, status, unmet)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT DO NOTHING",
+                )
+                .and_then(|mut statement| {
+                    statement.execute(params![
+                        request.id.as_str(),
+                        request.title,
+                        spec,
+                        request.priority.get(),
+                        request.key,
+                        self.now().unix_micros,
+                        RequestStatus::Queued.as_str(),
+                    ])
+                }),
+        )?;
+        if inserted == 0 {
+            return Ok(false);
+        }
+        let seq = self.connection().last_insert_rowid();
+        for after in &request.after {
+            let after = self.request_seq(after)?;
+            self.execute("INSERT OR IGNORE INTO dependency (request, after) VALUES (?1, ?2)", [seq, after])?;
+        }
+        if !request.after.is_empty() {
+            self.count_unmet(seq)?;
+        }
+        Ok(true)
+    }
+
+    /// One request.
+    pub fn request(&self, id: &RequestId) -> Result<Option<StoredRequest>, StoreError> {
+        Ok(self.stored(&format!("{SELECT} WHERE request.id = ?1"), [id.as_str()])?.pop())
+    }
+
+    /// The request that was submitted with this key.
+    pub fn request_by_key(&self, key: &str) -> Result<Option<StoredRequest>, StoreError> {
+        Ok(self.stored(&format!("{SELECT} WHERE request.key = ?1"), [key])?.pop())
+    }
+
+    /// Requests, the latest first.
+    pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<StoredRequest>, StoreError> {
+        let mut conditions = Vec::new();
+        let mut values: Vec<Box<dyn rusqlite::ToSql>> = Vec::new();
+        if !filter.statuses.is_empty() {
+            let words: Vec<String> = filter.statuses.iter().map(|status| format!("'{status}'")).collect();
+            conditions.push(format!("request.status IN ({})", words.join(", ")));
+        }
+        if let Some(before) = &filter.before {
+            values.push(Box::new(before.as_str().to_owned()));
+            conditions.push(format!("request.seq < (SELECT seq FROM request WHERE id = ?{})", values.len()));
+        }
+        let condition =
+            if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
+        values.push(Box::new(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
+        let sql = format!("{SELECT} {condition} ORDER BY request.seq DESC LIMIT ?{}", values.len());
+        self.stored(&sql, rusqlite::params_from_iter(values))
+    }
+
+    /// Requests that are not done, in the order in which a queue takes them: by priority, age and id.
+    pub fn open_requests(&self, limit: usize) -> Result<Vec<StoredRequest>, StoreError> {
+        let sql = format!(
+            "{SELECT} WHERE request.status <> 'DONE'
+             ORDER BY request.priority DESC, request.created_at, request.id LIMIT ?1"
+        );
+        self.stored(&sql, [i64::try_from(limit).unwrap_or(i64::MAX)])
+    }
+
+    /// Those of the requests that this one comes after which are not done.
+    pub fn unmet(&self, id: &RequestId) -> Result<Vec<RequestId>, StoreError> {
+        let sql = "SELECT before.id FROM request JOIN dependency ON dependency.request = request.seq
+                   JOIN request AS before ON before.seq = dependency.after
+                   WHERE request.id = ?1 AND before.status <> 'DONE' ORDER BY before.seq";
+        self.rows(sql, [id.as_str()], |row| {
+            Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}")))
+        })
+    }
+
+    /// How many requests there are in each state that any is in.
+    pub fn request_counts(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError> {
+        self.rows("SELECT status, count(*) FROM request GROUP BY status", [], |row| {
+            let (status, count) = (row.get::<_, String>(0)?, row.get::<_, i64>(1)?.cast_unsigned());
+            Ok(read_status(&status).map(|status| (status, count)))
+        })
+    }
+
+    pub(super) fn request_seq(&self, id: &RequestId) -> Result<i64, StoreError> {
+        let found = self.number("SELECT seq FROM request WHERE id = ?1", [id.as_str()])?;
+        found.ok_or_else(|| StoreError::Mismatch(format!("there is no request {id}")))
+    }
+
+    /// Notes where a request is, and lets those begin that waited for it.
+    pub(super) fn set_request_status(&self, seq: i64, status: RequestStatus) -> Result<(), StoreError> {
+        let sql = "UPDATE request SET status = ?1 WHERE seq = ?2 AND status <> ?1";
+        self.execute(sql, params![status.as_str(), seq])?;
+        let after = self.rows("SELECT request FROM dependency WHERE after = ?1", [seq], |row| {
+            Ok(Ok(row.get::<_, i64>(0)?))
+        })?;
+        after.into_iter().try_for_each(|request| self.count_unmet(request))
+    }
+
+    fn count_unmet(&self, seq: i64) -> Result<(), StoreError> {
+        self.execute(
+            "UPDATE request SET unmet = (
+                 SELECT count(*) FROM dependency JOIN request AS before ON before.seq = dependency.after
+                 WHERE dependency.request = ?1 AND before.status <> 'DONE')
+             WHERE seq = ?1",
+            [seq],
+        )?;
+        self.execute(
+            "UPDATE run SET ready = (SELECT unmet = 0 FROM request WHERE seq = ?1)
+             WHERE request = ?1 AND status = 'queued'",
+            [seq],
+        )
+    }
+
+    fn stored(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<StoredRequest>, StoreError> {
+        self.rows(sql, values, |row| {
+            let (spec, status): (String, String) = (row.get(0)?, row.get(2)?);
+            let latest: Option<String> = row.get(3)?;
+            let (created_at, unmet) = (row.get(1)?, row.get(4)?);
+            let build = || {
+                let request = spec::read(&spec)?;
+                let latest = latest.map(|id| id.parse()).transpose().map_err(|error| format!("{error}"))?;
+                Ok(StoredRequest { request, created_at, status: read_status(&status)?, latest, unmet })
+            };
+            Ok(build())
+        })
+    }
+}
+
+fn read_status(text: &str) -> Result<RequestStatus, String> {
+    let found = RequestStatus::ALL.into_iter().find(|status| status.as_str() == text);
+    found.ok_or_else(|| format!("the state `{text}` of a request"))
+}

@@ -1,0 +1,138 @@
+//! The tables of requests and runs. The database itself refuses what the state machine does not have.
+
+use std::path::Path;
+
+use lockkeeper_core::run::{MOVES, Status};
+use rusqlite::Connection;
+
+use crate::store::StoreError;
+use crate::store::sqlite::{self, explain};
+
+/// `LkRu`: tells the database from those of other programs.
+const APPLICATION_ID: i64 = 0x4c6b_5275;
+/// Counts up with every change of the tables that an older program could not use.
+const VERSION: i64 = 1;
+
+/// Times are in microseconds: `_at` on the wall clock, `_moment` (and what is compared with them) on this boot's.
+const TABLES: &str = "
+CREATE TABLE clock (boot TEXT NOT NULL) STRICT;
+CREATE TABLE request (
+    seq INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    title TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    key TEXT UNIQUE,
+    created_at INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    latest INTEGER,
+    unmet INTEGER NOT NULL CHECK (unmet >= 0)
+) STRICT;
+CREATE INDEX request_status ON request (status, seq);
+CREATE TABLE dependency (
+    request INTEGER NOT NULL, after INTEGER NOT NULL, PRIMARY KEY (request, after), CHECK (request <> after)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX dependency_after ON dependency (after);
+CREATE TABLE worker (
+    id TEXT PRIMARY KEY, holder INTEGER NOT NULL, host TEXT NOT NULL, boot TEXT NOT NULL,
+    pid_namespace INTEGER NOT NULL, pid INTEGER NOT NULL, pid_started INTEGER NOT NULL,
+    jobs INTEGER NOT NULL, started_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE auto_run (
+    worker TEXT NOT NULL, started_at INTEGER NOT NULL, runs INTEGER NOT NULL, current TEXT,
+    stop INTEGER NOT NULL, ended TEXT
+) STRICT;
+CREATE TABLE event (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,
+    from_status TEXT, to_status TEXT NOT NULL, attempt INTEGER NOT NULL, claim INTEGER NOT NULL,
+    reason TEXT, message TEXT,
+    UNIQUE (run, seq)
+) STRICT;";
+
+/// What a run's row may say. It is what `Run::check` says, once more, for whoever else writes to the database.
+const RUN: &str = "
+CREATE TABLE run (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    request INTEGER NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ({statuses})),
+    attempt INTEGER NOT NULL CHECK (attempt >= 0),
+    claim INTEGER NOT NULL CHECK (claim >= attempt),
+    worker TEXT,
+    holder INTEGER, pid INTEGER, pid_started INTEGER,
+    lease INTEGER, token INTEGER,
+    priority INTEGER NOT NULL,
+    ready INTEGER NOT NULL,
+    queued_at INTEGER NOT NULL, queued_moment INTEGER NOT NULL, give_up_at INTEGER,
+    started_at INTEGER, started_moment INTEGER, timeout INTEGER, retry_at INTEGER,
+    completed_at INTEGER, completed_moment INTEGER,
+    exit_code INTEGER, signal INTEGER, reason TEXT, message TEXT,
+    help INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    CHECK ((status IN ({terminal})) = (completed_at IS NOT NULL)),
+    CHECK (status NOT IN ({terminal}) OR worker IS NULL),
+    CHECK (status <> 'queued' OR (worker IS NULL AND claim = 0 AND started_at IS NULL)),
+    CHECK (status NOT IN ('running', 'cancelling') OR (attempt > 0 AND started_at IS NOT NULL)),
+    CHECK (status <> 'running' OR (worker IS NULL) = (retry_at IS NOT NULL)),
+    CHECK (status NOT IN ('failed', 'canceled', 'timedOut', 'rejected') OR reason IS NOT NULL)
+) STRICT;
+CREATE INDEX run_request ON run (request, seq);
+CREATE INDEX run_status ON run (status, seq);
+CREATE INDEX run_queue ON run (priority DESC, seq) WHERE status = 'queued' AND ready = 1;
+CREATE INDEX run_give_up ON run (give_up_at) WHERE status = 'queued' AND give_up_at IS NOT NULL;
+CREATE INDEX run_retry ON run (retry_at) WHERE retry_at IS NOT NULL;
+CREATE INDEX run_living ON run (seq) WHERE holder IS NOT NULL OR worker IS NOT NULL;
+CREATE TRIGGER run_moves BEFORE UPDATE OF status ON run
+WHEN OLD.status <> NEW.status AND OLD.status || '>' || NEW.status NOT IN ({moves})
+BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;
+CREATE TRIGGER run_claims BEFORE UPDATE OF claim ON run WHEN NEW.claim < OLD.claim
+BEGIN SELECT RAISE(ABORT, 'a claim does not become smaller'); END;";
+
+pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
+    sqlite::connect(path)
+}
+
+/// Whether the tables are there; fails when they are not ours, or newer than this program.
+pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let format = sqlite::Format { application_id: APPLICATION_ID, version: VERSION };
+    sqlite::is_set_up(connection, path, format)
+}
+
+/// Makes the tables; the caller keeps everybody else out.
+pub(super) fn set_up(connection: &Connection, path: &Path, boot: &str) -> Result<(), StoreError> {
+    sqlite::use_log(connection, path)?;
+    let script = format!(
+        "BEGIN IMMEDIATE;
+         {TABLES}
+         {}
+         PRAGMA application_id = {APPLICATION_ID};
+         PRAGMA user_version = {VERSION};",
+        run_table()
+    );
+    let made = connection.execute_batch(&script).and_then(|()| {
+        connection.execute("INSERT INTO clock VALUES (?1)", [boot])?;
+        connection.execute_batch("COMMIT")
+    });
+    made.map_err(|error| explain(path, error))
+}
+
+/// Settings that a connection does not remember.
+pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    sqlite::use_log(connection, path)?;
+    // A checkpoint forces the log and the database; commits are forced by whoever needs them to be.
+    connection
+        .execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000;")
+        .map_err(|error| explain(path, error))
+}
+
+fn run_table() -> String {
+    let quoted =
+        |words: Vec<String>| words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ");
+    let words = |keep: fn(&Status) -> bool| {
+        quoted(Status::ALL.iter().filter(|status| keep(status)).map(ToString::to_string).collect())
+    };
+    RUN.replace("{statuses}", &words(|_| true))
+        .replace("{terminal}", &words(|status| status.is_terminal()))
+        .replace("{moves}", &quoted(MOVES.iter().map(|one| format!("{}>{}", one.from, one.to)).collect()))
+}

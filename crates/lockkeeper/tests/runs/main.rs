@@ -1,0 +1,7 @@
+//! Requests and runs, through the engine.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod queue;
+mod states;
+mod work;
+mod world;

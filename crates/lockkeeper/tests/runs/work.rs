@@ -1,0 +1,59 @@
+//! Workers, in this process: what they execute, and what becomes of it.
+
+use std::sync::{Arc, Mutex};
+
+use lockkeeper::core::request::{Request, RequestStatus};
+use lockkeeper::core::run::{Reason, Run, Status};
+use lockkeeper::engine::runs::Runs;
+use lockkeeper::engine::work::{Crew, Executor, Orders, Settings, Told};
+use lockkeeper::platform::signal::{Signal, Signals};
+
+use super::world::{World, request};
+
+/// A request that runs a script.
+pub(crate) fn script(id: &str, script: &str) -> Request {
+    Request { command: vec!["sh".into(), "-c".into(), script.into()], env: path(), ..request(id) }
+}
+
+fn path() -> Vec<(String, String)> {
+    vec![("PATH".to_owned(), std::env::var("PATH").unwrap())]
+}
+
+/// Works until nothing is left to do, and returns what was told.
+fn drain(world: &World, jobs: u32) -> Vec<Told> {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let teller = {
+        let told = Arc::clone(&told);
+        Box::new(move |one: &Told| told.lock().unwrap().push(one.clone()))
+    };
+    let folder = world.folder.path();
+    let leases = lockkeeper::open_engine(folder).unwrap();
+    let runs = Runs::open(folder).unwrap();
+    let executor = Executor::begin(runs, leases, Settings::default(), jobs, None, teller).unwrap();
+    let crew = Crew::new(executor, Orders { jobs, drain: true }).unwrap();
+    crew.work(&Signals::receive(&[Signal::USR2]).unwrap()).unwrap();
+    drop(crew);
+    Arc::try_unwrap(told).unwrap().into_inner().unwrap()
+}
+
+fn latest(world: &World, request: &str) -> Run {
+    world.runs.find(request).unwrap()
+}
+
+/// Requirements 73, 76, 77, 84.
+#[test]
+fn commands_are_executed_and_their_exit_code_decides() {
+    let world = World::new();
+    for (id, command) in [("good", "echo out; echo err >&2"), ("bad", "exit 3"), ("asks", "exit 10")] {
+        world.runs.submit(&script(id, command), None).unwrap();
+    }
+    drain(&world, 2);
+    let good = latest(&world, "good");
+    assert_eq!((good.status, good.reason), (Status::Succeeded, None));
+    let output = std::fs::read_to_string(world.runs.folder_of(&good.id).output()).unwrap();
+    assert_eq!(output, "out\nerr\n");
+    let bad = latest(&world, "bad");
+    assert_eq!((bad.status, bad.reason), (Status::Failed, Some(Reason::ExitCode)));
+    assert_eq!(bad.ending.unwrap().exit_code(), 3);
+    assert_eq!(RequestStatus::from(&latest(&world, "asks")), RequestStatus::NeedsInput);
+}
