@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn an_auto_run_ends_at_what_needs_somebody_and_at_its_limits() {
         let limits = Limits::default();
-        let ends = |last, runs, minutes| ends(last, runs, Duration::from_secs(60 * minutes), limits);
+        let ends = |last, runs, minutes: u64| ends(last, runs, Duration::from_secs(60 * minutes), limits);
         assert_eq!(ends(RequestStatus::Done, 19, 59), None);
         assert_eq!(ends(RequestStatus::Done, 20, 1), Some(Stop::RunLimit));
         assert_eq!(ends(RequestStatus::Done, 1, 60), Some(Stop::TimeLimit));

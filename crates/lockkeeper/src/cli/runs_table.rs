@@ -50,7 +50,7 @@ pub(super) fn leases_for<'r>(
     mut entries: impl Iterator<Item = (&'r Run, &'r Request)>,
 ) -> Result<Option<Listing>, Report> {
     let asks = entries.any(|(run, request)| run.status == Status::Queued && request.needs_lease());
-    asks.then(|| locks::listing(context)).transpose()
+    asks.then(|| locks::Board::look(context).map(|board| board.listing)).transpose()
 }
 
 /// Why a run is where it is, in one line; nothing when there is nothing to say.

@@ -64,7 +64,7 @@ fn patterns(context: &Context, globs: &[String]) -> Result<Vec<Pattern>, Report>
 /// Everyone who holds paths, by owner: one owner is not in its own way.
 fn holders(context: &Context) -> Result<Vec<Group>, Report> {
     let mut owners: BTreeMap<String, Vec<Pattern>> = BTreeMap::new();
-    for holder in locks::listing(context)?.holders {
+    for holder in locks::Board::look(context)?.listing.holders {
         if holder.verdict.is_free() {
             continue;
         }
