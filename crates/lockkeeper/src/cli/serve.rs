@@ -3,23 +3,30 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use clap::ValueEnum;
 use lockkeeper::KeeperError;
 use lockkeeper::core::time::Ttl;
+use lockkeeper::engine::runs::RunError;
+use lockkeeper::engine::runs::new_request::Defaults;
+use lockkeeper::engine::work::{Crew, Executor, Orders};
+use lockkeeper::lockfile::group::Folders;
 use lockkeeper::messages::Language;
 use lockkeeper::platform::signal::{Signal, Signals};
 use lockkeeper::platform::{browser, poll};
 use lockkeeper::report::{Exit, Report};
 use lockkeeper::server::log::{self, Format, Verbosity};
 use lockkeeper::server::secret::Secret;
-use lockkeeper::server::{self, Limits, ServeError, Settings, Shutdown, Site};
+use lockkeeper::server::{self, Clinic, Limits, ServeError, Settings, Shutdown, Site};
+use lockkeeper::status::StatusLog;
 use serde_json::json;
 
 use super::context::{Context, Globals};
 use super::obtain::{grace, stays};
-use super::{Verb, print};
+use super::submit::{defaults, queue_limit};
+use super::work::Place;
+use super::{Verb, group, print, task};
 
 /// Serve the HTTP API and the page
 #[derive(clap::Args)]
@@ -41,6 +48,11 @@ pub(super) struct Args {
     /// Another name that the server may be called by
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
+    /// Execute what is queued, so many runs at once; without this only what is asked for over HTTP
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    work: u32,
+    #[command(flatten)]
+    place: Place,
     /// How the log on stderr is written
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     log: LogArg,
@@ -86,14 +98,32 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let keeper = context.keeper()?;
     let listener = server::listen(args.listen)?;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
-    let site = Site::new(keeper, context.location.clone(), settings);
+    let site = Site::new(keeper, context.location.clone(), settings)?;
+    let working = (args.work > 0).then(|| work(context, args)).transpose()?;
     tell(context, args, address);
     let teller = shutdown.clone();
     let listening =
         thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &teller));
     listening.map_err(KeeperError::Machine)?;
     server::run(listener, &site, &shutdown)?;
-    Ok(Exit::Done)
+    match working.map(JoinHandle::join) {
+        None | Some(Ok(Ok(()))) => Ok(Exit::Done),
+        Some(Ok(Err(error))) => Err(error.into()),
+        Some(Err(_)) => Err(Report::new(Exit::Failed, "INTERNAL", "the worker had panicked")),
+    }
+}
+
+/// Executes what is queued, until the same signals that end the server.
+fn work(context: &Context, args: &Args) -> Result<JoinHandle<Result<(), RunError>>, Report> {
+    let signals =
+        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let (runs, leases) = (context.runs()?, lockkeeper::open_engine(&context.location.state)?);
+    let status = Some(StatusLog::open(&args.place.status_dir)?);
+    let settings = args.place.settings(context)?;
+    let executor = Executor::begin(runs, leases, settings, args.work, status, Box::new(log::told))?;
+    let crew = Crew::new(executor, Orders { jobs: args.work, drain: false })?;
+    let working = thread::Builder::new().name("crew".to_owned()).spawn(move || crew.work(&signals));
+    Ok(working.map_err(KeeperError::Machine)?)
 }
 
 fn begin_log(args: &Args) {
@@ -123,6 +153,15 @@ fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
         ttl,
         stays: stays(context),
         grace: grace(context),
+        execution: args.place.settings(context)?,
+        status_dir: Some(args.place.status_dir.clone()),
+        defaults: Defaults { dir: context.location.root.clone(), ..defaults(context) },
+        queue_limit: queue_limit(context),
+        clinic: Clinic {
+            groups: Folders::from_variables(&|name| std::env::var_os(name)),
+            max_group_age: group::max_lock_age()?,
+            swarm: task::swarm()?,
+        },
         limits: Limits::default(),
     })
 }

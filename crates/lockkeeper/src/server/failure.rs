@@ -87,6 +87,9 @@ impl Failure {
 impl From<Report> for Failure {
     fn from(report: Report) -> Self {
         let status = match report.exit() {
+            Exit::Usage if matches!(report.code(), "NO_SUCH_RUN" | "NO_SUCH_REQUEST") => {
+                StatusCode::NOT_FOUND
+            }
             Exit::Usage => StatusCode::BAD_REQUEST,
             Exit::Refused | Exit::LeaseLost | Exit::Command(_) => StatusCode::CONFLICT,
             Exit::Unreachable => StatusCode::SERVICE_UNAVAILABLE,

@@ -29,7 +29,7 @@ const BACKLOG: usize = 256;
 pub(super) struct Event {
     /// Its number, from 1.
     pub(super) number: u64,
-    /// What it is about: `lease`, `ticket`.
+    /// What it is about: `lease`, `ticket`, `run`, `queue`.
     pub(super) topic: &'static str,
     /// What happened, as one line of JSON.
     pub(super) data: Arc<str>,

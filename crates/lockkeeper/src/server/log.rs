@@ -4,6 +4,8 @@ use std::io;
 
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::engine::work::Told;
+
 /// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -44,4 +46,17 @@ pub fn start(format: Format, verbosity: Verbosity) {
         Format::Text => builder.try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
+}
+
+/// Logs what a worker tells.
+pub fn told(told: &Told) {
+    match told {
+        Told::Started(run) => tracing::info!(run = %run.id, request = %run.request, "started"),
+        Told::Waiting(run, why) => tracing::info!(run = %run.id, why, "waits"),
+        Told::Retrying(run) => tracing::info!(run = %run.id, "failed, will be tried again"),
+        Told::Ended(run) => tracing::info!(run = %run.id, status = %run.status, "ended"),
+        Told::Adopted(run) => tracing::info!(run = %run.id, "its worker is gone, looked after here"),
+        Told::Superseded(run) => tracing::warn!(run = %run.id, "somebody else has it now"),
+        Told::Trouble(what) => tracing::warn!(what, "trouble"),
+    }
 }

@@ -18,6 +18,7 @@ mod security;
 mod settings;
 mod shutdown;
 mod site;
+mod workshop;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -27,7 +28,7 @@ use thiserror::Error;
 
 use crate::report::{Exit, Report};
 
-pub use settings::{Limits, Settings};
+pub use settings::{Clinic, Limits, Settings};
 pub use shutdown::Shutdown;
 pub use site::Site;
 
@@ -50,11 +51,25 @@ pub fn run(listener: TcpListener, site: &Site, shutdown: &Shutdown) -> Result<()
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Socket)?;
         connections::serve(listener, api::router(site, address, shutdown), site.limits(), shutdown).await;
+        finish(site, shutdown).await;
         Ok(())
     });
     feeding.stop();
     runtime.shutdown_timeout(LAST_CALLS);
     served
+}
+
+/// Waits for what is executed here; who is in a hurry has it ended.
+async fn finish(site: &Site, shutdown: &Shutdown) {
+    site.workshop().drain(site);
+    tokio::select! {
+        () = site.workshop().ended() => {}
+        () = shutdown.stopped() => {
+            site.workshop().stop(site.runs());
+            let patience = site.settings().grace + LAST_CALLS;
+            let _ = tokio::time::timeout(patience, site.workshop().ended()).await;
+        }
+    }
 }
 
 /// Why nothing is served.

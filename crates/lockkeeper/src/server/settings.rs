@@ -1,10 +1,15 @@
 //! What a server is told when it starts: who may come, and how much of anything.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
 
 use super::secret::Secret;
+use crate::engine::runs::new_request::Defaults;
+use crate::engine::work;
+use crate::lockfile::group::Folders;
+use crate::lockfile::swarm::Swarm;
 use crate::messages::Language;
 
 /// How a server behaves.
@@ -22,8 +27,29 @@ pub struct Settings {
     pub stays: Ttl,
     /// How long a holder gets to stop by itself when its lease is broken.
     pub grace: Duration,
+    /// How runs are executed that are asked for over HTTP.
+    pub execution: work::Settings,
+    /// The folder of the status log, if one is written.
+    pub status_dir: Option<PathBuf>,
+    /// What counts where a request says nothing.
+    pub defaults: Defaults,
+    /// How many runs may wait.
+    pub queue_limit: Option<u64>,
+    /// What the doctor looks at besides the store.
+    pub clinic: Clinic,
     /// How much of anything.
     pub limits: Limits,
+}
+
+/// What the doctor looks at besides the store.
+#[derive(Clone, Debug)]
+pub struct Clinic {
+    /// The folders of group locks.
+    pub groups: Folders,
+    /// How old a group lock may become before it is worth a warning.
+    pub max_group_age: Duration,
+    /// The folder of task locks.
+    pub swarm: Swarm,
 }
 
 /// How much of anything one server puts up with.

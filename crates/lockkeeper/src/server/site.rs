@@ -10,8 +10,12 @@ use super::feed::Feed;
 use super::metrics::Meters;
 use super::replay::Replays;
 use super::settings::{Limits, Settings};
+use super::workshop::Workshop;
 use crate::Keeper;
+use crate::clock::WallTime;
 use crate::engine::Engine;
+use crate::engine::doctor::{self, Diagnosis, Opened, Pass};
+use crate::engine::runs::{RunError, Runs};
 use crate::location::Location;
 use crate::messages::Messages;
 use crate::report::Report;
@@ -28,12 +32,15 @@ struct Inner {
     feed: Feed,
     replays: Replays,
     meters: Meters,
+    runs: Runs,
+    workshop: Workshop,
 }
 
 impl Site {
-    /// Serves this store.
-    pub fn new(keeper: Keeper, location: Location, settings: Settings) -> Self {
-        Self(Arc::new(Inner {
+    /// Serves the store in this place.
+    pub fn new(keeper: Keeper, location: Location, settings: Settings) -> Result<Self, RunError> {
+        let runs = Runs::open(&location.state)?;
+        Ok(Self(Arc::new(Inner {
             keeper,
             location,
             messages: Messages::load(),
@@ -41,15 +48,37 @@ impl Site {
             replays: Replays::default(),
             meters: Meters::default(),
             settings,
-        }))
+            runs,
+            workshop: Workshop::new(),
+        })))
     }
 
     pub(super) fn keeper(&self) -> &Keeper {
         &self.0.keeper
     }
 
-    pub(super) fn location(&self) -> &Location {
-        &self.0.location
+    pub(super) fn runs(&self) -> &Runs {
+        &self.0.runs
+    }
+
+    pub(super) fn workshop(&self) -> &Workshop {
+        &self.0.workshop
+    }
+
+    /// Has the doctor look.
+    pub(super) fn examine(&self, pass: Pass) -> Diagnosis {
+        let clinic = &self.settings().clinic;
+        let site = doctor::Site {
+            location: &self.0.location,
+            store: Opened::Open(self.keeper().engine()),
+            groups: &clinic.groups,
+            max_group_age: clinic.max_group_age,
+            swarm: &clinic.swarm,
+            // Nothing falls back here that could be counted.
+            downgrades: 0,
+            now: WallTime::now(),
+        };
+        doctor::examine(&site, pass, &mut |_, _, _| {})
     }
 
     pub(super) fn state_folder(&self) -> &Path {
@@ -91,8 +120,16 @@ impl Site {
         &self,
         question: impl FnOnce(&Engine) -> Result<T, Report> + Send + 'static,
     ) -> Result<T, Failure> {
-        let keeper = self.0.keeper.clone();
-        let answered = tokio::task::spawn_blocking(move || question(keeper.engine())).await;
+        self.consult(move |site| question(site.keeper().engine())).await
+    }
+
+    /// Asks anything, on a thread that may block.
+    pub(super) async fn consult<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Self) -> Result<T, Report> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let site = self.clone();
+        let answered = tokio::task::spawn_blocking(move || question(&site)).await;
         match answered {
             Ok(answer) => answer.map_err(Failure::from),
             Err(panic) => Err(Failure::internal(format!("a question to the store ended: {panic}"))),

@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use lockkeeper::Keeper;
 use lockkeeper::core::time::Ttl;
+use lockkeeper::engine::runs::environment;
+use lockkeeper::engine::runs::new_request::Defaults;
 use lockkeeper::location::{Because, Location};
+use lockkeeper::lockfile::group::Folders;
+use lockkeeper::lockfile::swarm::Swarm;
 use lockkeeper::messages::Language;
-use lockkeeper::server::{self, Limits, ServeError, Settings, Shutdown, Site};
+use lockkeeper::server::{self, Clinic, Limits, ServeError, Settings, Shutdown, Site};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -32,6 +36,15 @@ pub fn settings() -> Settings {
         ttl: Ttl::new(Duration::from_secs(300)).unwrap(),
         stays: Ttl::new(Duration::from_secs(120)).unwrap(),
         grace: Duration::from_secs(1),
+        execution: lockkeeper::engine::work::Settings::default(),
+        status_dir: None,
+        defaults: Defaults { env: environment::of_submitter(std::env::vars_os()), ..Defaults::default() },
+        queue_limit: None,
+        clinic: Clinic {
+            groups: Folders::from_variables(&|_| None),
+            max_group_age: Duration::from_secs(600),
+            swarm: Swarm::new("/nonexistent", Ttl::new(Duration::from_secs(300)).unwrap()),
+        },
         limits: Limits::default(),
     }
 }
@@ -51,13 +64,15 @@ impl Server {
 
     /// One over a folder that somebody else may use too.
     pub fn over(folder: &Path, settings: Settings) -> Self {
+        let mut settings = settings;
+        settings.defaults.dir = folder.to_owned();
         let keeper = Keeper::open(folder.join("state")).unwrap();
         let location =
             Location { state: folder.join("state"), root: folder.to_owned(), because: Because::Named };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let (site, told) = (Site::new(keeper.clone(), location, settings), shutdown.clone());
+        let (site, told) = (Site::new(keeper.clone(), location, settings).unwrap(), shutdown.clone());
         let thread = Some(thread::spawn(move || server::run(listener, &site, &told)));
         Self { address, keeper, shutdown, thread, _temp: None }
     }

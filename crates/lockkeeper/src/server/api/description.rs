@@ -24,6 +24,10 @@ use crate::messages::{Language, source};
     ),
     tags(
         (name = "locks", description = "Leases: who holds, who waits, taking and giving back"),
+        (name = "requests", description = "What somebody wants done"),
+        (name = "runs", description = "What was tried, and what came of it"),
+        (name = "queue", description = "Working through the requests one by one"),
+        (name = "doctor", description = "Whether all is well"),
         (name = "conflicts", description = "Whether patterns over paths overlap"),
         (name = "events", description = "What happens, as it happens"),
         (name = "server", description = "The server itself"),

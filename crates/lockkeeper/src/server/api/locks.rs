@@ -439,7 +439,7 @@ fn spur(site: &Site, jams: &[Jam]) {
     });
 }
 
-fn held(jams: &[Jam], now: Moment) -> Failure {
+pub(super) fn held(jams: &[Jam], now: Moment) -> Failure {
     let leases = jams.iter().flat_map(|jam| &jam.leases);
     let holders: Vec<LeaseShape> = leases.clone().map(|found| LeaseShape::of(&found.record, now)).collect();
     let witness = leases.map(|found| found.witness.clone()).next();

@@ -2,9 +2,13 @@
 
 mod conflicts;
 mod description;
+mod doctor;
 mod events;
 mod locks;
 mod paging;
+pub(super) mod queue;
+pub(super) mod requests;
+pub(super) mod runs;
 
 use std::net::SocketAddr;
 
@@ -56,6 +60,19 @@ fn described(shutdown: &Shutdown) -> OpenApiRouter<Site> {
         .routes(routes!(locks::list, locks::acquire))
         .routes(routes!(locks::show, locks::release))
         .routes(routes!(locks::renew))
+        .routes(routes!(requests::list, requests::submit))
+        .routes(routes!(requests::show))
+        .routes(routes!(requests::run))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::show))
+        .routes(routes!(runs::log))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(runs::transition))
+        .routes(routes!(runs::retry))
+        .routes(routes!(queue::show))
+        .routes(routes!(queue::run_next))
+        .routes(routes!(queue::stop))
+        .routes(routes!(doctor::examine))
         .routes(routes!(conflicts::check))
         .merge(events::routes(shutdown))
         .routes(routes!(health))

@@ -32,6 +32,11 @@ impl Paging {
         }
     }
 
+    /// After which one, as its id.
+    pub(super) fn after_id(&self) -> Option<&str> {
+        self.after.as_deref()
+    }
+
     /// After which one, as a number.
     pub(super) fn after(&self) -> Result<u64, Report> {
         let Some(text) = self.after.as_deref() else { return Ok(0) };
@@ -54,6 +59,13 @@ pub(super) fn page<T>(
     let more = rest.next().is_some();
     let next = page.last().filter(|_| more).map(|last| number(last).to_string());
     (page, next)
+}
+
+/// Cuts off what is beyond the page; and the id to go on after, if there is more.
+pub(super) fn beyond<T>(entries: &mut Vec<T>, limit: usize, id: impl Fn(&T) -> String) -> Option<String> {
+    let more = entries.len() > limit;
+    entries.truncate(limit);
+    entries.last().filter(|_| more).map(id)
 }
 
 #[cfg(test)]

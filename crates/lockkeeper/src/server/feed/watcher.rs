@@ -15,11 +15,13 @@ use serde_json::{Value, json};
 use super::Shared;
 use crate::Keeper;
 use crate::engine::evidence::verdict_word;
+use crate::engine::runs::{Runs, shape};
 use crate::engine::{HolderEntry, Listing, WaiterEntry};
 use crate::platform::changes::Changes;
 use crate::platform::poll;
 use crate::platform::process::{self, Watch};
 use crate::shape::{LeaseShape, TicketShape};
+use crate::store::runs::{AutoRun, Tables};
 
 /// A storm of changes is told of this often at the most.
 const BREATHER: Duration = Duration::from_millis(50);
@@ -27,6 +29,8 @@ const BREATHER: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(1);
 /// Below the kernel's word on changes and deaths there is a net, for holders whose end cannot be watched.
 const NET: Duration = Duration::from_secs(5);
+/// So many events of runs are told at once; the rest a moment later.
+const AT_ONCE: usize = 500;
 /// So many processes are watched at the most; the net is for the rest.
 const WATCHED: usize = 256;
 
@@ -37,6 +41,11 @@ pub(super) struct Watcher {
     doorbell: PipeReader,
     shared: Arc<Shared>,
     known: Known,
+    runs: Runs,
+    /// The latest event of a run that was told.
+    position: u64,
+    /// How the queue was worked through at the last look.
+    auto_run: Option<AutoRun>,
 }
 
 impl Watcher {
@@ -52,7 +61,10 @@ impl Watcher {
         if let Ok(listing) = keeper.engine().listing() {
             known.compare(&listing);
         }
-        Ok(Self { keeper, changes, doorbell, shared, known })
+        let runs = Runs::open(folder).map_err(io::Error::other)?;
+        let position = runs.store().read(|tables| tables.last_position()).map_err(io::Error::other)?;
+        let auto_run = None;
+        Ok(Self { keeper, changes, doorbell, shared, known, runs, position, auto_run })
     }
 
     /// Goes on until the doorbell is gone.
@@ -68,7 +80,8 @@ impl Watcher {
             self.changes.drain();
             let (sentries, timeout) = match self.keeper.engine().listing() {
                 Ok(listing) => {
-                    let happened = self.known.compare(&listing);
+                    let mut happened = self.known.compare(&listing);
+                    happened.extend(self.news_of_runs());
                     self.shared.publish(happened);
                     match self.sentries(&listing) {
                         Some(sentries) => (sentries, timeout(&listing, self.changes.as_fd().is_some())),
@@ -86,6 +99,36 @@ impl Watcher {
                 Err(error) => return tracing::error!(%error, "events are not told any more"),
             }
         }
+    }
+
+    /// What happened to runs and to the queue since the last look.
+    fn news_of_runs(&mut self) -> Vec<(&'static str, Value)> {
+        let look =
+            |tables: &Tables<'_>| Ok((tables.events_after(self.position, AT_ONCE)?, tables.auto_run()?));
+        let (events, auto_run) = match self.runs.store().read(look) {
+            Ok(seen) => seen,
+            Err(error) => {
+                tracing::warn!(%error, "cannot look at the runs");
+                return Vec::new();
+            }
+        };
+        self.position = events.last().map_or(self.position, |event| event.position);
+        let mut happened: Vec<(&'static str, Value)> = events
+            .iter()
+            .map(|event| {
+                ("run", json!({ "type": format!("run.{}", event.kind), "event": shape::event(event) }))
+            })
+            .collect();
+        if auto_run != self.auto_run {
+            let shown = auto_run.as_ref().map(|auto| {
+                let current = auto.current.as_ref().map(|run| run.as_str());
+                json!({ "worker": auto.worker.as_str(), "runs": auto.runs, "current_run_id": current,
+                        "stopping": auto.stop, "ended": auto.ended })
+            });
+            happened.push(("queue", json!({ "type": "queue.changed", "auto_run": shown })));
+            self.auto_run = auto_run;
+        }
+        happened
     }
 
     /// Sleeps until somebody comes to listen; false when nobody will any more.
