@@ -153,6 +153,7 @@ async function call(button) {
 
 /** A refusal says why and what to do; the one about a run in progress leads to that run. */
 function refused(error, answer) {
+  if (error.reason_code === "QUEUE_IN_PROGRESS") return say(`${texts.queueBusy} — ${(error.actions ?? []).join(" — ")}`, true);
   if (error.context?.latest_run_url) {
     location.href = error.context.latest_run_url.replace(/^\/api/, "");
     return;

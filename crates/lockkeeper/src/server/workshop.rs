@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
 
-use lockkeeper_core::id::{RequestId, RunId};
+use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::queue::{Limits, Selection};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::waiting::Jam;
@@ -30,6 +30,8 @@ pub(super) struct Workshop {
     hands: Mutex<Weak<Hands>>,
     /// What is executed here.
     busy: Mutex<BTreeSet<RunId>>,
+    /// Who works through the queue here.
+    queue_worker: Mutex<Option<WorkerId>>,
     /// Cloned by every thread that executes something; none once the server ends.
     present: Mutex<Option<mpsc::Sender<()>>>,
     all_gone: tokio::sync::Mutex<mpsc::Receiver<()>>,
@@ -47,7 +49,7 @@ pub(super) enum Begun {
     /// It is executed.
     Run(Box<Run>),
     /// Others hold what it needs.
-    Held(RunId, Vec<Jam>),
+    Held(Vec<Jam>),
 }
 
 /// What became of the wish to work through the queue.
@@ -66,6 +68,7 @@ impl Workshop {
         Self {
             hands: Mutex::default(),
             busy: Mutex::default(),
+            queue_worker: Mutex::default(),
             present: Mutex::new(Some(present)),
             all_gone: tokio::sync::Mutex::new(all_gone),
         }
@@ -91,7 +94,7 @@ impl Workshop {
                 if is_new {
                     runs.cancel(&id, Some("others hold what it needs"))?;
                 }
-                Ok(Begun::Held(id, jams))
+                Ok(Begun::Held(jams))
             }
             Taken::Lost => {
                 let run = runs.show(&id)?.run;
@@ -114,6 +117,7 @@ impl Workshop {
         if selection.next.is_none() {
             return Ok(Turn::Nothing(selection));
         }
+        *locked(&self.queue_worker) = Some(executor.worker().clone());
         let here = site.clone();
         self.spawn("queue", move || {
             let ended = if all {
@@ -136,7 +140,12 @@ impl Workshop {
             let worker = hands.executor.worker().clone();
             tracing::info!(%worker, "waiting for what runs to end");
         }
-        if let Err(error) = queue::stop(site.runs(), site.keeper().engine()) {
+        let ours = locked(&self.queue_worker).take();
+        let stopped = site.runs().store().write(|tables| {
+            let is_ours = tables.auto_run()?.is_some_and(|auto| ours.as_ref() == Some(&auto.worker));
+            if is_ours { tables.stop_auto_run() } else { Ok(()) }
+        });
+        if let Err(error) = stopped {
             tracing::warn!(%error, "cannot ask the queue to end");
         }
     }

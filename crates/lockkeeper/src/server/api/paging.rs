@@ -13,7 +13,7 @@ const MOST: usize = 1_000;
 /// Which page.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Paging {
+pub(in crate::server) struct Paging {
     /// How many at the most, from 1 to 1000; 100 if not said.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,

@@ -1,12 +1,18 @@
 //! The page: drawn on the server, kept up to date by one small module in the browser.
 
+mod activity;
 mod assets;
+mod board;
 mod description;
+mod doctor;
 mod errors;
 mod graph;
 mod locks;
 mod login;
+mod request;
+mod run;
 mod spans;
+mod status;
 mod words;
 
 use askama::Template;
@@ -32,8 +38,13 @@ const THEME_COOKIE: &str = "lockkeeper_theme";
 /// All addresses that give pages.
 pub(super) fn routes(catalogue: Catalogue) -> Router<Site> {
     Router::new()
-        .route("/", get(|| async { Redirect::to("/locks") }))
+        .route("/", get(board::page))
+        .route("/requests", get(|| async { Redirect::to("/") }))
+        .route("/requests/{id}", get(request::page))
+        .route("/runs", get(activity::page))
+        .route("/runs/{id}", get(run::page))
         .route("/locks", get(locks::page))
+        .route("/doctor", get(doctor::page))
         .route("/login", get(login::page).post(login::log_in))
         .merge(catalogue.routes())
         .merge(assets::routes())
@@ -45,6 +56,14 @@ struct Frame {
     words: &'static Words,
     theme: &'static str,
     tab: &'static str,
+    queue: Option<Banner>,
+}
+
+/// Says that somebody works through the queue.
+struct Banner {
+    runs: u32,
+    current: Option<String>,
+    stopping: bool,
 }
 
 /// A page that can be gone to.
@@ -62,7 +81,7 @@ impl Frame {
             Some("dark") => "dark",
             Some(_) | None => "auto",
         };
-        Self { language, words: Words::of(language), theme, tab: "" }
+        Self { language, words: Words::of(language), theme, tab: "", queue: None }
     }
 
     /// Says which tab it is.
@@ -72,7 +91,14 @@ impl Frame {
     }
 
     fn tabs(&self) -> Vec<Tab> {
-        let all = [("/locks", self.words.locks, "l"), ("/api", "API", "a")];
+        let words = self.words;
+        let all = [
+            ("/", words.board, "b"),
+            ("/locks", words.locks, "l"),
+            ("/runs", words.activity, "r"),
+            ("/doctor", words.doctor, "d"),
+            ("/api", "API", "a"),
+        ];
         all.into_iter().map(|(href, name, key)| Tab { href, name, key, current: href == self.tab }).collect()
     }
 
@@ -92,7 +118,13 @@ impl FromRequestParts<Site> for Frame {
     async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
         let reader = parts.extensions.get::<Reader>();
         let language = reader.map_or(site.settings().language, |reader| reader.0);
-        Ok(Self::new(language, &parts.headers))
+        let auto = site.consult(super::api::queue::auto_run).await?;
+        let queue = auto.map(|auto| Banner {
+            runs: auto.runs,
+            current: auto.current.map(|run| run.to_string()),
+            stopping: auto.stop,
+        });
+        Ok(Self { queue, ..Self::new(language, &parts.headers) })
     }
 }
 

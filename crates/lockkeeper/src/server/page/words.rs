@@ -136,6 +136,118 @@ pub(super) struct Words {
     pub(super) ago: &'static str,
     /// Alert.
     pub(super) alert_downgrades: &'static str,
+    /// The board of requests.
+    pub(super) board: &'static str,
+    /// The page of runs and events.
+    pub(super) activity: &'static str,
+    /// The page of the doctor.
+    pub(super) doctor: &'static str,
+    /// Heading.
+    pub(super) requests: &'static str,
+    /// Column.
+    pub(super) request: &'static str,
+    /// Column.
+    pub(super) run: &'static str,
+    /// Heading.
+    pub(super) runs: &'static str,
+    /// Heading.
+    pub(super) events: &'static str,
+    /// Heading.
+    pub(super) timeline: &'static str,
+    /// Heading.
+    pub(super) output: &'static str,
+    /// Empty output.
+    pub(super) no_output: &'static str,
+    /// Before where the window begins.
+    pub(super) from_byte: &'static str,
+    /// Empty page.
+    pub(super) no_requests: &'static str,
+    /// What to do first.
+    pub(super) no_requests_do: &'static str,
+    /// Empty page.
+    pub(super) no_runs: &'static str,
+    /// State.
+    pub(super) queued: &'static str,
+    /// State.
+    pub(super) running: &'static str,
+    /// State.
+    pub(super) done_status: &'static str,
+    /// State.
+    pub(super) needs_input: &'static str,
+    /// State.
+    pub(super) failed: &'static str,
+    /// State.
+    pub(super) canceled: &'static str,
+    /// State.
+    pub(super) cancelling: &'static str,
+    /// State.
+    pub(super) succeeded: &'static str,
+    /// State.
+    pub(super) timed_out: &'static str,
+    /// State.
+    pub(super) rejected: &'static str,
+    /// What LOCKED says.
+    pub(super) locked_means: &'static str,
+    /// Button.
+    pub(super) run_next: &'static str,
+    /// Button.
+    pub(super) auto_run: &'static str,
+    /// Button.
+    pub(super) run_now: &'static str,
+    /// Button.
+    pub(super) run_again: &'static str,
+    /// Button.
+    pub(super) queue_again: &'static str,
+    /// Button.
+    pub(super) cancel: &'static str,
+    /// Question.
+    pub(super) cancel_confirm: &'static str,
+    /// Button.
+    pub(super) stop: &'static str,
+    /// Banner.
+    pub(super) queue_running: &'static str,
+    /// Goes on.
+    pub(super) queue_stopping: &'static str,
+    /// Somebody else works through the queue.
+    pub(super) queue_busy: &'static str,
+    /// Before a count.
+    pub(super) runs_so_far: &'static str,
+    /// Before other requests.
+    pub(super) comes_after: &'static str,
+    /// Why it waits.
+    pub(super) next_attempt: &'static str,
+    /// Why it waits.
+    pub(super) no_worker: &'static str,
+    /// Fact.
+    pub(super) command: &'static str,
+    /// Fact.
+    pub(super) folder: &'static str,
+    /// Fact.
+    pub(super) queued_ago: &'static str,
+    /// Fact.
+    pub(super) started_ago: &'static str,
+    /// Fact.
+    pub(super) ended_ago: &'static str,
+    /// Column.
+    pub(super) took: &'static str,
+    /// Fact.
+    pub(super) attempt: &'static str,
+    /// Fact.
+    pub(super) worker: &'static str,
+    /// Fact.
+    pub(super) lock_holder: &'static str,
+    /// Fact.
+    pub(super) exit_code: &'static str,
+    /// Button.
+    pub(super) full_pass: &'static str,
+    /// Question.
+    pub(super) full_confirm: &'static str,
+    /// Column.
+    pub(super) check: &'static str,
+    /// Column.
+    pub(super) found: &'static str,
+    /// Before what to do.
+    pub(super) fix: &'static str,
 }
 
 impl Words {
@@ -216,6 +328,62 @@ const EN: Words = Words {
     heartbeat_of: "heartbeat",
     ago: "ago",
     alert_downgrades: "Parallel work often falls back to one after the other.",
+    board: "Requests",
+    activity: "Activity",
+    doctor: "Doctor",
+    requests: "Requests",
+    request: "Request",
+    run: "Run",
+    runs: "Runs",
+    events: "Events",
+    timeline: "Timeline",
+    output: "Output",
+    no_output: "Nothing was written yet.",
+    from_byte: "from byte",
+    no_requests: "There are no requests",
+    no_requests_do: "Put one into the queue from a terminal; it appears here at once.",
+    no_runs: "There are no runs",
+    queued: "queued",
+    running: "running",
+    done_status: "done",
+    needs_input: "needs input",
+    failed: "failed",
+    canceled: "canceled",
+    cancelling: "cancelling",
+    succeeded: "succeeded",
+    timed_out: "timed out",
+    rejected: "rejected",
+    locked_means: "It is being executed and cannot be run a second time",
+    run_next: "Run next",
+    auto_run: "Auto-run",
+    run_now: "Run",
+    run_again: "Run again",
+    queue_again: "Queue again",
+    cancel: "Cancel run…",
+    cancel_confirm: "Call this run off? Its command and everything that it started are ended.",
+    stop: "Stop",
+    queue_running: "Queue running",
+    queue_stopping: "stops after the present run",
+    queue_busy: "Another queue run is active",
+    runs_so_far: "Runs:",
+    comes_after: "comes after",
+    next_attempt: "waits for its next attempt",
+    no_worker: "nobody works: start `lockkeeper work`, or run it here",
+    command: "Command",
+    folder: "Folder",
+    queued_ago: "Queued",
+    started_ago: "Started",
+    ended_ago: "Ended",
+    took: "Took",
+    attempt: "Attempt",
+    worker: "Worker",
+    lock_holder: "Lock holder",
+    exit_code: "Exit code",
+    full_pass: "Full pass…",
+    full_confirm: "Run the full pass? It also puts away what is stale.",
+    check: "Check",
+    found: "Found",
+    fix: "Fix:",
 };
 
 const JA: Words = Words {
@@ -285,6 +453,62 @@ const JA: Words = Words {
     heartbeat_of: "ハートビート",
     ago: "前",
     alert_downgrades: "並列実行が頻繁に直列へ切り替わっています。",
+    board: "Requests",
+    activity: "アクティビティ",
+    doctor: "Doctor",
+    requests: "Requests",
+    request: "Request",
+    run: "Run",
+    runs: "Run一覧",
+    events: "イベント",
+    timeline: "タイムライン",
+    output: "出力",
+    no_output: "まだ出力はありません。",
+    from_byte: "先頭バイト",
+    no_requests: "Requestはありません",
+    no_requests_do: "ターミナルからキューに登録すると、すぐここに表示されます。",
+    no_runs: "Runはありません",
+    queued: "待機中",
+    running: "実行中",
+    done_status: "完了",
+    needs_input: "入力待ち",
+    failed: "失敗",
+    canceled: "中止",
+    cancelling: "中止処理中",
+    succeeded: "成功",
+    timed_out: "時間切れ",
+    rejected: "拒否",
+    locked_means: "実行中のため二重に実行できません",
+    run_next: "次を実行",
+    auto_run: "Auto-run",
+    run_now: "実行",
+    run_again: "再実行",
+    queue_again: "再度キューへ",
+    cancel: "中止…",
+    cancel_confirm: "このRunを中止しますか？ コマンドとその子プロセスはすべて終了します。",
+    stop: "停止",
+    queue_running: "Queue running（キュー実行中）",
+    queue_stopping: "現在のRunの後に停止します",
+    queue_busy: "別のキュー実行が動作中",
+    runs_so_far: "Run数:",
+    comes_after: "先行Request:",
+    next_attempt: "次の試行を待機中",
+    no_worker: "実行者がいません。`lockkeeper work` を起動するか、ここで実行してください",
+    command: "コマンド",
+    folder: "フォルダー",
+    queued_ago: "登録からの時間",
+    started_ago: "開始からの時間",
+    ended_ago: "終了からの時間",
+    took: "所要時間",
+    attempt: "試行",
+    worker: "ワーカー",
+    lock_holder: "ロック保持者",
+    exit_code: "終了コード",
+    full_pass: "フル診断…",
+    full_confirm: "フル診断を実行しますか？ 期限切れのロックも回収します。",
+    check: "確認項目",
+    found: "結果",
+    fix: "対処:",
 };
 
 const ZH: Words = Words {
@@ -354,4 +578,60 @@ const ZH: Words = Words {
     heartbeat_of: "心跳",
     ago: "前",
     alert_downgrades: "并行执行经常降级为串行。",
+    board: "请求",
+    activity: "活动",
+    doctor: "诊断",
+    requests: "请求",
+    request: "请求",
+    run: "运行",
+    runs: "运行",
+    events: "事件",
+    timeline: "时间线",
+    output: "输出",
+    no_output: "尚无输出。",
+    from_byte: "起始字节",
+    no_requests: "没有请求",
+    no_requests_do: "在终端将请求放入队列，它会立即显示在这里。",
+    no_runs: "没有运行",
+    queued: "排队中",
+    running: "运行中",
+    done_status: "已完成",
+    needs_input: "需要输入",
+    failed: "失败",
+    canceled: "已取消",
+    cancelling: "正在取消",
+    succeeded: "成功",
+    timed_out: "超时",
+    rejected: "已拒绝",
+    locked_means: "正在执行，不能重复运行",
+    run_next: "运行下一个",
+    auto_run: "自动运行",
+    run_now: "运行",
+    run_again: "再次运行",
+    queue_again: "重新排队",
+    cancel: "取消…",
+    cancel_confirm: "要取消此运行吗？其命令及其启动的所有进程都会被终止。",
+    stop: "停止",
+    queue_running: "Queue running（队列运行中）",
+    queue_stopping: "当前运行结束后停止",
+    queue_busy: "另一个队列运行正在进行",
+    runs_so_far: "运行数：",
+    comes_after: "排在其后：",
+    next_attempt: "等待下一次尝试",
+    no_worker: "没有执行者：启动 `lockkeeper work`，或在此运行",
+    command: "命令",
+    folder: "文件夹",
+    queued_ago: "入队时长",
+    started_ago: "开始时长",
+    ended_ago: "结束时长",
+    took: "耗时",
+    attempt: "尝试",
+    worker: "执行者",
+    lock_holder: "锁持有者",
+    exit_code: "退出码",
+    full_pass: "完整诊断…",
+    full_confirm: "要执行完整诊断吗？它还会回收过期的锁。",
+    check: "检查项",
+    found: "结果",
+    fix: "处理：",
 };
