@@ -232,7 +232,8 @@ mod tests {
         let newest = place(&(2 * MOST - 1).to_string());
         assert!(matches!(replays.begin(&newest, 1, start), Turn::Again(_)));
         assert!(matches!(replays.begin(&newest, 1, start + AGE), Turn::First));
-        assert_eq!(replays.memory().entries.len(), replays.memory().order.len());
+        let memory = replays.memory();
+        assert_eq!(memory.entries.len(), memory.order.len());
     }
 
     #[test]

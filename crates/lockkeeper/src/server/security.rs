@@ -4,7 +4,7 @@
 //! foreign page that points its own name at this machine cannot choose; the `Origin` of whoever wants to change
 //! something; and the token. There are no CORS headers, so that no foreign page reads an answer.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN};
@@ -78,7 +78,12 @@ impl Door {
 
     /// Whether the server is called by this name. A number cannot be pointed elsewhere as a name can.
     fn knows(&self, name: &str) -> bool {
-        let number: Option<IpAddr> = name.trim_start_matches('[').trim_end_matches(']').parse().ok();
+        let number: Option<IpAddr> = match name.strip_prefix('[') {
+            Some(rest) => {
+                rest.strip_suffix(']').and_then(|inside| inside.parse::<Ipv6Addr>().ok()).map(Into::into)
+            }
+            None => name.parse::<Ipv4Addr>().ok().map(Into::into),
+        };
         match number {
             Some(number) => self.is_public || number.is_loopback(),
             None => {

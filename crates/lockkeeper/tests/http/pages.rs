@@ -6,6 +6,8 @@ use lockkeeper::server::secret::Secret;
 use serde_json::json;
 
 use super::client::Response;
+use super::events::listen;
+use super::runs::{let_go, submit, until, wait_for};
 use super::server::{Server, settings};
 
 /// Asks as a browser does.
@@ -60,7 +62,7 @@ fn what_others_wrote_is_never_markup() {
 fn nothing_is_inline_and_nothing_comes_from_elsewhere() {
     let server = Server::start();
     server.post("/api/locks", &json!({ "names": ["db"] })).expect(201);
-    for path in ["/locks", "/api", "/nowhere"] {
+    for path in ["/", "/locks", "/runs", "/doctor", "/api", "/nowhere"] {
         let text = browse(&server, path).text();
         for forbidden in [" style=", "<style", " onclick", "javascript:", "http://", "https://"] {
             assert!(!text.contains(forbidden), "{path} has {forbidden}");
@@ -98,6 +100,44 @@ fn a_browser_is_told_of_failures_by_a_page() {
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     assert!(page.text().contains("見つかりません"));
     server.get("/nowhere").error(404, "NOT_FOUND");
+}
+
+/// Requirements 187, 189 and 198.
+#[test]
+fn the_board_shows_at_a_glance_what_is_locked_and_leads_to_its_run() {
+    let server = Server::start();
+    let mut stream = listen(&server, None);
+    let run = submit(&server, "RQ-1", &until("go"));
+    submit(&server, "RQ-2", &json!(["true"]));
+    assert!(!browse(&server, "/").text().contains("LOCKED"));
+    server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
+    wait_for(&server, &mut stream, &run, "running");
+    let board = browse(&server, "/").text();
+    assert_eq!(board.matches(">LOCKED<").count(), 1, "{board}");
+    assert!(board.contains(&format!("/runs/{run}")) && board.contains("title of RQ-2"), "{board}");
+    let_go(&server, "go");
+    wait_for(&server, &mut stream, &run, "succeeded");
+    let page = browse(&server, &format!("/runs/{run}")).text();
+    assert!(page.contains("begun") && page.contains("over") && page.contains("succeeded"), "{page}");
+    for path in ["/requests/RQ-1", "/runs", "/doctor"] {
+        assert_eq!(browse(&server, path).status, 200, "{path}");
+    }
+    assert_eq!(browse(&server, "/runs/RUN-9").status, 404);
+}
+
+#[test]
+fn output_and_titles_are_never_markup() {
+    let server = Server::start();
+    let mut stream = listen(&server, None);
+    let evil = "<script>alert(1)</script>";
+    let body = json!({ "id": "RQ-1", "title": evil, "command": ["printf", format!("{evil}\\033[31m\\377")] });
+    let run = server.post("/api/requests", &body).expect(201)["run_id"].as_str().unwrap().to_owned();
+    server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
+    wait_for(&server, &mut stream, &run, "succeeded");
+    for path in ["/", "/runs", "/requests/RQ-1", &format!("/runs/{run}")] {
+        let text = browse(&server, path).text();
+        assert!(!text.contains("<script>alert") && text.contains("alert(1)"), "{path}: {text}");
+    }
 }
 
 #[test]

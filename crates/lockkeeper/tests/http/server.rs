@@ -1,7 +1,7 @@
 //! A server of one's own, on a port that nobody else has.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ pub struct Server {
     pub keeper: Keeper,
     shutdown: Shutdown,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
+    folder: PathBuf,
     _temp: Option<TempDir>,
 }
 
@@ -74,7 +75,7 @@ impl Server {
         let shutdown = Shutdown::new();
         let (site, told) = (Site::new(keeper.clone(), location, settings).unwrap(), shutdown.clone());
         let thread = Some(thread::spawn(move || server::run(listener, &site, &told)));
-        Self { address, keeper, shutdown, thread, _temp: None }
+        Self { address, keeper, shutdown, thread, folder: folder.to_owned(), _temp: None }
     }
 
     pub fn request(&self, method: &str, path: &str) -> Request {
@@ -91,6 +92,14 @@ impl Server {
 
     pub fn delete(&self, path: &str) -> Response {
         self.request("DELETE", path).send()
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn stop(&self) {
+        self.shutdown.stop();
     }
 
     pub fn drain(&self) {

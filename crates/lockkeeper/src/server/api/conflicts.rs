@@ -34,7 +34,7 @@ struct Conflict {
 }
 
 /// Compares patterns, each with every other.
-#[utoipa::path(get, path = "/api/conflicts", tag = "conflicts",
+#[utoipa::path(get, path = "/api/conflicts", operation_id = "check_conflicts", tag = "conflicts",
     params(("pattern" = Vec<String>, Query, description = "Two or more patterns: ?pattern=A&pattern=B")),
     responses(
         (status = OK, description = "The pairs that meet", body = Conflicts),

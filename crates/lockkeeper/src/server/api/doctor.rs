@@ -21,7 +21,7 @@ pub(in crate::server) struct Mode {
 }
 
 /// Checks everything that locks depend on.
-#[utoipa::path(get, path = "/api/doctor", tag = "doctor", params(Mode), responses(
+#[utoipa::path(get, path = "/api/doctor", operation_id = "examine", tag = "doctor", params(Mode), responses(
     (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = Object),
     (status = BAD_REQUEST, description = "No such mode", body = ErrorShape),
 ))]

@@ -52,7 +52,7 @@ pub(in crate::server) struct Locks {
 }
 
 /// Who holds and who waits.
-#[utoipa::path(get, path = "/api/locks", tag = "locks", params(Paging), responses(
+#[utoipa::path(get, path = "/api/locks", operation_id = "list_locks", tag = "locks", params(Paging), responses(
     (status = OK, description = "Leases and tickets", body = Locks),
     (status = BAD_REQUEST, description = "No such page", body = ErrorShape),
 ))]
@@ -126,7 +126,7 @@ pub(in crate::server) struct Answer {
 
 /// Takes a lease, or a place in line for it. Never waits itself: ask `renew` of the ticket until it is granted, or
 /// listen to the events.
-#[utoipa::path(post, path = "/api/locks", tag = "locks", request_body = Wish,
+#[utoipa::path(post, path = "/api/locks", operation_id = "acquire_lock", tag = "locks", request_body = Wish,
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once")),
     responses(
         (status = CREATED, description = "It is held", body = Answer),
@@ -150,7 +150,7 @@ pub(in crate::server) async fn acquire(
 }
 
 /// One lease or ticket.
-#[utoipa::path(get, path = "/api/locks/{id}", tag = "locks",
+#[utoipa::path(get, path = "/api/locks/{id}", operation_id = "show_lock", tag = "locks",
     params(("id" = String, Path, description = "`L42` or `T42`")),
     responses(
         (status = OK, description = "The lease", body = Answer),
@@ -188,7 +188,7 @@ pub(in crate::server) struct Renewal {
 }
 
 /// Says that the holder or waiter is still there. A ticket that was granted meanwhile becomes a lease.
-#[utoipa::path(post, path = "/api/locks/{id}/renew", tag = "locks", request_body = Renewal,
+#[utoipa::path(post, path = "/api/locks/{id}/renew", operation_id = "renew_lock", tag = "locks", request_body = Renewal,
     params(("id" = String, Path, description = "`L42` or `T42`")),
     responses(
         (status = OK, description = "It is held", body = Answer),
@@ -237,7 +237,7 @@ pub(in crate::server) struct Release {
 }
 
 /// Gives a lease or a place in line back; with `force`, takes it from its holder.
-#[utoipa::path(delete, path = "/api/locks/{id}", tag = "locks",
+#[utoipa::path(delete, path = "/api/locks/{id}", operation_id = "release_lock", tag = "locks",
     params(("id" = String, Path, description = "`L42` or `T42`"), Release),
     responses(
         (status = OK, description = "It is free", body = Answer),

@@ -34,7 +34,7 @@ pub(in crate::server) struct Queue {
 }
 
 /// Where the queue is, what is next, and why the others are not.
-#[utoipa::path(get, path = "/api/queue", tag = "queue", responses(
+#[utoipa::path(get, path = "/api/queue", operation_id = "show_queue", tag = "queue", responses(
     (status = OK, description = "The queue", body = Queue),
 ))]
 pub(in crate::server) async fn show(State(site): State<Site>) -> Result<Json<Queue>, Failure> {
@@ -84,7 +84,7 @@ pub(in crate::server) struct Manner {
 }
 
 /// Executes the next request, or with `auto` one after the other.
-#[utoipa::path(post, path = "/api/queue/run-next", tag = "queue", request_body = Manner,
+#[utoipa::path(post, path = "/api/queue/run-next", operation_id = "run_next", tag = "queue", request_body = Manner,
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once")),
     responses(
         (status = ACCEPTED, description = "It is worked through", body = Queue),
@@ -131,7 +131,7 @@ pub(in crate::server) struct End {
 }
 
 /// Asks whoever works through the queue to end after the present run.
-#[utoipa::path(post, path = "/api/queue/stop", tag = "queue", request_body = End, responses(
+#[utoipa::path(post, path = "/api/queue/stop", operation_id = "stop_queue", tag = "queue", request_body = End, responses(
     (status = ACCEPTED, description = "`stopping` says whether anybody was asked", body = Object),
     (status = BAD_REQUEST, description = "It cannot be", body = ErrorShape),
     (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),

@@ -47,7 +47,7 @@ pub(in crate::server) struct Wanted {
 }
 
 /// Requests, the latest first.
-#[utoipa::path(get, path = "/api/requests", tag = "requests", params(Wanted, Paging), responses(
+#[utoipa::path(get, path = "/api/requests", operation_id = "list_requests", tag = "requests", params(Wanted, Paging), responses(
     (status = OK, description = "Requests with status, lock and latest run", body = Requests),
     (status = BAD_REQUEST, description = "No such page or state", body = ErrorShape),
 ))]
@@ -87,7 +87,7 @@ pub(in crate::server) struct Submitted {
 }
 
 /// Takes a request in, with one run that is queued.
-#[utoipa::path(post, path = "/api/requests", tag = "requests", request_body = NewRequest,
+#[utoipa::path(post, path = "/api/requests", operation_id = "submit_request", tag = "requests", request_body = NewRequest,
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once")),
     responses(
         (status = CREATED, description = "It is queued", body = Submitted),
@@ -136,7 +136,7 @@ pub(in crate::server) struct WithRuns {
 }
 
 /// One request with its runs.
-#[utoipa::path(get, path = "/api/requests/{id}", tag = "requests",
+#[utoipa::path(get, path = "/api/requests/{id}", operation_id = "show_request", tag = "requests",
     params(("id" = String, Path, description = "The request's id")),
     responses(
         (status = OK, description = "The request", body = WithRuns),
@@ -159,7 +159,7 @@ fn with_runs(site: &Site, id: &RequestId) -> Result<(RequestEntry, Vec<Run>), Re
 }
 
 /// Runs a request now: its queued run, or a new one when the last has ended.
-#[utoipa::path(post, path = "/api/requests/{id}/run", tag = "requests",
+#[utoipa::path(post, path = "/api/requests/{id}/run", operation_id = "run_request", tag = "requests",
     params(
         ("id" = String, Path, description = "The request's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once"),

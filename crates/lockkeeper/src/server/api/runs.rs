@@ -50,7 +50,7 @@ pub(in crate::server) struct Wanted {
 }
 
 /// Runs, the latest first.
-#[utoipa::path(get, path = "/api/runs", tag = "runs", params(Wanted, Paging), responses(
+#[utoipa::path(get, path = "/api/runs", operation_id = "list_runs", tag = "runs", params(Wanted, Paging), responses(
     (status = OK, description = "Runs", body = Listed),
     (status = BAD_REQUEST, description = "No such page or state", body = ErrorShape),
 ))]
@@ -97,7 +97,7 @@ pub(in crate::server) struct Shown {
 }
 
 /// One run with its request and events.
-#[utoipa::path(get, path = "/api/runs/{id}", tag = "runs",
+#[utoipa::path(get, path = "/api/runs/{id}", operation_id = "show_run", tag = "runs",
     params(("id" = String, Path, description = "The run's id")),
     responses(
         (status = OK, description = "The run", body = Shown),
@@ -149,7 +149,7 @@ pub(in crate::server) struct Log {
 }
 
 /// A part of what a run's command wrote.
-#[utoipa::path(get, path = "/api/runs/{id}/log", tag = "runs",
+#[utoipa::path(get, path = "/api/runs/{id}/log", operation_id = "read_log", tag = "runs",
     params(("id" = String, Path, description = "The run's id"), Part),
     responses(
         (status = OK, description = "A window of the output", body = Log),
@@ -230,7 +230,7 @@ pub(in crate::server) struct Cancel {
 }
 
 /// Calls a run off; whoever executes it ends its command first.
-#[utoipa::path(post, path = "/api/runs/{id}/cancel", tag = "runs", request_body = Cancel,
+#[utoipa::path(post, path = "/api/runs/{id}/cancel", operation_id = "cancel_run", tag = "runs", request_body = Cancel,
     params(("id" = String, Path, description = "The run's id")),
     responses(
         (status = ACCEPTED, description = "It is canceled, or about to be", body = Moved),
@@ -278,7 +278,7 @@ pub(in crate::server) struct Transition {
 }
 
 /// Moves a run by compare-and-set, for executors outside of Lockkeeper.
-#[utoipa::path(post, path = "/api/runs/{id}/transition", tag = "runs", request_body = Transition,
+#[utoipa::path(post, path = "/api/runs/{id}/transition", operation_id = "move_run", tag = "runs", request_body = Transition,
     params(("id" = String, Path, description = "The run's id")),
     responses(
         (status = OK, description = "It was moved", body = Moved),
@@ -312,7 +312,7 @@ pub(in crate::server) async fn transition(
 }
 
 /// Puts a new run of the same request into the queue.
-#[utoipa::path(post, path = "/api/runs/{id}/retry", tag = "runs",
+#[utoipa::path(post, path = "/api/runs/{id}/retry", operation_id = "retry_run", tag = "runs",
     params(("id" = String, Path, description = "The run's id")),
     responses(
         (status = CREATED, description = "A new run is queued; `Location` is its address", body = Object),

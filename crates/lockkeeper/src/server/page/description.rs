@@ -144,9 +144,16 @@ fn fields(document: &Value, schema: &Value) -> Vec<Field> {
     let fields = entries(properties).map(|(name, property)| Field {
         name: name.clone(),
         place: kind(document, property),
-        description: text(&property["description"]),
+        description: said(property),
     });
     fields.collect()
+}
+
+/// The description of a field; one that may be missing has it beside what it refers to.
+fn said(property: &Value) -> String {
+    let choices = property["oneOf"].as_array().into_iter().flatten();
+    let own = std::iter::once(property).chain(choices).map(|choice| text(&choice["description"]));
+    own.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
 }
 
 /// The type of a value in a few words.
