@@ -30,6 +30,11 @@ impl Dial {
         WallTime(self.timestamp(moment).as_microsecond()).to_string()
     }
 
+    /// What the wall clock shows for a moment, in milliseconds since 1970.
+    pub fn unix_millis(&self, moment: Moment) -> i64 {
+        self.timestamp(moment).as_millisecond()
+    }
+
     fn timestamp(&self, moment: Moment) -> Timestamp {
         let (ago, ahead) = (self.moment.since(moment), moment.since(self.moment));
         let shifted =

@@ -150,7 +150,8 @@ pub fn resource_to_json(resource: &Resource) -> Value {
     }
 }
 
-fn mode_from(text: &str) -> Option<Mode> {
+/// Reads `exclusive`, `shared` or `slots:N`.
+pub(crate) fn mode_from(text: &str) -> Option<Mode> {
     match text {
         "exclusive" => Some(Mode::Exclusive),
         "shared" => Some(Mode::Shared),

@@ -29,8 +29,12 @@ pub mod history;
 mod keeper;
 pub mod location;
 pub mod lockfile;
+pub mod messages;
 pub mod platform;
 pub mod report;
+#[cfg(feature = "server")]
+pub mod server;
+pub mod shape;
 pub mod stages;
 pub mod status;
 pub mod store;

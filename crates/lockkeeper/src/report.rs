@@ -129,6 +129,16 @@ impl Report {
         self.0.exit
     }
 
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        self.0.code
+    }
+
+    /// Something for programs.
+    pub fn context(&self, key: &str) -> Option<&Value> {
+        self.0.context.get(key)
+    }
+
     /// The way out, if there is one.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()

@@ -6,13 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules of the crate from the ground up: each may use those of the layers below it.
-const LAYERS: [&[&str]; 7] = [
+const LAYERS: [&[&str]; 8] = [
     &["platform"],
-    &["clock", "config", "encoding", "location"],
+    &["clock", "config", "encoding", "location", "messages"],
     &["conflicts", "exec", "history", "lockfile", "stages", "status", "store"],
     &["engine"],
     &["keeper"],
     &["report"],
+    &["shape"],
     &["agent", "cli", "lib", "main", "mcp", "server"],
 ];
 

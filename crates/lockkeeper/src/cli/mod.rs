@@ -26,6 +26,8 @@ mod requests;
 mod run;
 mod runs;
 mod runs_table;
+#[cfg(feature = "server")]
+mod serve;
 mod shell_init;
 mod sprint;
 mod stages;
@@ -97,6 +99,8 @@ const VERBS: &[Entry] = &[
     Entry::of::<task::Args>(),
     Entry::of::<status::Args>(),
     Entry::of::<group::Args>(),
+    #[cfg(feature = "server")]
+    Entry::of::<serve::Args>(),
     Entry::of::<shell_init::Args>(),
     Entry::of::<work::Args>(),
     Entry::of::<queue::Args>(),

@@ -12,6 +12,7 @@ use lockkeeper::engine::{Engine, Patience, Waited};
 use lockkeeper::platform::signal::{Signal, Signals};
 use lockkeeper::platform::terminal::Size;
 use lockkeeper::report::Report;
+pub(super) use lockkeeper::shape::reason;
 use lockkeeper::store::Bell;
 
 use super::args::Waiting;
@@ -197,25 +198,4 @@ impl Teller {
             let _ = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
         }
     }
-}
-
-/// "`db`, held by worker:1 (12 s); behind exec:2".
-pub(super) fn reason(jams: &[Jam]) -> String {
-    let parts = jams.iter().map(|jam| {
-        let mut text = jam.resource.target.to_string();
-        if let Some(found) = jam.leases.first() {
-            text.push_str(&format!(", held by {}", found.record.claim.owner));
-            if let Some(reason) = &found.record.claim.reason {
-                text.push_str(&format!(" ({})", table::plain(reason)));
-            }
-            if found.witness != jam.resource.target.as_str() {
-                text.push_str(&format!(", both match {}", found.witness));
-            }
-        }
-        if let Some(found) = jam.tickets.first() {
-            text.push_str(&format!(", behind {}", found.record.claim.owner));
-        }
-        text
-    });
-    parts.collect::<Vec<_>>().join("; ")
 }

@@ -4,21 +4,18 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use lockkeeper::clock::Dial;
 use lockkeeper::core::alert::Alert;
-use lockkeeper::core::deadlock::Link;
 use lockkeeper::core::lease::NotCurrent;
 use lockkeeper::core::liveness::Verdict;
 use lockkeeper::core::record::{Claim, Lease, Ticket};
 use lockkeeper::core::time::{Moment, format_span};
 use lockkeeper::core::waiting::Jam;
-use lockkeeper::encoding::resource_to_json;
 use lockkeeper::exec::Ending;
 use lockkeeper::platform::signal::Signal;
 use lockkeeper::report::{Exit, Report};
-use serde_json::{Value, json};
-
-use super::obtain::reason;
+pub(super) use lockkeeper::shape::deadlock;
+use lockkeeper::shape::{LeaseShape, TicketShape, obstacles, reason};
+use serde_json::Value;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
@@ -110,49 +107,16 @@ pub(super) fn targets(claim: &Claim) -> String {
 
 /// A lease in the shape that every interface gives it.
 pub(super) fn lease(lease: &Lease, now: Moment) -> Value {
-    let dial = Dial::at(now);
-    json!({
-        "id": lease.id.to_string(),
-        "token": lease.token.0,
-        "owner": lease.claim.owner.as_str(),
-        "resources": lease.claim.resources.iter().map(resource_to_json).collect::<Vec<_>>(),
-        "acquired_at": dial.utc(lease.acquired_at),
-        "heartbeat_at": dial.utc(lease.heartbeat_at),
-        "expires_at": lease.expires_at().map(|end| dial.utc(end)),
-        "pid": lease.claim.proof.process().map(|process| process.pid),
-        "host": lease.claim.proof.origin.host,
-        "proof": lease.claim.proof.voucher.to_string(),
-        "reason": lease.claim.reason,
-        "contract": lease.claim.contract.to_string(),
-    })
+    shaped(LeaseShape::of(lease, now))
 }
 
 /// A ticket in the shape that every interface gives it.
 pub(super) fn ticket(ticket: &Ticket, jams: &[Jam], position: usize, now: Moment) -> Value {
-    let dial = Dial::at(now);
-    let leases = jams.iter().flat_map(|jam| &jam.leases);
-    let waits_for: Vec<Value> = leases
-        .map(|found| {
-            json!({
-                "lease": found.record.id.to_string(),
-                "owner": found.record.claim.owner.as_str(),
-                "witness": found.witness,
-            })
-        })
-        .collect();
-    let behind = jams.iter().flat_map(|jam| &jam.tickets).map(|found| found.record.id.as_ticket());
-    json!({
-        "ticket": ticket.claim.ticket.as_ref().map_or_else(|| ticket.id.as_ticket(), ToString::to_string),
-        "owner": ticket.claim.owner.as_str(),
-        "resources": ticket.claim.resources.iter().map(resource_to_json).collect::<Vec<_>>(),
-        "priority": ticket.priority.get(),
-        "position": position,
-        "waiting_since": dial.utc(ticket.enqueued_at),
-        "waits_for": waits_for,
-        "behind": behind.collect::<Vec<_>>(),
-        "pid": ticket.claim.proof.process().map(|process| process.pid),
-        "reason": ticket.claim.reason,
-    })
+    shaped(TicketShape::of(ticket, jams, position, now))
+}
+
+fn shaped(shape: impl serde::Serialize) -> Value {
+    serde_json::to_value(shape).expect("texts and numbers can always be written")
 }
 
 /// "alert LOCK_WAIT: …", in its colour.
@@ -188,35 +152,7 @@ pub(super) fn held(jams: &[Jam], ticket: Option<&str>) -> Report {
     };
     let report =
         Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", reason(jams))).with_hint(hint);
-    let holders: Vec<Value> = jams
-        .iter()
-        .flat_map(|jam| &jam.leases)
-        .map(|found| {
-            let owner = found.record.claim.owner.as_str();
-            json!({ "lease": found.record.id.to_string(), "owner": owner, "witness": found.witness })
-        })
-        .collect();
-    report.with_context("holders", holders).with_context("ticket", ticket)
-}
-
-/// The wait would never end.
-pub(super) fn deadlock(links: &[Link]) -> Report {
-    let own_command = matches!(links, [link] if link.waiter == link.holder);
-    let cycle: Vec<String> = links.iter().map(ToString::to_string).collect();
-    let (message, hint) = if own_command {
-        let wanted = &links[0].wanted;
-        let message =
-            format!("deadlock refused: this command runs under a lease that holds {wanted} already");
-        (message, "leave the inner lock out, or give both the same --owner")
-    } else {
-        let message = format!("deadlock refused: {}", cycle.join(", and "));
-        (message, "release what you hold and take everything in one call, or in one same order everywhere")
-    };
-    let links: Vec<Value> = links
-        .iter()
-        .map(|link| json!({ "waiter": link.waiter.as_str(), "wanted": link.wanted, "holder": link.holder.as_str() }))
-        .collect();
-    Report::new(Exit::Refused, "DEADLOCK", message).with_hint(hint).with_context("cycle", links)
+    report.with_context("holders", shaped(obstacles(jams))).with_context("ticket", ticket)
 }
 
 /// The ticket was taken away.

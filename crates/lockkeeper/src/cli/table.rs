@@ -1,5 +1,7 @@
 //! Columns that line up, whatever colour or script is in them.
 
+pub(super) use lockkeeper::shape::plain;
+
 /// Lays rows out under a heading; the last column is not padded.
 pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = heading.iter().map(|cell| width(cell)).collect();
@@ -91,11 +93,6 @@ pub(super) fn fit(text: &str, columns: usize, rows: usize) -> String {
     let hidden = lines.len() - (room - 1);
     let note = cut(&format!("… {hidden} more lines"), columns);
     lines[..room - 1].iter().chain([&note]).map(|line| format!("{line}\n")).collect()
-}
-
-/// Text that somebody else wrote, without anything that could steer a terminal.
-pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

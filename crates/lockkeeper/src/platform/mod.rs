@@ -8,6 +8,7 @@ pub mod anchor;
 pub mod answer;
 mod apple;
 pub mod bell;
+pub mod browser;
 pub mod changes;
 pub mod clock;
 pub mod exclusion;

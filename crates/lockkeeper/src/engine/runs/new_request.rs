@@ -10,7 +10,7 @@ use lockkeeper_core::record::{Priority, PriorityError};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::time::{SpanError, parse_span};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The longest title, in bytes; one that is made from a command is cut shorter.
@@ -25,6 +25,7 @@ const MOST_RETRIES: u32 = 1000;
 
 /// What somebody wants done, not yet checked.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct NewRequest {
     /// Its id; one is made when it is not given.
@@ -68,7 +69,8 @@ pub struct NewRequest {
 }
 
 /// A span as people write one: a number of seconds, or a text such as `5m`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum SpanText {
     /// Seconds.

@@ -1,0 +1,200 @@
+//! `serve`: the HTTP API and the page.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
+
+use clap::ValueEnum;
+use lockkeeper::KeeperError;
+use lockkeeper::core::time::Ttl;
+use lockkeeper::engine::runs::RunError;
+use lockkeeper::engine::runs::new_request::Defaults;
+use lockkeeper::engine::work::{Crew, Executor, Orders};
+use lockkeeper::lockfile::group::Folders;
+use lockkeeper::messages::Language;
+use lockkeeper::platform::signal::{Signal, Signals};
+use lockkeeper::platform::{browser, poll};
+use lockkeeper::report::{Exit, Report};
+use lockkeeper::server::log::{self, Format, Verbosity};
+use lockkeeper::server::secret::Secret;
+use lockkeeper::server::{self, Clinic, Limits, ServeError, Settings, Shutdown, Site};
+use lockkeeper::status::StatusLog;
+use serde_json::json;
+
+use super::context::{Context, Globals};
+use super::obtain::{grace, stays};
+use super::submit::{defaults, queue_limit};
+use super::work::Place;
+use super::{Verb, group, print, task};
+
+/// Serve the HTTP API and the page
+#[derive(clap::Args)]
+#[command(
+    after_help = "The page and the API see and change the same store as the commands; several servers may share \
+    it. On a loopback address every user of this machine is answered unless --token-file is given; any other address \
+    needs it. The first Ctrl-C serves those who are connected to their end, the second stops at once."
+)]
+pub(super) struct Args {
+    /// Where to listen; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7272")]
+    listen: SocketAddr,
+    /// Show the page in a browser
+    #[arg(long)]
+    open: bool,
+    /// Answer only those who know the token in this file, which is made if it is not there
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Another name that the server may be called by
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// Execute what is queued, so many runs at once; without this only what is asked for over HTTP
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    work: u32,
+    #[command(flatten)]
+    place: Place,
+    /// How the log on stderr is written
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    log: LogArg,
+    /// How much is logged
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "info")]
+    log_level: LevelArg,
+}
+
+/// Formats of the log.
+#[derive(Clone, Copy, ValueEnum)]
+enum LogArg {
+    Text,
+    Json,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, ValueEnum)]
+enum LevelArg {
+    /// What failed
+    Error,
+    /// And what is suspicious
+    Warn,
+    /// And what was changed
+    Info,
+    /// And every request
+    Debug,
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "serve";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?, &self)
+    }
+}
+
+fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    begin_log(args);
+    let settings = settings(context, args)?;
+    let shutdown = Shutdown::new();
+    let signals =
+        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let keeper = context.keeper()?;
+    let listener = server::listen(args.listen)?;
+    let address = listener.local_addr().map_err(ServeError::Socket)?;
+    let site = Site::new(keeper, context.location.clone(), settings)?;
+    let working = (args.work > 0).then(|| work(context, args)).transpose()?;
+    tell(context, args, address);
+    let teller = shutdown.clone();
+    let listening =
+        thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &teller));
+    listening.map_err(KeeperError::Machine)?;
+    server::run(listener, &site, &shutdown)?;
+    match working.map(JoinHandle::join) {
+        None | Some(Ok(Ok(()))) => Ok(Exit::Done),
+        Some(Ok(Err(error))) => Err(error.into()),
+        Some(Err(_)) => Err(Report::new(Exit::Failed, "INTERNAL", "the worker had panicked")),
+    }
+}
+
+/// Executes what is queued, until the same signals that end the server.
+fn work(context: &Context, args: &Args) -> Result<JoinHandle<Result<(), RunError>>, Report> {
+    let signals =
+        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let (runs, leases) = (context.runs()?, lockkeeper::open_engine(&context.location.state)?);
+    let status = Some(StatusLog::open(&args.place.status_dir)?);
+    let settings = args.place.settings(context)?;
+    let executor = Executor::begin(runs, leases, settings, args.work, status, Box::new(log::told))?;
+    let crew = Crew::new(executor, Orders { jobs: args.work, drain: false })?;
+    let working = thread::Builder::new().name("crew".to_owned()).spawn(move || crew.work(&signals));
+    Ok(working.map_err(KeeperError::Machine)?)
+}
+
+fn begin_log(args: &Args) {
+    let format = match args.log {
+        LogArg::Text => Format::Text,
+        LogArg::Json => Format::Json,
+    };
+    let verbosity = match args.log_level {
+        LevelArg::Error => Verbosity::Error,
+        LevelArg::Warn => Verbosity::Warn,
+        LevelArg::Info => Verbosity::Info,
+        LevelArg::Debug => Verbosity::Debug,
+    };
+    log::start(format, verbosity);
+}
+
+fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
+    let token = args.token_file.as_deref().map(Secret::keep_in).transpose().map_err(ServeError::from)?;
+    let ttl = match context.config.ttl("ttl") {
+        Some(ttl) => ttl,
+        None => Ttl::new(std::time::Duration::from_secs(300))?,
+    };
+    Ok(Settings {
+        token,
+        allowed_hosts: args.allow_host.clone(),
+        language: context.config.text("lang").and_then(Language::of_tag).unwrap_or_default(),
+        ttl,
+        stays: stays(context),
+        grace: grace(context),
+        execution: args.place.settings(context)?,
+        status_dir: Some(args.place.status_dir.clone()),
+        defaults: Defaults { dir: context.location.root.clone(), ..defaults(context) },
+        queue_limit: queue_limit(context),
+        clinic: Clinic {
+            groups: Folders::from_variables(&|name| std::env::var_os(name)),
+            max_group_age: group::max_lock_age()?,
+            swarm: task::swarm()?,
+        },
+        limits: Limits::default(),
+    })
+}
+
+/// Says where the page is; stdout has the address for programs.
+fn tell(context: &Context, args: &Args, address: SocketAddr) {
+    let url = format!("http://{address}");
+    if context.json {
+        let token_file = args.token_file.as_ref().map(|file| file.display().to_string());
+        print::json(&json!({ "url": url, "state": context.location.state, "token_file": token_file }));
+    } else {
+        print::data(&url);
+        print::talk(&format!("serving {}; Ctrl-C to stop", context.location.state.display()));
+        if let Some(file) = &args.token_file {
+            print::talk(&format!("the token is in {}", file.display()));
+        }
+    }
+    if args.open && browser::open(&url).is_err() {
+        print::talk(&format!("no browser could be opened: open {url} yourself"));
+    }
+}
+
+/// The first signal drains, the second stops.
+fn pass_on(signals: &Signals, shutdown: &Shutdown) {
+    let mut count = 0;
+    while poll::wait(&[signals.as_fd()], None).is_ok() {
+        for _ in signals.take().unwrap_or_default() {
+            count += 1;
+            if count == 1 {
+                shutdown.drain();
+            } else {
+                shutdown.stop();
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The files that pages need: embedded in the program, so that nothing comes from elsewhere.
+
+use axum::Router;
+use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use rust_embed::{Embed, EmbeddedFile};
+
+use super::super::extract::Id;
+use super::super::failure::Failure;
+use super::super::site::Site;
+
+#[derive(Embed)]
+#[folder = "assets"]
+struct Assets;
+
+pub(super) fn routes() -> Router<Site> {
+    Router::new().route("/assets/{name}", get(asset))
+}
+
+/// Only names of files that are embedded lead anywhere.
+async fn asset(Id(name): Id, headers: HeaderMap) -> Result<Response, Failure> {
+    let file = Assets::get(&name).ok_or_else(|| Failure::not_found("such file"))?;
+    let kind = match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("css") => "text/css; charset=utf-8",
+        Some("mjs") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some(_) | None => "application/octet-stream",
+    };
+    let tag = tag(&file);
+    if headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
+    }
+    let headers = [(CONTENT_TYPE, kind.to_owned()), (CACHE_CONTROL, "no-cache".to_owned()), (ETAG, tag)];
+    Ok((headers, file.data).into_response())
+}
+
+/// The name of a file's content.
+fn tag(file: &EmbeddedFile) -> String {
+    let hash = file.metadata.sha256_hash();
+    let digits: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{digits}\"")
+}

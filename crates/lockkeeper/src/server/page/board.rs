@@ -1,0 +1,129 @@
+//! The board: every request, what is locked, what waits and why, and the queue.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::run::{Run, Status};
+
+use super::super::failure::Failure;
+use super::super::site::Site;
+use super::spans::{Face, Point};
+use super::status::{Badge, of_request};
+use super::words::Words;
+use super::{Frame, draw};
+use crate::engine::Listing;
+use crate::engine::runs::{Blocked, RequestEntry};
+use crate::platform::clock;
+use crate::store::runs::RequestFilter;
+
+/// The board shows so many; the API has all of them.
+const MOST: usize = 200;
+
+#[derive(Template)]
+#[template(path = "board.html")]
+struct Page {
+    frame: Frame,
+    now: i64,
+    counts: [(&'static str, u64, &'static str); 5],
+    rows: Vec<Row>,
+    has_more: bool,
+}
+
+struct Row {
+    id: String,
+    title: String,
+    badge: Badge,
+    locked: bool,
+    run: Option<String>,
+    since: Option<Point>,
+    why: Option<String>,
+    can_run: bool,
+    can_cancel: bool,
+}
+
+pub(super) async fn page(State(site): State<Site>, frame: Frame) -> Result<Response, Failure> {
+    let (entries, counts, listing) = site
+        .consult(|site| {
+            let filter = RequestFilter { limit: MOST + 1, ..RequestFilter::default() };
+            let entries = site.runs().requests(&filter)?;
+            let counts = site.runs().store().read(|tables| tables.request_counts())?;
+            Ok((entries, counts, site.keeper().engine().listing()?))
+        })
+        .await?;
+    let (words, face) = (frame.words, Face::new(clock::now()));
+    let count = |wanted: RequestStatus| {
+        counts.iter().find(|(status, _)| *status == wanted).map_or(0, |(_, count)| *count)
+    };
+    let tone = |count: u64, tone: &'static str| if count > 0 { tone } else { "" };
+    let (input, failed) = (count(RequestStatus::NeedsInput), count(RequestStatus::Failed));
+    let page = Page {
+        now: face.now(),
+        counts: [
+            (words.running, count(RequestStatus::Running), ""),
+            (words.queued, count(RequestStatus::Queued), ""),
+            (words.needs_input, input, tone(input, "is-warn")),
+            (words.failed, failed, tone(failed, "is-bad")),
+            (words.done_status, count(RequestStatus::Done), ""),
+        ],
+        has_more: entries.len() > MOST,
+        rows: entries.iter().take(MOST).map(|entry| Row::new(entry, &listing, words, &face)).collect(),
+        frame: frame.at("/"),
+    };
+    draw(&page)
+}
+
+impl Row {
+    fn new(entry: &RequestEntry, listing: &Listing, words: &'static Words, face: &Face) -> Self {
+        let (request, status) = (&entry.request.request, entry.request.status);
+        let is_open = matches!(status, RequestStatus::Queued | RequestStatus::Running);
+        Self {
+            id: request.id.to_string(),
+            title: request.title.clone(),
+            badge: of_request(status, words),
+            locked: status == RequestStatus::Running,
+            run: entry.latest.as_ref().map(|run| run.id.to_string()),
+            since: entry.latest.as_ref().map(|run| face.since(last_change(run))),
+            why: why(entry, listing, words),
+            can_run: status != RequestStatus::Running,
+            can_cancel: is_open && entry.latest.is_some(),
+        }
+    }
+}
+
+/// When a run came to where it is.
+fn last_change(run: &Run) -> lockkeeper_core::time::Moment {
+    let stamp = match run.status {
+        Status::Queued => None,
+        Status::Running | Status::Cancelling => run.started_at,
+        Status::Succeeded | Status::Failed | Status::Canceled | Status::TimedOut | Status::Rejected => {
+            run.completed_at
+        }
+    };
+    stamp.unwrap_or(run.queued_at).moment
+}
+
+/// Why a request is where it is, in a sentence.
+fn why(entry: &RequestEntry, listing: &Listing, words: &Words) -> Option<String> {
+    let in_the_way = listing.in_the_way(&entry.request.request.resources());
+    if entry.request.status == RequestStatus::Queued
+        && let Some(found) = in_the_way.first()
+    {
+        let owner = &found.holder.lease.claim.owner;
+        return Some(format!("{} {}, {} {owner}", words.waits_for, found.witness, words.held_by));
+    }
+    match &entry.blocked {
+        Some(Blocked::Dependencies(requests)) => {
+            let names: Vec<String> = requests.iter().map(ToString::to_string).collect();
+            Some(format!("{} {}", words.comes_after, names.join(", ")))
+        }
+        Some(Blocked::Retry(_)) => Some(words.next_attempt.to_owned()),
+        Some(Blocked::Position(ahead)) => Some(format!("{} {}", words.position, ahead + 1)),
+        Some(Blocked::NoWorker) => Some(words.no_worker.to_owned()),
+        None => {
+            let run = entry.latest.as_ref()?;
+            let reason = run.reason.map(|reason| reason.to_string());
+            run.message.clone().or(reason)
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a server serves: a store, its place, and what all requests share.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+
+use super::failure::Failure;
+use super::feed::Feed;
+use super::metrics::Meters;
+use super::replay::Replays;
+use super::settings::{Limits, Settings};
+use super::workshop::Workshop;
+use crate::Keeper;
+use crate::clock::WallTime;
+use crate::engine::Engine;
+use crate::engine::doctor::{self, Diagnosis, Opened, Pass};
+use crate::engine::runs::{RunError, Runs};
+use crate::location::Location;
+use crate::messages::Messages;
+use crate::report::Report;
+
+/// Everything that is served; cheap to clone, all clones are the same.
+#[derive(Clone)]
+pub struct Site(Arc<Inner>);
+
+struct Inner {
+    keeper: Keeper,
+    location: Location,
+    settings: Settings,
+    messages: Messages,
+    feed: Feed,
+    replays: Replays,
+    meters: Meters,
+    runs: Runs,
+    workshop: Workshop,
+}
+
+impl Site {
+    /// Serves the store in this place.
+    pub fn new(keeper: Keeper, location: Location, settings: Settings) -> Result<Self, RunError> {
+        let runs = Runs::open(&location.state)?;
+        Ok(Self(Arc::new(Inner {
+            keeper,
+            location,
+            messages: Messages::load(),
+            feed: Feed::new(),
+            replays: Replays::default(),
+            meters: Meters::default(),
+            settings,
+            runs,
+            workshop: Workshop::new(),
+        })))
+    }
+
+    pub(super) fn keeper(&self) -> &Keeper {
+        &self.0.keeper
+    }
+
+    pub(super) fn runs(&self) -> &Runs {
+        &self.0.runs
+    }
+
+    pub(super) fn workshop(&self) -> &Workshop {
+        &self.0.workshop
+    }
+
+    /// Has the doctor look.
+    pub(super) fn examine(&self, pass: Pass) -> Diagnosis {
+        let clinic = &self.settings().clinic;
+        let site = doctor::Site {
+            location: &self.0.location,
+            store: Opened::Open(self.keeper().engine()),
+            groups: &clinic.groups,
+            max_group_age: clinic.max_group_age,
+            swarm: &clinic.swarm,
+            // Nothing falls back here that could be counted.
+            downgrades: 0,
+            now: WallTime::now(),
+        };
+        doctor::examine(&site, pass, &mut |_, _, _| {})
+    }
+
+    pub(super) fn state_folder(&self) -> &Path {
+        &self.0.location.state
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.0.settings.limits
+    }
+
+    pub(super) fn messages(&self) -> &Messages {
+        &self.0.messages
+    }
+
+    pub(super) fn feed(&self) -> &Feed {
+        &self.0.feed
+    }
+
+    pub(super) fn replays(&self) -> &Replays {
+        &self.0.replays
+    }
+
+    pub(super) fn meters(&self) -> &Meters {
+        &self.0.meters
+    }
+
+    /// A path of a user as one below the root.
+    pub(super) fn from_root(&self, text: &str) -> Result<String, Report> {
+        let root: &PathBuf = &self.0.location.root;
+        Ok(self.0.location.from_root(text, root)?)
+    }
+
+    /// Asks the engine, on a thread that may block.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Engine) -> Result<T, Report> + Send + 'static,
+    ) -> Result<T, Failure> {
+        self.consult(move |site| question(site.keeper().engine())).await
+    }
+
+    /// Asks anything, on a thread that may block.
+    pub(super) async fn consult<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Self) -> Result<T, Report> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let site = self.clone();
+        let answered = tokio::task::spawn_blocking(move || question(&site)).await;
+        match answered {
+            Ok(answer) => answer.map_err(Failure::from),
+            Err(panic) => Err(Failure::internal(format!("a question to the store ended: {panic}"))),
+        }
+    }
+
+    /// Does something that may take a while; nobody waits for it, and its failure is only logged.
+    pub(super) fn begin(
+        &self,
+        what: &'static str,
+        task: impl FnOnce(&Engine) -> Result<(), Report> + Send + 'static,
+    ) {
+        let keeper = self.0.keeper.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Err(report) = task(keeper.engine()) {
+                tracing::error!(%report, "cannot {what}");
+            }
+        });
+    }
+}
+
+/// The request took too long.
+pub(super) fn too_slow() -> Failure {
+    let report =
+        Report::new(crate::report::Exit::Unreachable, "REQUEST_TIMEOUT", "the request took too long")
+            .with_hint("send it again, all of it at once");
+    Failure::new(StatusCode::REQUEST_TIMEOUT, report)
+}

@@ -1,0 +1,147 @@
+//! What a person sees and does.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::chromium::Browser;
+use super::server::Server;
+
+fn at(server: &Server, path: &str) -> String {
+    format!("http://{}{path}", server.address)
+}
+
+/// Requirement 158.
+#[test]
+fn the_page_follows_what_happens_without_being_loaded_again() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    browser.open(&at(&server, "/locks"));
+    browser.until_live();
+    browser.run("window.sameDocument = true");
+    let guard = server.keeper.lock("db").owner("lib:holder").acquire().unwrap();
+    browser.wait("document.body.innerText.includes('lib:holder')");
+    server.post("/api/locks", &json!({ "names": ["db"], "owner": "test:waiter", "wait": true })).expect(202);
+    browser.wait("document.querySelector('#locks-graph svg') !== null");
+    assert!(browser.text().contains("waiting for db, held by lib:holder"), "{}", browser.text());
+    drop(guard);
+    browser.wait("!document.body.innerText.includes('lib:holder')");
+    assert_eq!(browser.run("window.sameDocument"), json!(true));
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[test]
+fn a_lease_is_broken_only_after_a_second_word() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let lease = server.post("/api/locks", &json!({ "names": ["db"] })).expect(201)["lease"].take();
+    let id = lease["id"].as_str().unwrap();
+    browser.open(&at(&server, "/locks"));
+    browser.until_live();
+    browser.click(&format!("#break-{id}"));
+    browser.click("#confirm button[value=no]");
+    browser.wait("!document.querySelector('#confirm').open");
+    server.get(&format!("/api/locks/{id}")).expect(200);
+    browser.click(&format!("#break-{id}"));
+    browser.click("#confirm button[value=yes]");
+    browser.wait("document.body.innerText.includes('Nothing is held')");
+    server.get(&format!("/api/locks/{id}")).error(404, "NOT_CURRENT");
+}
+
+/// Requirements 187, 188 and 198.
+#[test]
+fn the_queue_is_run_and_stopped_with_buttons_and_what_runs_is_locked() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let command = json!(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done"]);
+    server.post("/api/requests", &json!({ "id": "RQ-1", "title": "first", "command": command })).expect(201);
+    server
+        .post("/api/requests", &json!({ "id": "RQ-2", "title": "second", "command": ["true"] }))
+        .expect(201);
+    browser.open(&at(&server, "/"));
+    browser.until_live();
+    browser.click("#auto-run");
+    browser.wait("document.querySelector('#queue-banner').innerText.includes('Queue running')");
+    browser.wait("document.querySelector('#board-requests').innerText.includes('LOCKED')");
+    browser.click("#queue-stop");
+    browser.wait("document.querySelector('#queue-banner').innerText.includes('stops after the present run')");
+    fs::write(server.folder().join("go"), "").unwrap();
+    browser.wait("document.querySelector('#queue-banner').innerText.trim() === ''");
+    let requests = server.get("/api/requests").expect(200);
+    assert_eq!(
+        (&requests["requests"][0]["status"], &requests["requests"][1]["status"]),
+        (&json!("QUEUED"), &json!("DONE"))
+    );
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+/// Requirements 177 and 189. The buttons are those of a page that does not know yet what runs.
+#[test]
+fn a_refusal_leads_to_the_run_in_progress_and_says_that_another_queue_runs() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let command = json!(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done"]);
+    server.post("/api/requests", &json!({ "id": "RQ-1", "command": command })).expect(201);
+    server.post("/api/queue/run-next", &json!({ "auto": true })).expect(202);
+    browser.open(&at(&server, "/?lang=ja"));
+    browser.until_live();
+    browser.wait("document.body.innerText.includes('LOCKED')");
+    let press = |call: &str| {
+        format!(
+            "const late = document.createElement('button'); late.dataset.call = {call:?};
+             late.dataset.body = '{{}}'; document.body.append(late); late.click();"
+        )
+    };
+    browser.run(&format!("{{ {} }}", press("POST /api/queue/run-next")));
+    browser.wait("document.querySelector('#said').innerText.includes('別のキュー実行が動作中')");
+    browser.run(&format!("{{ {} }}", press("POST /api/requests/RQ-1/run")));
+    browser.wait("location.pathname.startsWith('/runs/RUN-')");
+    fs::write(server.folder().join("go"), "").unwrap();
+    browser.wait("document.querySelector('#run-head').innerText.includes('成功')");
+}
+
+#[test]
+fn what_others_wrote_never_runs() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let evil = "<img src=x onerror='window.owned=1'><script>window.owned=1</script>";
+    let wish = json!({ "names": [evil], "owner": format!("test:{evil}"), "reason": evil });
+    server.post("/api/locks", &wish).expect(201);
+    server
+        .post("/api/requests", &json!({ "id": "RQ-1", "title": evil, "command": ["echo", evil] }))
+        .expect(201);
+    for path in ["/locks", "/", "/requests/RQ-1", "/runs"] {
+        browser.open(&at(&server, path));
+        browser.until_live();
+        assert!(browser.text().contains("window.owned=1"), "{path}");
+        assert_eq!(browser.run("window.owned === undefined"), json!(true), "{path}");
+    }
+}
+
+#[test]
+fn the_page_is_used_with_the_keyboard_alone() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    browser.open(&at(&server, "/"));
+    browser.until_live();
+    browser.run("document.dispatchEvent(new KeyboardEvent('keydown', { key: 'l', bubbles: true }))");
+    browser.wait("location.pathname === '/locks'");
+    browser.until_live();
+    // Everything that can be done has a name for those who hear the page.
+    let nameless = "[...document.querySelectorAll('button, a, select, input')].filter((one) =>
+        !(one.innerText || one.labels?.[0]?.innerText || one.getAttribute('aria-label') || one.title || one.closest('dialog')))
+        .map((one) => one.outerHTML)";
+    assert_eq!(browser.run(nameless), json!([]));
+}
+
+#[test]
+fn the_page_fits_onto_a_telephone() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let wish =
+        json!({ "names": ["db"], "paths": ["src/a/very/long/path/that/goes/on/**"], "owner": "test:1" });
+    server.post("/api/locks", &wish).expect(201);
+    browser.resize(360, 740);
+    for path in ["/locks", "/", "/runs", "/doctor", "/api"] {
+        browser.open(&at(&server, path));
+        browser.until_live();
+        assert_eq!(
+            browser.run("document.documentElement.scrollWidth <= window.innerWidth"),
+            json!(true),
+            "{path}"
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! The HTTP API as programs, browsers and attackers meet it.
+#![cfg(feature = "server")]
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+mod client;
+mod description;
+mod events;
+mod languages;
+mod limits;
+mod locks;
+mod metrics;
+mod pages;
+mod queue;
+mod repeated;
+mod runs;
+mod security;
+mod serve;
+mod server;

@@ -1,0 +1,69 @@
+//! What a monitoring system reads.
+
+use serde_json::json;
+
+use super::server::Server;
+
+#[track_caller]
+fn value(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} is not in {text}")).parse().unwrap()
+}
+
+#[test]
+fn every_metric_has_a_help_line_and_a_type() {
+    let server = Server::start();
+    let answer = server.get("/metrics");
+    assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    let text = answer.text();
+    assert!(text.ends_with("# EOF\n"));
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        let known = |kind: &str| {
+            text.lines().filter_map(|line| line.strip_prefix(kind)?.split(' ').next()).any(|family| {
+                let rest = name.strip_prefix(family);
+                rest.is_some_and(|rest| ["", "_total", "_sum", "_count", "_bucket", "_info"].contains(&rest))
+            })
+        };
+        assert!(known("# HELP ") && known("# TYPE "), "{line}");
+    }
+}
+
+/// Requirements 139, 140 and 141.
+#[test]
+fn the_alerts_on_locks_are_metrics() {
+    let server = Server::start();
+    let quiet = server.get("/metrics").text();
+    for alert in ["LOCK_WAIT", "DEADLOCKS", "ORPHAN_LOCKS", "DOWNGRADES"] {
+        assert_eq!(value(&quiet, &format!("lockkeeper_alert{{alert=\"{alert}\"}}")), 0.0);
+    }
+    assert_eq!(value(&quiet, "lockkeeper_longest_wait_seconds"), 0.0);
+    assert_eq!(value(&quiet, "lockkeeper_deadlocks"), 0.0);
+    let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+    for number in 0..6 {
+        let wish = json!({ "names": [format!("n{number}")], "pid": child.id() });
+        server.post("/api/locks", &wish).expect(201);
+    }
+    server.post("/api/locks", &json!({ "names": ["n0"], "wait": true })).expect(202);
+    let busy = server.get("/metrics").text();
+    assert_eq!(value(&busy, "lockkeeper_leases{state=\"alive\"}"), 6.0);
+    assert_eq!(value(&busy, "lockkeeper_waiters"), 1.0);
+    assert!(value(&busy, "lockkeeper_longest_wait_seconds") > 0.0);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let orphaned = server.get("/metrics").text();
+    assert_eq!(value(&orphaned, "lockkeeper_orphan_locks"), 6.0);
+    assert_eq!(value(&orphaned, "lockkeeper_alert{alert=\"ORPHAN_LOCKS\"}"), 1.0);
+}
+
+#[test]
+fn requests_are_counted_by_address_and_never_by_what_strangers_make_up() {
+    let server = Server::start();
+    server.get("/api/locks/L1");
+    server.get("/api/made-up-1");
+    server.request("MADEUP", "/api/locks").send();
+    let text = server.get("/metrics").text();
+    let count = "lockkeeper_http_requests_total{method=\"GET\",route=\"/api/locks/{id}\",status=\"404\"}";
+    assert_eq!(value(&text, count), 1.0);
+    assert!(!text.contains("made-up") && !text.contains("MADEUP"), "{text}");
+}

@@ -1,0 +1,161 @@
+//! The server as a command: starting, sharing, stopping.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use lockkeeper::platform::signal::Signal;
+use serde_json::{Value, json};
+
+use super::client::{Request, connect};
+use super::server::{Server, settings};
+
+/// A server in a process of its own; killed when dropped.
+struct Process {
+    child: Child,
+    address: SocketAddr,
+}
+
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    command
+        .current_dir(folder)
+        .env_clear()
+        .env("HOME", folder)
+        .arg("--dir")
+        .arg(folder.join("state"))
+        .arg("serve");
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+impl Process {
+    fn start(folder: &Path, args: &[&str]) -> Self {
+        let mut child =
+            command(folder, &[&["--listen", "127.0.0.1:0", "--json"], args].concat()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap();
+        let address = told["url"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
+        Self { child, address }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_first_signal_serves_those_who_are_there_to_their_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Process::start(folder.path(), &[]);
+    let mut stream = connect(server.address);
+    let body = json!({ "names": ["db"] }).to_string();
+    let head = format!(
+        "POST /api/locks HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         expect: 100-continue\r\n\r\n",
+        server.address,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // The server asks for the body once it has begun to answer: from then on it owes one.
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    assert!(line.contains("100 Continue"), "{line}");
+    reader.read_line(&mut line).unwrap();
+    server.signal(Signal::TERM);
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    reader.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_second_signal_stops_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Process::start(folder.path(), &[]);
+    let mut stream = connect(server.address);
+    let head = format!(
+        "POST /api/locks HTTP/1.1\r\nhost: {}\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n",
+        server.address
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.read_exact(&mut [0; 8]).unwrap();
+    server.signal(Signal::INT);
+    // The connection that waits for its body keeps the server. Nothing new is taken in from now on, which is the only
+    // sign that the first signal has arrived; a second one before that would be the same signal.
+    while TcpStream::connect(server.address).is_ok() {
+        std::thread::yield_now();
+    }
+    server.signal(Signal::INT);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn two_servers_on_one_store_share_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = Process::start(folder.path(), &[]);
+    let two = Process::start(folder.path(), &[]);
+    assert_ne!(one.address, two.address);
+    let wish = json!({ "names": ["db"], "owner": "test:1" });
+    let lease = Request::new(one.address, "POST", "/api/locks").json(&wish).send().expect(201);
+    let other = json!({ "names": ["db"], "owner": "test:2" });
+    let refused = Request::new(two.address, "POST", "/api/locks").json(&other).send().error(409, "LOCK_HELD");
+    assert_eq!(refused["context"]["holders"][0]["id"], lease["lease"]["id"]);
+}
+
+#[test]
+fn events_of_one_server_are_told_by_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = Server::over(folder.path(), settings());
+    let two = Process::start(folder.path(), &[]);
+    let mut stream = super::events::listen(&one, None);
+    assert_eq!(stream.next().name, "hello");
+    let wish = json!({ "names": ["db"], "owner": "test:2" });
+    Request::new(two.address, "POST", "/api/locks").json(&wish).send().expect(201);
+    assert_eq!(stream.until("lease.acquired").data["lease"]["owner"], "test:2");
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_with_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = command(folder.path(), &["--listen", &address]).output().unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(talk.contains(&format!("cannot listen on {address}")) && talk.contains("--listen"), "{talk}");
+}
+
+#[test]
+fn other_machines_are_let_in_only_with_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(folder.path(), &["--listen", "0.0.0.0:0"]).output().unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{talk}");
+    assert!(talk.contains("--token-file"), "{talk}");
+}
+
+#[test]
+fn the_log_is_one_json_object_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Process::start(folder.path(), &["--log", "json"]);
+    Request::new(server.address, "POST", "/api/locks").json(&json!({ "names": ["db"] })).send().expect(201);
+    server.signal(Signal::TERM);
+    let mut log = String::new();
+    server.child.stderr.as_mut().unwrap().read_to_string(&mut log).unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answered = lines.iter().find(|line| line["message"] == "answered").unwrap();
+    assert_eq!((&answered["method"], &answered["status"]), (&json!("POST"), &json!(201)));
+}

@@ -1,0 +1,125 @@
+//! A server of one's own, on a port that nobody else has.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lockkeeper::Keeper;
+use lockkeeper::core::time::Ttl;
+use lockkeeper::engine::runs::environment;
+use lockkeeper::engine::runs::new_request::Defaults;
+use lockkeeper::location::{Because, Location};
+use lockkeeper::lockfile::group::Folders;
+use lockkeeper::lockfile::swarm::Swarm;
+use lockkeeper::messages::Language;
+use lockkeeper::server::{self, Clinic, Limits, ServeError, Settings, Shutdown, Site};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::client::{Request, Response};
+
+/// A running server; dropping it stops it.
+pub struct Server {
+    pub address: SocketAddr,
+    pub keeper: Keeper,
+    shutdown: Shutdown,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+    folder: PathBuf,
+    _temp: Option<TempDir>,
+}
+
+pub fn settings() -> Settings {
+    Settings {
+        token: None,
+        allowed_hosts: Vec::new(),
+        language: Language::En,
+        ttl: Ttl::new(Duration::from_secs(300)).unwrap(),
+        stays: Ttl::new(Duration::from_secs(120)).unwrap(),
+        grace: Duration::from_secs(1),
+        execution: lockkeeper::engine::work::Settings::default(),
+        status_dir: None,
+        defaults: Defaults { env: environment::of_submitter(std::env::vars_os()), ..Defaults::default() },
+        queue_limit: None,
+        clinic: Clinic {
+            groups: Folders::from_variables(&|_| None),
+            max_group_age: Duration::from_secs(600),
+            swarm: Swarm::new("/nonexistent", Ttl::new(Duration::from_secs(300)).unwrap()),
+        },
+        limits: Limits::default(),
+    }
+}
+
+impl Server {
+    /// One with the usual settings and a store of its own.
+    pub fn start() -> Self {
+        Self::with(settings())
+    }
+
+    pub fn with(settings: Settings) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let mut server = Self::over(temp.path(), settings);
+        server._temp = Some(temp);
+        server
+    }
+
+    /// One over a folder that somebody else may use too.
+    pub fn over(folder: &Path, settings: Settings) -> Self {
+        let mut settings = settings;
+        settings.defaults.dir = folder.to_owned();
+        let keeper = Keeper::open(folder.join("state")).unwrap();
+        let location =
+            Location { state: folder.join("state"), root: folder.to_owned(), because: Because::Named };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = Shutdown::new();
+        let (site, told) = (Site::new(keeper.clone(), location, settings).unwrap(), shutdown.clone());
+        let thread = Some(thread::spawn(move || server::run(listener, &site, &told)));
+        Self { address, keeper, shutdown, thread, folder: folder.to_owned(), _temp: None }
+    }
+
+    pub fn request(&self, method: &str, path: &str) -> Request {
+        Request::new(self.address, method, path)
+    }
+
+    pub fn get(&self, path: &str) -> Response {
+        self.request("GET", path).send()
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Response {
+        self.request("POST", path).json(body).send()
+    }
+
+    pub fn delete(&self, path: &str) -> Response {
+        self.request("DELETE", path).send()
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn stop(&self) {
+        self.shutdown.stop();
+    }
+
+    pub fn drain(&self) {
+        self.shutdown.drain();
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn ended(&mut self) -> Result<(), ServeError> {
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown.stop();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            if !thread::panicking() {
+                ended.unwrap().unwrap();
+            }
+        }
+    }
+}
