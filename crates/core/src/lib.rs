@@ -41,7 +41,9 @@
 //! 11. A file in a foreign format holds nothing that the format does not have.
 //! 12. State that cannot be read is never replaced by empty state.
 
+pub mod alert;
 pub mod board;
+pub mod conflict;
 pub mod deadlock;
 pub mod draft;
 pub mod id;
@@ -49,11 +51,15 @@ pub mod lease;
 pub mod liveness;
 pub mod overlap;
 pub mod pattern;
+pub mod plan;
+pub mod predict;
+pub mod queue;
 pub mod record;
 pub mod request;
 pub mod resource;
 pub mod retry;
 pub mod run;
+pub mod secret;
 pub mod size;
 pub mod time;
 pub mod waiting;

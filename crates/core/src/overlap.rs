@@ -6,11 +6,13 @@
 //! prefixes alone.
 
 mod cover;
+mod index;
 mod product;
 
 use std::fmt;
 
 pub use cover::{Coverage, coverage, covers};
+pub use index::meetings;
 pub(crate) use product::shortest;
 
 use crate::pattern::{Pattern, is_within};

@@ -2,11 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
+
+use thiserror::Error;
 
 use crate::id::{Name, RequestId};
 use crate::pattern::Pattern;
 use crate::record::Priority;
+use crate::resource::{Mode, Resource, Target};
 use crate::retry::RetryPolicy;
 use crate::run::{Reason, Run, Status};
 
@@ -53,14 +57,28 @@ impl Request {
         !self.locks.is_empty() || !self.paths.is_empty()
     }
 
+    /// What it has to hold, all or none.
+    pub fn resources(&self) -> Vec<Resource> {
+        let mode = if self.shared { Mode::Shared } else { Mode::Exclusive };
+        let names = self.locks.iter().cloned().map(Target::Name);
+        let targets = names.chain(self.paths.iter().cloned().map(Target::Path));
+        targets.map(|target| Resource { target, mode }).collect()
+    }
+
+    /// The task of a swarm that it is for; whoever executes it holds the task's lock.
+    pub fn task(&self) -> Option<&str> {
+        self.origin.as_deref()?.strip_prefix("swarm:")
+    }
+
     /// What it has to hold, as a text: two requests with the same text want the same. Empty when it is nothing.
     pub fn wish(&self) -> String {
-        if !self.needs_lease() {
+        if !self.needs_lease() && self.task().is_none() {
             return String::new();
         }
         let names = self.locks.iter().map(|name| format!("n{name}"));
         let paths = self.paths.iter().map(|path| format!("p{path}"));
-        let mut all: Vec<String> = names.chain(paths).collect();
+        let task = self.task().map(|task| format!("t{task}"));
+        let mut all: Vec<String> = names.chain(paths).chain(task).collect();
         all.sort();
         all.dedup();
         format!("{}\n{}", if self.shared { "shared" } else { "exclusive" }, all.join("\n"))
@@ -117,6 +135,28 @@ impl RequestStatus {
 impl From<&Run> for RequestStatus {
     fn from(run: &Run) -> Self {
         Self::of_run(run.status, run.reason)
+    }
+}
+
+impl FromStr for RequestStatus {
+    type Err = NotARequestStatus;
+
+    /// Reads the word in any case.
+    fn from_str(text: &str) -> Result<Self, NotARequestStatus> {
+        let found = Self::ALL.into_iter().find(|status| status.as_str().eq_ignore_ascii_case(text));
+        found.ok_or_else(|| NotARequestStatus(text.to_owned()))
+    }
+}
+
+/// A word that is no status.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not the status of a request")]
+pub struct NotARequestStatus(String);
+
+impl NotARequestStatus {
+    /// The way out, for the person who wrote it.
+    pub fn hint(&self) -> String {
+        format!("one of {}", RequestStatus::ALL.map(RequestStatus::as_str).join(", "))
     }
 }
 

@@ -1,17 +1,20 @@
 //! What the lock files of other programs cost through the library, against those programs' own procedures.
 //!
 //! `scripts/bench formats` runs it. The bare side is a Python process that does what the documents say, and `flock(1)`
-//! for groups. Rounds of the two sides alternate; numbers are medians of one lock and unlock.
+//! and a plain shell script for groups. Rounds of the two sides alternate; numbers are medians of one lock and unlock.
+//! Where a document says how long something may take, it exits 1 when we take longer.
 #![expect(clippy::unwrap_used, reason = "a measurement that fails may panic")]
 
 #[expect(dead_code, reason = "the other measurements use the rest")]
 #[path = "speed/measure.rs"]
 mod measure;
 
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use lockkeeper::clock::WallTime;
@@ -24,13 +27,14 @@ use measure::{Row, alternate, lockkeeper, median, quiet, run};
 
 const ROUNDS: usize = 20;
 const LOCKS: usize = 50;
+const GROUP_ROUNDS: usize = 100;
 /// A number that no process has.
 const GONE: u32 = 4_000_001;
 
-fn main() {
+fn main() -> ExitCode {
     // `cargo test --benches` only wants to know that it starts.
     if std::env::args().any(|argument| argument == "--test") {
-        return;
+        return ExitCode::SUCCESS;
     }
     println!("{:<52} {:>12} {:>12} {:>8} {:>8}", "", "ours", "bare", "ratio", "limit");
     let folder = tempfile::tempdir().unwrap();
@@ -41,6 +45,9 @@ fn main() {
         }
     }
     println!("{}", group_exec(folder.path()));
+    let timed = group_times(folder.path());
+    timed.iter().for_each(|row| println!("{row}"));
+    if timed.iter().all(Row::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// One format through the library.
@@ -154,6 +161,87 @@ fn group_exec(folder: &Path) -> Row {
     let mut bare = || run(quiet("flock").arg(&bare_file).arg("true"));
     let [ours, bare] = alternate(200, [&mut ours, &mut bare]);
     unlimited("group exec GROUP -- true, against flock(1)", ours, bare)
+}
+
+/// What the document of the group locks times, with eight groups held: each against a shell script that does what the
+/// document describes, and against the longest time that it allows.
+fn group_times(folder: &Path) -> Vec<Row> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/group.sh");
+    let sides = [
+        ("timed", [lockkeeper().into(), OsString::from("group")]),
+        ("timed-bare", ["bash".into(), script.into()]),
+    ];
+    let mut samples = [[vec![], vec![]], [vec![], vec![]], [vec![], vec![]]];
+    let held: Vec<Side> = sides.iter().map(|(name, program)| Side::new(folder.join(name), program)).collect();
+    for _ in 0..GROUP_ROUNDS {
+        for (place, side) in held.iter().enumerate() {
+            let number = side.descriptor.as_raw_fd().to_string();
+            let ours = place == 0;
+            let option: &[&str] = if ours { &["--fd"] } else { &[] };
+            for (step, verb) in ["acquire", "release"].into_iter().enumerate() {
+                let mut command = side.command();
+                command.arg(verb).arg("timed").args(option).arg(&number);
+                samples[step][place].push(timed(&mut command));
+            }
+            let mut command = side.command();
+            samples[2][place].push(timed(command.arg(if ours { "check-deadlock" } else { "check" })));
+        }
+    }
+    let mut rows = Vec::new();
+    for ([ours, bare], (what, allowed)) in
+        samples.into_iter().zip([("acquire", 10.0), ("release", 5.0), ("check-deadlock", 50.0)])
+    {
+        let ours = median(ours);
+        rows.push(unlimited(format!("group {what}, against a shell script"), ours, median(bare)));
+        let milliseconds = ours.as_secs_f64() * 1e3;
+        let what = format!("group {what}, against the time that is allowed");
+        rows.push(Row::at_most(what, milliseconds, allowed, "ms", 1.0));
+    }
+    rows
+}
+
+/// One side of the comparison: its own lock folder, with seven groups held and the file of another open.
+struct Side {
+    folder: PathBuf,
+    program: [OsString; 2],
+    descriptor: File,
+    _held: Vec<File>,
+}
+
+impl Side {
+    fn new(folder: PathBuf, program: &[OsString; 2]) -> Self {
+        fs::create_dir(&folder).unwrap();
+        let now = WallTime::now().as_micros() / 1_000_000;
+        let open = |name: &str| {
+            let path = folder.join(format!("{name}.lock"));
+            File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+        };
+        let mut registry = String::from("# Format: lock_id:pid:group_id:timestamp:status\n");
+        let held = (0..7).map(|number| {
+            let (name, file) = (format!("g{number}"), open(&format!("g{number}")));
+            file.lock().unwrap();
+            registry.push_str(&format!("{name}:{}:{name}:{now}:ACTIVE\n", std::process::id()));
+            file
+        });
+        let held: Vec<File> = held.collect();
+        fs::write(folder.join("registry.log"), registry).unwrap();
+        let descriptor = open("timed");
+        // Commands find it under its own number.
+        rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::empty()).unwrap();
+        Self { folder, program: program.clone(), descriptor, _held: held }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = quiet(&self.program[0]);
+        command.arg(&self.program[1]).env("LOCK_DIR", &self.folder);
+        command
+    }
+}
+
+fn timed(command: &mut Command) -> Duration {
+    let begun = Instant::now();
+    run(command);
+    begun.elapsed()
 }
 
 fn unlimited(what: impl Into<String>, ours: Duration, bare: Duration) -> Row {

@@ -66,7 +66,7 @@ struct Known {
     check: fn(&str) -> Result<(), String>,
 }
 
-const KNOWN: [Known; 9] = [
+const KNOWN: [Known; 12] = [
     Known {
         key: "dir",
         variable: "LOCKKEEPER_DIR",
@@ -132,6 +132,27 @@ const KNOWN: [Known; 9] = [
         meaning: "how long a command may take to stop before it is killed",
         check: span,
     },
+    Known {
+        key: "queue_timeout",
+        variable: "LOCKKEEPER_QUEUE_TIMEOUT",
+        default: None,
+        meaning: "how long a run may wait in the queue; for good if not set",
+        check: span,
+    },
+    Known {
+        key: "timeout",
+        variable: "LOCKKEEPER_TIMEOUT",
+        default: None,
+        meaning: "how long an attempt of a run may take; for good if not set",
+        check: span,
+    },
+    Known {
+        key: "queue_limit",
+        variable: "LOCKKEEPER_QUEUE_LIMIT",
+        default: None,
+        meaning: "how many runs may wait in the queue; any number if not set",
+        check: count,
+    },
 ];
 
 /// All settings.
@@ -190,6 +211,11 @@ impl Config {
     /// A TTL; texts were checked when they came in.
     pub fn ttl(&self, key: &str) -> Option<Ttl> {
         self.span(key).and_then(|span| Ttl::new(span).ok())
+    }
+
+    /// A count; texts were checked when they came in.
+    pub fn count(&self, key: &str) -> Option<u64> {
+        self.text(key).and_then(|text| text.parse().ok())
     }
 
     fn read_file(&mut self, path: &Path, source: &Source) -> Result<(), ConfigError> {
@@ -339,6 +365,11 @@ fn color(text: &str) -> Result<(), String> {
 
 fn span(text: &str) -> Result<(), String> {
     parse_span(text).map(|_| ()).map_err(|error| format!("{error}; {}", error.hint()))
+}
+
+fn count(text: &str) -> Result<(), String> {
+    let number = text.parse::<u64>().ok().filter(|number| *number > 0);
+    number.map(|_| ()).ok_or_else(|| format!("`{text}` is not a number from 1"))
 }
 
 fn ttl(text: &str) -> Result<(), String> {

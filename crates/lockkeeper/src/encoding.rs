@@ -1,9 +1,10 @@
-//! Claims as JSON: the same words in every store and in `--json`.
+//! Claims and alerts as JSON: the same words in every store and in `--json`.
 
 use std::num::NonZeroU32;
 
 use std::time::Duration;
 
+use lockkeeper_core::alert::Alert;
 use lockkeeper_core::id::{HolderId, LeaseId};
 use lockkeeper_core::liveness::{Contract, Origin, ProcessRef, Proof, Voucher};
 use lockkeeper_core::record::Claim;
@@ -45,6 +46,17 @@ struct WrittenResource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     mode: String,
+}
+
+/// An alert, in the shape that every interface gives it.
+pub fn alert_to_json(alert: &Alert) -> Value {
+    json!({
+        "code": alert.code(),
+        "value": alert.value(),
+        "limit": alert.limit(),
+        "message": alert.to_string(),
+        "hint": alert.hint(),
+    })
 }
 
 /// A claim as text.

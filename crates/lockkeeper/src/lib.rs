@@ -21,14 +21,17 @@
 
 pub mod clock;
 pub mod config;
+pub mod conflicts;
 pub mod encoding;
 pub mod engine;
 pub mod exec;
+pub mod history;
 mod keeper;
 pub mod location;
 pub mod lockfile;
 pub mod platform;
 pub mod report;
+pub mod stages;
 pub mod status;
 pub mod store;
 

@@ -9,11 +9,17 @@ use lockkeeper_core::id::IdError;
 use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::pattern::PatternError;
 use lockkeeper_core::record::PriorityError;
+use lockkeeper_core::request::NotARequestStatus;
+use lockkeeper_core::run::NotAStatus;
 use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
 
 use crate::config::ConfigError;
+use crate::conflicts::ConflictsError;
+use crate::engine::runs::new_request::BadRequest;
+use crate::engine::runs::template::TemplateError;
 use crate::engine::runs::{Refused, RunError};
+use crate::history::HistoryError;
 use crate::keeper::KeeperError;
 use crate::location::OutsideError;
 use crate::lockfile::aiflow::AiflowError;
@@ -22,6 +28,7 @@ use crate::lockfile::guard::GuardError;
 use crate::lockfile::registry::RegistryError;
 use crate::lockfile::swarm::SwarmError;
 use crate::platform::anchor::AnchorError;
+use crate::stages::{SelectError, StagesError};
 use crate::status::StatusError;
 use crate::store::StoreError;
 
@@ -253,6 +260,33 @@ impl From<Refused> for Report {
     }
 }
 
+impl From<BadRequest> for Report {
+    fn from(error: BadRequest) -> Self {
+        match error {
+            BadRequest::Pattern(error) => error.into(),
+            error => Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint()),
+        }
+    }
+}
+
+impl From<TemplateError> for Report {
+    fn from(error: TemplateError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<NotAStatus> for Report {
+    fn from(error: NotAStatus) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<NotARequestStatus> for Report {
+    fn from(error: NotARequestStatus) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
 impl From<GuardError> for Report {
     fn from(error: GuardError) -> Self {
         let code = match error {
@@ -275,7 +309,7 @@ impl From<SwarmError> for Report {
             SwarmError::Guard(error) => error.into(),
             SwarmError::Worker(error) => error.into(),
             SwarmError::Task(_) => Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(hint),
-            SwarmError::ForeignFolder { .. } => {
+            SwarmError::ForeignFolder { .. } | SwarmError::List { .. } => {
                 Self::of(Exit::Failed, "LOCK_FOLDER_FAILED", &error).with_hint(hint)
             }
             SwarmError::NotUnderstood { .. } | SwarmError::AnotherTask { .. } => {
@@ -296,6 +330,30 @@ impl From<AiflowError> for Report {
                 Self::of(Exit::Failed, "LOCK_FILE_HOSTILE", &error).with_hint(hint)
             }
         }
+    }
+}
+
+impl From<StagesError> for Report {
+    fn from(error: StagesError) -> Self {
+        let (exit, code) = match error {
+            StagesError::Unreadable { .. } | StagesError::NotAFile { .. } => (Exit::Failed, "UNREADABLE"),
+            StagesError::TooLarge { .. } => (Exit::Usage, "BAD_STAGES"),
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
+    }
+}
+
+impl From<SelectError> for Report {
+    fn from(error: SelectError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<ConflictsError> for Report {
+    fn from(error: ConflictsError) -> Self {
+        let (exit, code) =
+            if error.is_usage() { (Exit::Usage, "NO_PATHS") } else { (Exit::Failed, "UNREADABLE") };
+        Self::of(exit, code, &error).with_hint(error.hint())
     }
 }
 
@@ -364,6 +422,19 @@ impl From<StatusError> for Report {
 impl From<ConfigError> for Report {
     fn from(error: ConfigError) -> Self {
         Self::of(Exit::Usage, "BAD_SETTING", &error).with_hint(error.hint())
+    }
+}
+
+impl From<HistoryError> for Report {
+    fn from(error: HistoryError) -> Self {
+        let (exit, code) = match error {
+            HistoryError::NotARepository { .. } => (Exit::Usage, "NOT_A_REPOSITORY"),
+            HistoryError::NoGit(_) => (Exit::Failed, "GIT_MISSING"),
+            HistoryError::Git { .. } | HistoryError::Read(_) | HistoryError::Unexpected { .. } => {
+                (Exit::Failed, "GIT_FAILED")
+            }
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
     }
 }
 

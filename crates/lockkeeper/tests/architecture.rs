@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: [&[&str]; 7] = [
     &["platform"],
     &["clock", "config", "encoding", "location"],
-    &["exec", "lockfile", "status", "store"],
+    &["conflicts", "exec", "history", "lockfile", "stages", "status", "store"],
     &["engine"],
     &["keeper"],
     &["report"],

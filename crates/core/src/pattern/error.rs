@@ -101,6 +101,25 @@ pub enum PatternError {
 }
 
 impl PatternError {
+    /// Returns where in the text the mistake is, if it is at one place.
+    pub fn column(&self) -> Option<usize> {
+        match self {
+            Self::TooDeep { column, .. }
+            | Self::Nul { column }
+            | Self::UnclosedClass { column }
+            | Self::UnclosedBrace { column }
+            | Self::TrailingBackslash { column }
+            | Self::ReversedRange { column, .. }
+            | Self::UnknownClass { column, .. }
+            | Self::ParentFolder { column }
+            | Self::CurrentFolder { column }
+            | Self::Absolute { column } => Some(*column),
+            Self::Empty | Self::TooLong { .. } | Self::TooComplex { .. } | Self::MatchesNothing { .. } => {
+                None
+            }
+        }
+    }
+
     /// Returns the way out, as one clause for `hint:`.
     pub fn hint(&self) -> &'static str {
         match self {

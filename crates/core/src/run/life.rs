@@ -41,6 +41,9 @@ pub enum Lost {
     /// Somebody executes it, or its time for the next attempt has not come.
     #[error("the run does not wait for an attempt")]
     NotDue,
+    /// Nobody executes it: what was executed under this claim has been told already.
+    #[error("nobody executes the run")]
+    Nobody,
 }
 
 /// Who takes a run, and with what.
@@ -78,6 +81,7 @@ pub fn claim(run: &Run, taker: Taker, now: Stamp) -> Result<Moved, Lost> {
         ending: None,
         reason: None,
         message: None,
+        help: false,
         ..run.clone()
     };
     Ok(moved(run, after, kind, Some(message)))
@@ -85,7 +89,7 @@ pub fn claim(run: &Run, taker: Taker, now: Stamp) -> Result<Moved, Lost> {
 
 /// Notes which process the command is.
 pub fn started(run: &Run, claim: u64, command: ProcessRef) -> Result<Moved, Lost> {
-    check_claim(run, Some(claim))?;
+    check_executed(run, claim)?;
     let process = run.process.map(|process| Process { command: Some(command), ..process });
     let after = Run { process, ..run.clone() };
     Ok(moved(run, after, EventKind::Started, Some(format!("process {}", command.pid))))
@@ -136,7 +140,7 @@ pub struct Terms<'t> {
 /// Whoever sends a signal because the run was called off says [`Seen::Stopped`], whatever the command then returned:
 /// such a run is never a success.
 pub fn finish(run: &Run, claim: u64, seen: Seen, terms: Terms<'_>, now: Stamp) -> Result<Moved, Lost> {
-    check_claim(run, Some(claim))?;
+    check_executed(run, claim)?;
     let ending = match &seen {
         Seen::Ended(ending) | Seen::Stopped(Some(ending)) | Seen::LeaseLost(Some(ending)) => Some(*ending),
         Seen::NotStarted(code, _) => Some(Ending::Exited(*code)),
@@ -218,10 +222,7 @@ pub fn time_out(run: &Run, now: Stamp) -> Option<Moved> {
 
 /// Puts another worker in the place of one that is gone. The command, if it lives, goes on.
 pub fn adopt(run: &Run, claim: u64, worker: WorkerId) -> Result<Moved, Lost> {
-    check_claim(run, Some(claim))?;
-    if !run.status.is_active() {
-        return Err(NoSuchMove { from: run.status, to: Status::Running }.into());
-    }
+    check_executed(run, claim)?;
     let message = format!("worker {worker}");
     let after = Run { claim: run.claim + 1, worker: Some(worker), ..run.clone() };
     Ok(moved(run, after, EventKind::Adopted, Some(message)))
@@ -296,6 +297,15 @@ fn check_claim(run: &Run, given: Option<u64>) -> Result<(), Lost> {
         Some(given) if given != run.claim => Err(Lost::Claim { given, current: run.claim }),
         Some(_) | None => Ok(()),
     }
+}
+
+/// Only whoever executes a run has something to say about its command, and only under the claim that it has.
+fn check_executed(run: &Run, claim: u64) -> Result<(), Lost> {
+    check_claim(run, Some(claim))?;
+    if !run.status.is_active() {
+        return Err(NoSuchMove { from: run.status, to: Status::Running }.into());
+    }
+    if run.worker.is_none() { Err(Lost::Nobody) } else { Ok(()) }
 }
 
 fn in_words(wait: Duration) -> String {

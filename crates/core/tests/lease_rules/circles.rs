@@ -114,3 +114,20 @@ fn a_dead_waiter_closes_no_circle() {
     world.kill("a");
     world.queue(&ask("b").name("x"));
 }
+
+/// Invariant 8. Requirement 160. A long line is settled in one pass; going round once for each of them would take minutes.
+#[test]
+fn a_long_line_is_looked_through_quickly_and_its_circle_found() {
+    let mut world = World::new();
+    world.hold(ask("a").name("x"));
+    world.hold(ask("b").name("y"));
+    for number in 0..80 {
+        world.queue(&ask(&format!("w{number}")).name("x"));
+    }
+    let begun = std::time::Instant::now();
+    let circles = world.decide(|draft| lockkeeper_core::deadlock::circles(draft)).0;
+    assert_eq!(circles, Vec::<Vec<lockkeeper_core::deadlock::Link>>::new());
+    world.queue(&ask("b").name("x"));
+    assert_eq!(world.deadlock(&ask("a").name("y")).len(), 2);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(15), "{:?}", begun.elapsed());
+}

@@ -1,16 +1,17 @@
 //! `conflicts`: can two patterns match one same path?
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 
 use clap::Subcommand;
-use lockkeeper::core::overlap::{Relation, relate};
-use lockkeeper::core::pattern::Pattern;
+use lockkeeper::core::overlap::{Meeting, Relation, meetings, relate};
+use lockkeeper::core::pattern::{Pattern, PatternError};
 use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
-use super::{Verb, print};
+use super::{Verb, conflicts_match, conflicts_report, conflicts_rules, predict, print};
 
 /// Compare patterns: can two of them match one same path?
 #[derive(clap::Args)]
@@ -23,12 +24,21 @@ pub(super) struct Args {
 enum Command {
     /// Compare patterns with each other; exit 75 when any two conflict
     Check(CheckArgs),
+    /// List the paths that patterns match
+    Match(conflicts_match::Args),
+    /// Show the rules of a STAGES.yml as they are understood, the strictest first
+    Rules(conflicts_rules::Args),
+    /// Sum up the log of conflicts: by pair of groups, type and rule
+    Report(conflicts_report::Args),
+    /// Tell from the git history which other paths the work will likely touch; advice, exit 0
+    Predict(predict::Args),
 }
 
 #[derive(clap::Args)]
 #[command(
     after_help = "EXACT, PARENT_CHILD and OVERLAP conflict and come with a path that both match; SAME_DIR is \
-    advice only.\nExample: lockkeeper conflicts check 'src/**/*.rs' 'src/api/**'"
+    advice only, and told of \
+    each pattern once.\nExample: lockkeeper conflicts check 'src/**/*.rs' 'src/api/**'"
 )]
 struct CheckArgs {
     /// Patterns, each compared with every other
@@ -53,6 +63,10 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             Some(file) => check_pairs(file),
             None => check(context, &args.patterns),
         },
+        Command::Match(args) => conflicts_match::run(context, args),
+        Command::Rules(args) => conflicts_rules::run(context, args),
+        Command::Report(args) => conflicts_report::run(context, args),
+        Command::Predict(args) => predict::run(context, args),
     }
 }
 
@@ -62,16 +76,8 @@ fn check(context: &Context, texts: &[String]) -> Result<Exit, Report> {
             Report::usage("one pattern has nothing to be compared with").with_hint("give at least two")
         );
     }
-    let patterns: Vec<Pattern> = texts.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
-    let mut found = Vec::new();
-    for (index, a) in patterns.iter().enumerate() {
-        for b in &patterns[index + 1..] {
-            let meeting = relate(a, b);
-            if meeting.relation != Relation::None {
-                found.push((a, b, meeting));
-            }
-        }
-    }
+    let patterns: Vec<Pattern> = texts.iter().map(|text| parse(text)).collect::<Result<_, _>>()?;
+    let found = compare(&patterns);
     let conflict = found.iter().any(|(_, _, meeting)| meeting.relation.is_conflict());
     if context.json {
         let conflicts: Vec<Value> = found
@@ -95,11 +101,46 @@ fn check(context: &Context, texts: &[String]) -> Result<Exit, Report> {
     Ok(if conflict { Exit::Refused } else { Exit::Done })
 }
 
+/// Finds what meets, and tells each pattern that has mere neighbours about the first of them.
+fn compare(patterns: &[Pattern]) -> Vec<(&Pattern, &Pattern, Meeting)> {
+    let all: Vec<&Pattern> = patterns.iter().collect();
+    let mut found = Vec::new();
+    meetings(&all, |_, _| true, |a, b, meeting| found.push((a, b, meeting)));
+    let mut folders: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (place, pattern) in patterns.iter().enumerate() {
+        let earlier = folders.entry(pattern.parent()).or_default();
+        // Those that it passes over here were found above.
+        let beside = |other: &&usize| relate(&patterns[**other], pattern).relation == Relation::SameDir;
+        if let Some(other) = earlier.iter().find(beside) {
+            found.push((*other, place, Meeting { relation: Relation::SameDir, witness: None }));
+        }
+        earlier.push(place);
+    }
+    found.sort_unstable_by_key(|(a, b, _)| (*a, *b));
+    found.into_iter().map(|(a, b, meeting)| (&patterns[a], &patterns[b], meeting)).collect()
+}
+
+/// Reads a pattern; an error shows it.
+pub(super) fn parse(text: &str) -> Result<Pattern, Report> {
+    text.parse().map_err(|error: PatternError| match error.column() {
+        Some(column) => {
+            let message = format!("pattern `{}`: {error}", text.escape_debug());
+            let report = Report::new(Exit::Usage, "BAD_PATTERN", message).with_hint(error.hint());
+            report.with_context("pattern", text).with_context("column", column)
+        }
+        None => Report::from(error).with_context("pattern", text),
+    })
+}
+
+/// A file that cannot be read.
+pub(super) fn unreadable(file: &str, error: &io::Error) -> Report {
+    let message = format!("cannot read {file}: {error}");
+    Report::new(Exit::Failed, "UNREADABLE", message).with_hint(format!("is `{file}` a readable file?"))
+}
+
 /// Answers line by line, so that a long list needs no memory.
 fn check_pairs(file: &str) -> Result<Exit, Report> {
-    let unreadable = |error: io::Error| {
-        Report::of(Exit::Failed, "UNREADABLE", &error).with_hint(format!("is `{file}` a readable file?"))
-    };
+    let unreadable = |error: io::Error| unreadable(file, &error);
     let input: Box<dyn BufRead> = match file {
         "-" => Box::new(io::stdin().lock()),
         path => Box::new(BufReader::new(File::open(path).map_err(unreadable)?)),

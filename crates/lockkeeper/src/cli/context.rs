@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use lockkeeper::config::{Config, Inputs};
 use lockkeeper::core::id::Owner;
+use lockkeeper::engine::runs::Runs;
 use lockkeeper::location::{Location, Surroundings};
 use lockkeeper::report::{Exit, Report};
 use lockkeeper::{Keeper, KeeperError};
@@ -79,6 +80,16 @@ impl Context {
     /// Opens the store if there is one: who only looks leaves nothing behind.
     pub(super) fn existing_keeper(&self) -> Result<Option<Keeper>, Report> {
         Keeper::open_existing(&self.location.state).map_err(Report::from)
+    }
+
+    /// Opens requests and runs, and makes their store if there is none.
+    pub(super) fn runs(&self) -> Result<Runs, Report> {
+        Runs::open(&self.location.state).map_err(Report::from)
+    }
+
+    /// Opens requests and runs if there are any: who only looks leaves nothing behind.
+    pub(super) fn existing_runs(&self) -> Result<Option<Runs>, Report> {
+        Runs::open_existing(&self.location.state).map_err(Report::from)
     }
 
     /// The owner that was named, if one was.

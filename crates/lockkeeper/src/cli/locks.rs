@@ -1,8 +1,11 @@
 //! `locks`: who holds and who waits, and what to do about the dead, the stuck and the stubborn.
 
 use clap::Subcommand;
+use lockkeeper::core::alert::{Alert, Limits, raise};
 use lockkeeper::core::id::LeaseId;
 use lockkeeper::core::liveness::Verdict;
+use lockkeeper::encoding::alert_to_json;
+use lockkeeper::engine::doctor::count_leases;
 use lockkeeper::engine::{Broken, Listing};
 use lockkeeper::platform::clock;
 use lockkeeper::report::{Exit, Report};
@@ -82,26 +85,38 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     }
 }
 
-/// Everything there is; nothing when there is no store yet.
-pub(super) fn listing(context: &Context) -> Result<Listing, Report> {
-    match context.existing_keeper()? {
-        Some(keeper) => Ok(keeper.engine().listing()?),
-        None => Ok(Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() }),
+/// Everything there is at one moment, and what of it wants attention.
+pub(super) struct Board {
+    pub(super) listing: Listing,
+    alerts: Vec<Alert>,
+}
+
+impl Board {
+    /// Looks; there is nothing when there is no store yet.
+    pub(super) fn look(context: &Context) -> Result<Self, Report> {
+        let Some(keeper) = context.existing_keeper()? else {
+            let listing = Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() };
+            return Ok(Self { listing, alerts: Vec::new() });
+        };
+        let listing = keeper.engine().listing()?;
+        let counts = count_leases(keeper.engine(), &listing)?;
+        Ok(Self { listing, alerts: raise(&counts, &Limits::default()) })
     }
 }
 
 fn show(context: &Context) -> Result<Exit, Report> {
-    let listing = listing(context)?;
+    let board = Board::look(context)?;
     if context.json {
-        print::json_text(&as_json(&listing));
+        print::json_text(&as_json(&board));
     } else {
-        print::out(&as_text(&listing));
+        print::out(&as_text(&board));
     }
     Ok(Exit::Done)
 }
 
 /// The listing for programs, written record by record: there may be many.
-pub(super) fn as_json(listing: &Listing) -> String {
+pub(super) fn as_json(board: &Board) -> String {
+    let listing = &board.listing;
     let leases = listing.holders.iter().map(|holder| {
         let mut value = print::lease(&holder.lease, listing.now);
         value["state"] = lockkeeper::engine::evidence::verdict_word(holder.verdict).into();
@@ -111,11 +126,14 @@ pub(super) fn as_json(listing: &Listing) -> String {
         .waiters
         .iter()
         .map(|waiter| print::ticket(&waiter.ticket, &waiter.jams, waiter.position, listing.now));
-    format!(r#"{{"leases":{},"waiters":{}}}"#, print::json_list(leases), print::json_list(waiters))
+    let alerts = board.alerts.iter().map(alert_to_json);
+    let (leases, waiters) = (print::json_list(leases), print::json_list(waiters));
+    format!(r#"{{"leases":{leases},"waiters":{waiters},"alerts":{}}}"#, print::json_list(alerts))
 }
 
 /// The listing for people.
-pub(super) fn as_text(listing: &Listing) -> String {
+pub(super) fn as_text(board: &Board) -> String {
+    let listing = &board.listing;
     if listing.holders.is_empty() && listing.waiters.is_empty() {
         return "nothing is held; take a lease with `lockkeeper exec NAME -- CMD` or `lockkeeper acquire NAME`\n".to_owned();
     }
@@ -167,6 +185,9 @@ pub(super) fn as_text(listing: &Listing) -> String {
         count => text.push_str(&format!(
             "\n{count} dead or expired: free for whoever asks; `lockkeeper locks cleanup` puts them away\n"
         )),
+    }
+    for alert in &board.alerts {
+        text.push_str(&format!("\n{}\n  {}\n", print::alert(alert), alert.hint()));
     }
     text
 }

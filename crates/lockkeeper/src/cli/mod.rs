@@ -5,7 +5,11 @@ mod args;
 mod completions;
 mod config;
 mod conflicts;
+mod conflicts_match;
+mod conflicts_report;
+mod conflicts_rules;
 mod context;
+mod doctor;
 mod exec;
 mod fence;
 mod group;
@@ -15,12 +19,21 @@ mod lockfiles;
 mod locks;
 mod man;
 mod obtain;
+mod predict;
 mod print;
+mod queue;
+mod requests;
+mod run;
+mod runs;
+mod runs_table;
 mod shell_init;
 mod sprint;
+mod stages;
 mod status;
 mod status_follow;
 mod status_summary;
+mod submit;
+mod submit_files;
 mod table;
 mod task;
 mod usage;
@@ -73,13 +86,20 @@ const VERBS: &[Entry] = &[
     Entry::of::<fence::Args>(),
     Entry::of::<locks::Args>(),
     Entry::of::<why::Args>(),
+    Entry::of::<doctor::Args>(),
     Entry::of::<conflicts::Args>(),
+    Entry::of::<stages::Args>(),
+    Entry::of::<submit::Args>(),
+    Entry::of::<requests::Args>(),
+    Entry::of::<runs::Args>(),
+    Entry::of::<run::Args>(),
     Entry::of::<sprint::Args>(),
     Entry::of::<task::Args>(),
     Entry::of::<status::Args>(),
     Entry::of::<group::Args>(),
     Entry::of::<shell_init::Args>(),
     Entry::of::<work::Args>(),
+    Entry::of::<queue::Args>(),
     Entry::of::<config::Args>(),
     Entry::of::<completions::Args>(),
     Entry::of::<man::Args>(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use lockkeeper::clock::Dial;
+use lockkeeper::core::alert::Alert;
 use lockkeeper::core::deadlock::Link;
 use lockkeeper::core::lease::NotCurrent;
 use lockkeeper::core::liveness::Verdict;
@@ -152,6 +153,12 @@ pub(super) fn ticket(ticket: &Ticket, jams: &[Jam], position: usize, now: Moment
         "pid": ticket.claim.proof.process().map(|process| process.pid),
         "reason": ticket.claim.reason,
     })
+}
+
+/// "alert LOCK_WAIT: …", in its colour.
+pub(super) fn alert(alert: &Alert) -> String {
+    let style = AnsiColor::Yellow.on_default().bold();
+    format!("{style}alert{style:#} {}: {alert}", alert.code())
 }
 
 /// "alive", in its colour.

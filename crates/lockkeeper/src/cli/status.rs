@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use lockkeeper::clock::WallTime;
 use lockkeeper::core::size::parse_size;
+use lockkeeper::engine::runs::RunError;
 use lockkeeper::report::{Exit, Report};
 use lockkeeper::status::{LineError, Rotation, State, StatusError, StatusLine, StatusLog};
 use serde_json::{Map, Value};
 
 use super::context::{Context, Globals};
-use super::{Verb, print, status_follow, status_summary};
+use super::{Verb, print, status_follow, status_summary, table};
 
 /// Say what becomes of a task, and see what the others say
 #[derive(clap::Args)]
@@ -35,6 +36,7 @@ enum Command {
 #[derive(clap::Args)]
 #[command(after_help = "Who says it is --worker, else AI_SWARM_WORKER_ID, else the owner of this command \
     (LOCKKEEPER_OWNER; of worker:ID only ID). It is written as meta.worker_id.\n\n\
+    Within a run (LOCKKEEPER_RUN_ID), HELP makes it end as one that needs input.\n\n\
     The log is renamed to status.log.1 when it has grown beyond the limit; nothing is lost by that.")]
 struct EmitArgs {
     /// What to say: START, DONE, WAIT, ERROR, HELP or SKIP
@@ -84,10 +86,28 @@ fn emit(context: &Context, folder: PathBuf, args: &EmitArgs) -> Result<Exit, Rep
     let line = line(context, args)?;
     let limit = parse_size(&args.limit)?;
     StatusLog::open(folder)?.with_rotation(Rotation { limit, keep: args.keep }).append(&line)?;
+    if line.state() == State::Help {
+        ask_for_help(context, &line);
+    }
     if context.json {
         print::data(&line.to_text());
     }
     Ok(Exit::Done)
+}
+
+/// Tells the run that this command belongs to, so that it ends as one that needs somebody.
+///
+/// The line is written by now: what goes wrong here is told, and no failure.
+fn ask_for_help(context: &Context, line: &StatusLine) {
+    let Some(id) = std::env::var("LOCKKEEPER_RUN_ID").ok().filter(|id| !id.is_empty()) else { return };
+    let asked = || -> Result<(), Report> {
+        let run = id.parse()?;
+        let runs = context.existing_runs()?.ok_or_else(|| RunError::NoRun(id.clone()))?;
+        Ok(runs.ask_for_help(&run, line.message())?)
+    };
+    if let Err(error) = asked() {
+        print::talk(&format!("run {} was not told: {error}", table::plain(&id)));
+    }
 }
 
 fn line(context: &Context, args: &EmitArgs) -> Result<StatusLine, Report> {

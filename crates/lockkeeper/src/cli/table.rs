@@ -25,7 +25,7 @@ pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Cells on a terminal: escape sequences take none, East Asian characters two.
-fn width(text: &str) -> usize {
+pub(super) fn width(text: &str) -> usize {
     let mut cells = 0;
     let mut characters = text.chars();
     while let Some(character) = characters.next() {

@@ -90,12 +90,16 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
 pub(super) fn swarm() -> Result<Swarm, Report> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let dir = named("AI_SWARM_DIR").map_or_else(|| PathBuf::from(DEFAULT_DIR), PathBuf::from);
-    let span = match named("AI_SWARM_LOCK_TTL") {
-        None => Ttl::new(DEFAULT_TTL)?,
+    Ok(Swarm::new(dir, default_ttl()?))
+}
+
+/// How long a task's lock lives without a heartbeat, as the environment says.
+pub(super) fn default_ttl() -> Result<Ttl, Report> {
+    match std::env::var_os("AI_SWARM_LOCK_TTL").filter(|value| !value.is_empty()) {
+        None => Ok(Ttl::new(DEFAULT_TTL)?),
         Some(text) => ttl(&text.to_string_lossy())
-            .map_err(|report| report.with_hint("AI_SWARM_LOCK_TTL is a span in seconds, such as 300"))?,
-    };
-    Ok(Swarm::new(dir, span))
+            .map_err(|report| report.with_hint("AI_SWARM_LOCK_TTL is a span in seconds, such as 300")),
+    }
 }
 
 fn lock(context: &Context, args: &LockArgs) -> Result<Exit, Report> {

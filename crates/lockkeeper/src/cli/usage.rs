@@ -54,7 +54,8 @@ fn missing_dashes(error: &clap::Error, words: &[String]) -> Option<String> {
 fn first_of(error: &clap::Error, kind: ContextKind) -> Option<&str> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text),
-        ContextValue::Strings(texts) => texts.first().map(String::as_str),
+        // The most similar one comes last.
+        ContextValue::Strings(texts) => texts.last().map(String::as_str),
         _ => None,
     }
 }

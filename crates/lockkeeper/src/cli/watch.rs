@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use lockkeeper::KeeperError;
-use lockkeeper::engine::Listing;
 use lockkeeper::platform::changes::Changes;
 use lockkeeper::platform::poll;
 use lockkeeper::platform::signal::{Signal, Signals};
@@ -13,7 +12,7 @@ use lockkeeper::platform::terminal::Size;
 use lockkeeper::report::{Exit, Report};
 
 use super::context::Context;
-use super::locks::{as_json, as_text, listing};
+use super::locks::{Board, as_json, as_text};
 use super::{print, table};
 
 /// Ages are shown in seconds, so a terminal is drawn again every second.
@@ -29,8 +28,8 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
     let mut shown = String::new();
     loop {
         changes.drain();
-        let listing = listing(context)?;
-        if !show(context, &listing, terminal, &mut shown) {
+        let board = Board::look(context)?;
+        if !show(context, &board, terminal, &mut shown) {
             return Ok(Exit::Done);
         }
         let mut descriptors = vec![signals.as_fd()];
@@ -60,11 +59,11 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
 }
 
 /// Shows what changed; false when nobody reads any more.
-fn show(context: &Context, listing: &Listing, terminal: bool, shown: &mut String) -> bool {
+fn show(context: &Context, board: &Board, terminal: bool, shown: &mut String) -> bool {
     if terminal {
         let heading =
             format!("{}   Ctrl-C to leave", table::plain(&context.location.state.display().to_string()));
-        let text = format!("{heading}\n\n{}", as_text(listing));
+        let text = format!("{heading}\n\n{}", as_text(board));
         let text = match Size::of(std::io::stdout()) {
             Some(size) => table::fit(&text, size.columns, size.rows),
             None => text,
@@ -73,9 +72,8 @@ fn show(context: &Context, listing: &Listing, terminal: bool, shown: &mut String
         let mut stdout = anstream::stdout().lock();
         return stdout.write_all(format!("{screen}\x1b[J").as_bytes()).and_then(|()| stdout.flush()).is_ok();
     }
-    let text =
-        if context.json { format!("{}\n", as_json(listing)) } else { format!("{}\n", as_text(listing)) };
-    let (known, new) = (comparable(context, listing), shown);
+    let text = if context.json { format!("{}\n", as_json(board)) } else { format!("{}\n", as_text(board)) };
+    let (known, new) = (comparable(context, board), shown);
     if known == *new {
         return true;
     }
@@ -89,7 +87,8 @@ fn show(context: &Context, listing: &Listing, terminal: bool, shown: &mut String
 }
 
 /// What makes two listings different for a program: not their ages.
-fn comparable(context: &Context, listing: &Listing) -> String {
+fn comparable(context: &Context, board: &Board) -> String {
+    let listing = &board.listing;
     let leases = listing
         .holders
         .iter()

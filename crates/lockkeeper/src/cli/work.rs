@@ -1,6 +1,7 @@
 //! `work`: execute what is queued.
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use lockkeeper::core::run::{Run, Status};
 use lockkeeper::core::time::{format_span, parse_span};
 use lockkeeper::engine::runs::Runs;
 use lockkeeper::engine::work::{Crew, Executor, Orders, Settings, Teller, Told};
+use lockkeeper::lockfile::aiflow::Aiflow;
+use lockkeeper::lockfile::swarm::Swarm;
 use lockkeeper::platform::signal::{Signal, Signals};
 use lockkeeper::report::{Exit, Report};
 use lockkeeper::status::StatusLog;
@@ -16,7 +19,7 @@ use serde_json::json;
 use super::context::{Context, Globals};
 use super::obtain::grace;
 use super::work_live::Live;
-use super::{Verb, table};
+use super::{Verb, print, table};
 
 /// Execute requests from the queue
 #[derive(clap::Args)]
@@ -36,12 +39,43 @@ pub(super) struct Args {
     /// How often to say that this worker lives; after three times without, others replace it
     #[arg(long, value_name = "DUR", default_value = "10s")]
     heartbeat: String,
-    /// Folder of the status log
-    #[arg(long, value_name = "DIR", env = "AI_SWARM_DIR", default_value = "/tmp/ai_swarm")]
-    status_dir: std::path::PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Say nothing about runs
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// Where executors leave signs for other programs.
+#[derive(clap::Args)]
+pub(super) struct Place {
+    /// Folder of the status log, and of the locks of a swarm's tasks
+    #[arg(long, value_name = "DIR", env = "AI_SWARM_DIR", default_value = "/tmp/ai_swarm")]
+    pub(super) status_dir: PathBuf,
+    /// How requests are locked: in the store alone, or also in .aiflow/locks
+    #[arg(long, value_name = "FORMAT", default_value = "native")]
+    pub(super) lock_format: LockFormat,
+}
+
+/// How requests and the queue are locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum LockFormat {
+    /// In the store
+    Native,
+    /// In the store and in the files of aiflow, so that its programs are kept out
+    Aiflow,
+}
+
+impl Place {
+    /// How commands are executed here.
+    pub(super) fn settings(&self, context: &Context) -> Result<Settings, Report> {
+        let aiflow = match self.lock_format {
+            LockFormat::Native => None,
+            LockFormat::Aiflow => Some(Aiflow::new(&context.location.root)),
+        };
+        let swarm = Some(Swarm::new(&self.status_dir, super::task::default_ttl()?));
+        Ok(Settings { grace: grace(context), aiflow, swarm, ..Settings::default() })
+    }
 }
 
 impl Verb for Args {
@@ -57,13 +91,12 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP])
         .map_err(lockkeeper::KeeperError::Machine)?;
     let settings = Settings {
-        grace: grace(context),
         output_limit: args.output_limit * 1024 * 1024,
         heartbeat,
-        variables: Vec::new(),
+        ..args.place.settings(context)?
     };
     let runs = Runs::open(&context.location.state)?;
-    let status = StatusLog::open(&args.status_dir)?;
+    let status = StatusLog::open(&args.place.status_dir)?;
     let live = !context.json && !args.quiet && std::io::stderr().is_terminal();
     let live = live.then(|| Live::begin(args.jobs)).transpose().map_err(lockkeeper::KeeperError::Machine)?;
     let counts = Arc::new(Mutex::new(Counts::default()));
@@ -78,7 +111,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let leases = lockkeeper::open_engine(&context.location.state)?;
     let executor = Executor::begin(runs, leases, settings, args.jobs, Some(status), teller)?;
     if !args.quiet && !context.json && live.is_none() {
-        eprintln!("worker {}: {} at once", executor.worker(), args.jobs);
+        print::talk(&format!("worker {}: {} at once", executor.worker(), args.jobs));
     }
     let crew = Crew::new(executor, Orders { jobs: args.jobs, drain: args.drain })?;
     let worked = crew.work(&signals);
@@ -86,7 +119,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     worked?;
     if !args.quiet && !context.json {
         let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        eprintln!("{} succeeded, {} did not", counts.succeeded, counts.others);
+        print::talk(&format!("{} succeeded, {} did not", counts.succeeded, counts.others));
     }
     Ok(Exit::Done)
 }
@@ -125,7 +158,7 @@ fn lines(json: bool, quiet: bool) -> Box<Teller> {
     })
 }
 
-fn in_words(told: &Told) -> String {
+pub(super) fn in_words(told: &Told) -> String {
     let name = |run: &Run| format!("{} {}", run.id, table::plain(run.request.as_str()));
     match told {
         Told::Started(run) if run.attempt > 1 => format!("{}: started, attempt {}", name(run), run.attempt),
@@ -148,7 +181,7 @@ fn in_words(told: &Told) -> String {
     }
 }
 
-fn as_json(told: &Told) -> serde_json::Value {
+pub(super) fn as_json(told: &Told) -> serde_json::Value {
     let (event, run, message) = match told {
         Told::Started(run) => ("started", run, None),
         Told::Waiting(run, why) => ("waiting", run, Some(why)),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lockkeeper_core::draft::Draft;
 use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::record::{Lease, Ticket};
-use lockkeeper_core::resource::{Key, Target};
+use lockkeeper_core::resource::{Key, Resource, Target};
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Asker, Jam, jams};
 
@@ -44,6 +44,29 @@ pub struct WaiterEntry {
     pub jams: Vec<Jam>,
     /// Its place in the longest line that it stands in, from 1.
     pub position: usize,
+}
+
+/// A lease in the way of somebody who has not asked yet.
+#[derive(Clone, Debug)]
+pub struct InTheWay<'l> {
+    /// The lease and whether its holder lives.
+    pub holder: &'l HolderEntry,
+    /// The name, or a path that both match.
+    pub witness: String,
+}
+
+impl Listing {
+    /// The leases that would keep somebody from holding these. How many slots are left is not counted.
+    pub fn in_the_way(&self, resources: &[Resource]) -> Vec<InTheWay<'_>> {
+        let held = self.holders.iter().filter(|holder| !holder.verdict.is_free());
+        held.filter_map(|holder| {
+            let meets = |wanted: &Resource| {
+                holder.lease.claim.resources.iter().find_map(|held| held.excludes(wanted))
+            };
+            Some(InTheWay { holder, witness: resources.iter().find_map(meets)? })
+        })
+        .collect()
+    }
 }
 
 impl Engine {

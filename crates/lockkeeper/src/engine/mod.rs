@@ -1,8 +1,11 @@
 //! One function per use case: read clock and store in one transaction, ask the rules, commit, then act.
 
+pub mod doctor;
 pub mod evidence;
 mod leases;
 mod listing;
+pub mod predict;
+pub mod queue;
 pub mod runs;
 mod seen;
 mod senses;
@@ -12,7 +15,7 @@ pub mod work;
 use lockkeeper_core::draft::{Burial, Draft, Effect};
 
 pub use leases::{Broken, Upgrade};
-pub use listing::{HolderEntry, Listing, WaiterEntry};
+pub use listing::{HolderEntry, InTheWay, Listing, WaiterEntry};
 pub use senses::Senses;
 pub use waiting::{Patience, Progress, Waited};
 

@@ -155,6 +155,11 @@ impl Aiflow {
         sighting.map(|sighting| standing(subject, &file.path(), &sighting, now)).transpose()
     }
 
+    /// The folder of the locks, unless it is missing.
+    pub fn folder(&self) -> Result<Option<Folder>, AiflowError> {
+        Ok(Folder::open_below(&self.root, &LOCKS)?)
+    }
+
     fn locks(&self) -> PathBuf {
         self.root.join(LOCKS[0]).join(LOCKS[1])
     }
@@ -162,8 +167,7 @@ impl Aiflow {
     /// The lock file, unless its folder is missing: who only looks makes none.
     fn existing(&self, subject: &Subject) -> Result<Option<LockFile>, AiflowError> {
         let name = file_name(subject)?;
-        let folder = Folder::open_below(&self.root, &LOCKS)?;
-        Ok(folder.map(|folder| LockFile::new(folder, name, FILE_MODE, json::is_object)))
+        Ok(self.folder()?.map(|folder| LockFile::new(folder, name, FILE_MODE, json::is_object)))
     }
 
     fn make_folder(&self) -> Result<Folder, AiflowError> {

@@ -219,6 +219,22 @@ impl Folder {
         }
     }
 
+    /// The names of temporary files that killed processes left behind.
+    pub fn leftovers(&self) -> Result<Vec<String>, GuardError> {
+        let guard = self.guard()?;
+        temporary::orphans(&guard).map_err(|source| GuardError::Folder { path: self.path.clone(), source })
+    }
+
+    /// Removes them, and tells their names.
+    pub fn clear_leftovers(&self) -> Result<Vec<String>, GuardError> {
+        let guard = self.guard()?;
+        let failed = |source| GuardError::Folder { path: self.path.clone(), source };
+        let found = temporary::orphans(&guard).map_err(failed)?;
+        temporary::sweep(&guard).map_err(failed)?;
+        let left = temporary::orphans(&guard).map_err(failed)?;
+        Ok(found.into_iter().filter(|name| !left.contains(name)).collect())
+    }
+
     /// Waits until nobody else of us is at work in the folder.
     pub(super) fn guard(&self) -> Result<Guard<'_>, GuardError> {
         let opened = swap::open_existing(self.as_fd(), ".");

@@ -5,6 +5,7 @@
 //! its next heartbeat.
 
 mod record;
+mod recovery;
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -16,6 +17,7 @@ use lockkeeper_core::time::Ttl;
 use thiserror::Error;
 
 pub use record::TaskRecord;
+pub use recovery::{Listed, Recovered, Recovery};
 
 use super::guard::{Beat, Folder, GuardError, Held, LockFile, Removal, Renewal, Strength, Take};
 use super::hostile::{FileName, NameError, Sighting};
@@ -54,6 +56,14 @@ pub enum SwarmError {
         /// Whose it is.
         owner: u32,
     },
+    /// The folder cannot be listed.
+    #[error("cannot list the lock folder {}", path.display())]
+    List {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The record is not one of a task lock, so nobody knows whether it is held.
     #[error("cannot understand the lock file {}", path.display())]
     NotUnderstood {
@@ -79,6 +89,7 @@ impl SwarmError {
             Self::Task(error) => error.hint(),
             Self::Worker(error) => error.hint(),
             Self::Guard(error) => error.hint(),
+            Self::List { .. } => "check the folder's permissions",
             Self::ForeignFolder { .. } => "set AI_SWARM_DIR to a folder of your own",
             Self::NotUnderstood { .. } => {
                 "it counts as held: look at it, and remove it if no worker is at that task"
@@ -239,6 +250,18 @@ impl Swarm {
         Ok(tasks)
     }
 
+    /// The folder of the whole swarm.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The folder of the locks, unless it is missing.
+    pub fn folder(&self) -> Result<Option<Folder>, SwarmError> {
+        let Some(folder) = Folder::open_below(&self.dir, &[LOCKS])? else { return Ok(None) };
+        self.check_owners(&folder)?;
+        Ok(Some(folder))
+    }
+
     fn locks(&self) -> PathBuf {
         self.dir.join(LOCKS)
     }
@@ -246,9 +269,7 @@ impl Swarm {
     /// The lock file, unless its folder is missing: who only looks makes none.
     fn existing(&self, task: &str) -> Result<Option<LockFile>, SwarmError> {
         let name = file_name(task)?;
-        let Some(folder) = Folder::open_below(&self.dir, &[LOCKS])? else { return Ok(None) };
-        self.check_owners(&folder)?;
-        Ok(Some(LockFile::new(folder, name, FILE_MODE, json::is_object)))
+        Ok(self.folder()?.map(|folder| LockFile::new(folder, name, FILE_MODE, json::is_object)))
     }
 
     fn make_folder(&self) -> Result<Folder, SwarmError> {

@@ -18,6 +18,11 @@ impl Changes {
         Ok(Self { descriptor: listen(folder)? })
     }
 
+    /// Whether this user may listen to one more folder; an error tells which limit is reached.
+    pub fn try_out(folder: &Path) -> io::Result<()> {
+        try_to_listen(folder)
+    }
+
     /// Listens to nothing, as where nobody tells.
     #[cfg(test)]
     pub(crate) const fn deaf() -> Self {
@@ -51,6 +56,19 @@ fn listen(folder: &Path) -> io::Result<Option<OwnedFd>> {
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOSPC) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+#[cfg(target_os = "linux")]
+fn try_to_listen(folder: &Path) -> io::Result<()> {
+    use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+    let descriptor = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+    Ok(add_watch(&descriptor, folder, WatchFlags::MODIFY).map(|_| ())?)
+}
+
+/// There is no limit where nobody listens.
+#[cfg(not(target_os = "linux"))]
+fn try_to_listen(_folder: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -25,7 +25,9 @@ pub(super) enum State {
 pub(super) use super::apple::{arguments, everyone, of, own};
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{arguments, everyone, has_environment_entry, is_thread, of, own, zombie_status};
+pub(super) use linux::{
+    arguments, environment_value, everyone, has_environment_entry, is_thread, of, own, zombie_status,
+};
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn zombie_status(_process: lockkeeper_core::liveness::ProcessRef) -> Option<i32> {
@@ -35,6 +37,11 @@ pub(super) fn zombie_status(_process: lockkeeper_core::liveness::ProcessRef) -> 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn has_environment_entry(_pid: u32, _entry: &[u8]) -> bool {
     false
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn environment_value(_pid: u32, _name: &str) -> Option<String> {
+    None
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -95,6 +102,14 @@ mod linux {
     /// Whether the process was started with exactly `NAME=value` in its environment.
     pub(in super::super) fn has_environment_entry(pid: u32, entry: &[u8]) -> bool {
         environment(pid).split(|byte| *byte == 0).any(|candidate| candidate == entry)
+    }
+
+    /// What a variable was when the process was started.
+    pub(in super::super) fn environment_value(pid: u32, name: &str) -> Option<String> {
+        let environment = environment(pid);
+        let mut entries = environment.split(|byte| *byte == 0);
+        let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+        Some(String::from_utf8_lossy(value).into_owned())
     }
 
     /// The environment that the process was started with, or nothing when it cannot be read.

@@ -39,6 +39,14 @@ pub fn descendants(pid: u32) -> io::Result<Vec<ProcessRef>> {
     Ok(everyone.iter().filter(alive).map(reference).collect())
 }
 
+/// Every process of this user that was started with this variable, and what it was. Only Linux tells.
+pub fn marked(name: &str) -> io::Result<Vec<(ProcessRef, String)>> {
+    let alive = facts::everyone()?.into_iter().filter(|facts| facts.state != State::Zombie);
+    let marked =
+        alive.filter_map(|facts| Some((reference(&facts), facts::environment_value(facts.pid, name)?)));
+    Ok(marked.collect())
+}
+
 /// Whether a process was started with this `NAME=value` in its environment.
 pub fn carries(pid: u32, mark: &str) -> bool {
     facts::has_environment_entry(pid, mark.as_bytes())

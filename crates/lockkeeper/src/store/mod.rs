@@ -63,6 +63,23 @@ pub trait Store: Send + Sync {
     fn sweep(&self) -> Result<(), StoreError> {
         Ok(())
     }
+
+    /// Looks for damage without changing anything; `thorough` looks at every record and how it is filed.
+    fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
+        let _ = thorough;
+        Ok(Examination::default())
+    }
+}
+
+/// What a store says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examination {
+    /// Engine and version in words; empty where it has nothing to say.
+    pub engine: String,
+    /// The version of the tables, where there are any.
+    pub schema: Option<i64>,
+    /// What is wrong, one sentence each.
+    pub flaws: Vec<String>,
 }
 
 /// A decision over records: it may be run again until its changes could be committed.

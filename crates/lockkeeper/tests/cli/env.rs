@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -185,6 +186,16 @@ impl Done {
 
     pub fn stdout(&self) -> String {
         String::from_utf8(self.output.stdout.clone()).unwrap()
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.output.stdout
+    }
+
+    /// It ended by Ctrl-C, or as a shell says that.
+    pub fn is_interrupted(&self) -> bool {
+        let status = self.output.status;
+        status.signal() == Some(2) || status.code() == Some(130)
     }
 
     pub fn stderr(&self) -> String {

@@ -8,7 +8,10 @@ use crate::env::Env;
 fn the_listing_tells_who_holds_and_who_waits() {
     let env = Env::new();
     env.run(["locks"]).code(0).prints("nothing is held");
-    assert_eq!(env.run(["locks", "--json"]).code(0).json().to_string(), r#"{"leases":[],"waiters":[]}"#);
+    assert_eq!(
+        env.run(["locks", "--json"]).code(0).json().to_string(),
+        r#"{"leases":[],"waiters":[],"alerts":[]}"#
+    );
     let holder = env.hold(&["db", "--owner", "worker:one", "--reason", "a migration"]);
     let waiter = env.start(["exec", "db", "--owner", "worker:two", "--priority", "5", "--", "true"]);
     env.until_waiting(1);

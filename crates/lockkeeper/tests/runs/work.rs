@@ -11,7 +11,7 @@ use lockkeeper::platform::signal::{Signal, Signals};
 use super::world::{World, request};
 
 /// A request that runs a script.
-fn script(id: &str, script: &str) -> Request {
+pub(crate) fn script(id: &str, script: &str) -> Request {
     Request { command: vec!["sh".into(), "-c".into(), script.into()], env: path(), ..request(id) }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::super::context::Context;
 use super::super::obtain::grace;
 use super::super::{print, table};
-use super::setting;
+use super::max_lock_age;
 use super::status::{finding, locker, tell_odd};
 
 pub(super) const DEFAULT_MAX_AGE: u64 = 600;
@@ -39,7 +39,7 @@ pub(super) struct Checked {
 
 /// Cleans up those that died long ago, and finds those that live but should not hold any more.
 pub(super) fn look(folders: &Folders) -> Result<Checked, Report> {
-    let max_age = setting(None, "MAX_LOCK_AGE", DEFAULT_MAX_AGE)?;
+    let max_age = max_lock_age()?;
     let now = epoch_seconds();
     let swept = group::check(folders, max_age, now)?;
     let survey = Survey::take(folders, now)?;

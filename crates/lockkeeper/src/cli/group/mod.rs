@@ -84,6 +84,11 @@ fn group_id(text: &str) -> Result<GroupId, Report> {
 }
 
 /// A span from a flag, else from an environment variable, else the default.
+/// How old a lock may become before it is worth a warning.
+pub(super) fn max_lock_age() -> Result<Duration, Report> {
+    setting(None, "MAX_LOCK_AGE", care::DEFAULT_MAX_AGE)
+}
+
 fn setting(flag: Option<&str>, name: &str, default: u64) -> Result<Duration, Report> {
     let variable = std::env::var(name).ok().filter(|text| !text.is_empty());
     match (flag, variable) {

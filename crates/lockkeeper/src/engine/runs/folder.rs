@@ -35,6 +35,11 @@ impl RunFolder {
         self.path.join(format!("output.{attempt}.log"))
     }
 
+    /// Which part of an earlier attempt's output was given up.
+    pub fn cut_of(&self, attempt: u32) -> PathBuf {
+        self.path.join(format!("output.{attempt}.cut"))
+    }
+
     /// Who holds what for it.
     pub fn stage(&self) -> PathBuf {
         self.path.join("stage.json")

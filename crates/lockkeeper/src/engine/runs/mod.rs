@@ -3,9 +3,17 @@
 //! Each reads what it needs in one transaction, asks the rules of [`lockkeeper_core::run::life`], and replaces the
 //! record only if nobody else did meanwhile. Losing that race is a normal outcome, told in the answer.
 
+pub mod environment;
 mod folder;
+mod lost;
 mod moves;
+pub mod new_request;
+pub mod output;
+pub mod shape;
+mod stats;
 mod submit;
+pub mod swarm;
+pub mod template;
 mod view;
 mod wait;
 
@@ -20,8 +28,9 @@ use thiserror::Error;
 pub use folder::RunFolder;
 pub use moves::Canceled;
 pub(super) use moves::{advance, terms};
+pub use stats::{Group, Spread, Stats};
 pub use submit::{Refused, Submitted};
-pub use view::{Blocked, RunView};
+pub use view::{Blocked, RequestEntry, RunEntry, RunView};
 pub use wait::Heard;
 
 use crate::platform::{origin, random};

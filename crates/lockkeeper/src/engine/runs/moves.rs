@@ -29,7 +29,12 @@ impl Runs {
 
     /// Moves a run as an executor outside of Lockkeeper says.
     pub fn mark(&self, id: &RunId, mark: &Mark) -> Result<Run, RunError> {
-        self.change(id, |run, tables| life::mark(run, mark, tables.now()))
+        let run = self.change(id, |run, tables| life::mark(run, mark, tables.now()))?;
+        // With nobody there to confirm it, it would be called off for ever.
+        if run.status == Status::Cancelling && run.worker.is_none() {
+            return self.cancel(id, None).map(|canceled| canceled.run);
+        }
+        Ok(run)
     }
 
     /// Calls a run off. Who executes it ends the command and then says so.
@@ -96,6 +101,12 @@ impl Runs {
             let _ = self.folder_of(run).remove();
         }
         Ok(removed.into_iter().map(|(request, _)| request).collect())
+    }
+
+    /// What [`Runs::prune`] would remove.
+    pub fn prunable(&self, before_unix_micros: i64) -> Result<Vec<RequestId>, RunError> {
+        let found = self.store.read(|tables| tables.prunable(before_unix_micros))?;
+        Ok(found.into_iter().map(|old| old.request).collect())
     }
 
     /// Moves one run by a rule.

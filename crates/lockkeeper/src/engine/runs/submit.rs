@@ -1,5 +1,7 @@
 //! How requests come in.
 
+use std::collections::HashMap;
+
 use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::request::{Request, circle};
 use lockkeeper_core::run::{Event, EventKind, Reason, Run, Stamp, Status};
@@ -108,9 +110,16 @@ impl Runs {
         let admitted = self.store.write(|tables| {
             if requests.len() > 1 {
                 // All or none: nothing is written before it is known that nothing will be refused.
+                let mut new = Vec::new();
                 for request in requests {
-                    let length = queue_limit.map_or(0, |_| requests.len() as u64 - 1);
-                    if let Err(refused) = check(tables, request, requests, queue_limit, length)? {
+                    if known_by_key(tables, request)?.is_none() {
+                        new.push(request);
+                    }
+                }
+                let together = ids_of(requests);
+                let more = (new.len() as u64).saturating_sub(1);
+                for request in new {
+                    if let Err(refused) = check(tables, request, &together, queue_limit, more)? {
                         return Ok(Err(refused));
                     }
                 }
@@ -145,39 +154,69 @@ impl Runs {
     }
 }
 
-/// Those that others come after, first.
+/// Those that others come after, first; there is no circle.
 fn in_order(requests: &[Request]) -> Vec<&Request> {
-    let mut ordered: Vec<&Request> = Vec::new();
-    let mut left: Vec<&Request> = requests.iter().collect();
-    while !left.is_empty() {
-        let before = left.len();
-        let (now, later): (Vec<&Request>, Vec<&Request>) = left.iter().partition(|request| {
-            !request.after.iter().any(|after| left.iter().any(|other| other.id == *after))
-        });
-        ordered.extend(now);
-        left = later;
-        // There is no circle, so that somebody is always free to go.
-        debug_assert!(left.len() < before);
+    let places: HashMap<&RequestId, usize> =
+        requests.iter().enumerate().map(|(place, request)| (&request.id, place)).collect();
+    let mut ordered = Vec::with_capacity(requests.len());
+    let mut put = vec![false; requests.len()];
+    for start in 0..requests.len() {
+        // A path into what comes before, and how many of each place's were followed.
+        let mut path = vec![(start, 0)];
+        while let Some((place, followed)) = path.last_mut() {
+            let (place, next) = (*place, requests[*place].after.get(*followed));
+            *followed += 1;
+            match next.map(|after| places.get(after).copied()) {
+                Some(Some(before)) if !put[before] => path.push((before, 0)),
+                Some(_) => {}
+                None => {
+                    if !std::mem::replace(&mut put[place], true) {
+                        ordered.push(&requests[place]);
+                    }
+                    path.pop();
+                }
+            }
+        }
     }
     ordered
 }
 
-/// Whether a request can come in, beside `together` that come with it and `more` that wait then.
+/// How often each id is among these.
+fn ids_of(requests: &[Request]) -> HashMap<&RequestId, usize> {
+    let mut ids = HashMap::new();
+    for request in requests {
+        *ids.entry(&request.id).or_default() += 1;
+    }
+    ids
+}
+
+/// What came before under the same key.
+fn known_by_key(tables: &Tables<'_>, request: &Request) -> Result<Option<Submitted>, StoreError> {
+    let known = match &request.key {
+        Some(key) => tables.request_by_key(key)?,
+        None => None,
+    };
+    Ok(known.and_then(|known| {
+        let run = known.latest?;
+        Some(Submitted { request: known.request.id, run, existing: true })
+    }))
+}
+
+/// Whether a request can come in, beside those that come with it, `more` of which wait then.
 fn check(
     tables: &Tables<'_>,
     request: &Request,
-    together: &[Request],
+    together: &HashMap<&RequestId, usize>,
     queue_limit: Option<u64>,
     more: u64,
 ) -> Result<Result<(), Refused>, StoreError> {
     for after in &request.after {
-        let comes_too = together.iter().any(|other| other.id == *after);
-        if !comes_too && tables.request(after)?.is_none() {
+        if !together.contains_key(after) && tables.request(after)?.is_none() {
             let (request, after) = (request.id.clone(), after.clone());
             return Ok(Err(Refused::NothingToComeAfter { request, after }));
         }
     }
-    let twice = together.iter().filter(|other| other.id == request.id).count() > 1;
+    let twice = together.get(&request.id).is_some_and(|count| *count > 1);
     if twice || tables.request(&request.id)?.is_some() {
         return Ok(Err(Refused::Duplicate { request: request.id.clone(), run: None }));
     }
@@ -196,13 +235,10 @@ fn admit(
     run: RunId,
     queue_limit: Option<u64>,
 ) -> Result<Result<Submitted, Refused>, StoreError> {
-    if let Some(key) = &request.key
-        && let Some(known) = tables.request_by_key(key)?
-        && let Some(latest) = known.latest
-    {
-        return Ok(Ok(Submitted { request: known.request.id, run: latest, existing: true }));
+    if let Some(known) = known_by_key(tables, request)? {
+        return Ok(Ok(known));
     }
-    match check(tables, request, std::slice::from_ref(request), queue_limit, 0)? {
+    match check(tables, request, &ids_of(std::slice::from_ref(request)), queue_limit, 0)? {
         Ok(()) => {
             tables.insert_request(request)?;
             queue(tables, request, run.clone())?;

@@ -5,7 +5,8 @@ use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
 
 use super::{RunError, Runs};
-use crate::store::runs::{Filter, StoredEvent, StoredRequest};
+use crate::store::StoreError;
+use crate::store::runs::{Filter, RequestFilter, StoredEvent, StoredRequest, Tables};
 
 /// A run with everything around it.
 #[derive(Clone, Debug)]
@@ -17,6 +18,28 @@ pub struct RunView {
     /// What happened to it.
     pub events: Vec<StoredEvent>,
     /// Why nobody executes it, while that is so.
+    pub blocked: Option<Blocked>,
+}
+
+/// A run in a list, with its request.
+#[derive(Clone, Debug)]
+pub struct RunEntry {
+    /// The run.
+    pub run: Run,
+    /// Its request.
+    pub request: StoredRequest,
+    /// Why nobody executes it, while that is so.
+    pub blocked: Option<Blocked>,
+}
+
+/// A request in a list, with its latest run.
+#[derive(Clone, Debug)]
+pub struct RequestEntry {
+    /// The request.
+    pub request: StoredRequest,
+    /// Its latest run; none when all were refused.
+    pub latest: Option<Run>,
+    /// Why nobody executes that, while that is so.
     pub blocked: Option<Blocked>,
 }
 
@@ -45,20 +68,7 @@ impl Runs {
                 return Ok(Err(RunError::NoRequest(run.request)));
             };
             let events = tables.events_of(id, 0, usize::MAX)?;
-            let blocked = match run.status {
-                Status::Queued if request.unmet > 0 => {
-                    Some(Blocked::Dependencies(tables.unmet(&run.request)?))
-                }
-                Status::Queued if tables.workers()?.is_empty() => Some(Blocked::NoWorker),
-                Status::Queued => Some(Blocked::Position(tables.position(id)?)),
-                Status::Running => run.retry_at.map(Blocked::Retry),
-                Status::Cancelling
-                | Status::Succeeded
-                | Status::Failed
-                | Status::Canceled
-                | Status::TimedOut
-                | Status::Rejected => None,
-            };
+            let blocked = blocked(tables, &run, &request)?;
             Ok(Ok(RunView { run, request, events, blocked }))
         })?
     }
@@ -84,8 +94,72 @@ impl Runs {
         })?
     }
 
+    /// Runs with their requests, the latest first.
+    pub fn entries(&self, filter: &Filter) -> Result<Vec<RunEntry>, RunError> {
+        let entries = self.store.read(|tables| {
+            let mut entries = Vec::new();
+            for run in tables.runs(filter)? {
+                let Some(request) = tables.request(&run.request)? else { continue };
+                let blocked = blocked(tables, &run, &request)?;
+                entries.push(RunEntry { run, request, blocked });
+            }
+            Ok(entries)
+        })?;
+        Ok(entries)
+    }
+
+    /// Requests with their latest runs, the latest first.
+    pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestEntry>, RunError> {
+        let entries = self.store.read(|tables| {
+            let found = tables.requests(filter)?;
+            found.into_iter().map(|request| request_entry(tables, request)).collect()
+        })?;
+        Ok(entries)
+    }
+
+    /// One request with its latest run.
+    pub fn request(&self, id: &RequestId) -> Result<RequestEntry, RunError> {
+        let found = self.store.read(|tables| {
+            let request = tables.request(id)?;
+            request.map(|request| request_entry(tables, request)).transpose()
+        })?;
+        found.ok_or_else(|| RunError::NoRequest(id.clone()))
+    }
+
+    /// The events of a run after the one with this number.
+    pub fn events(&self, id: &RunId, after: u32) -> Result<Vec<StoredEvent>, RunError> {
+        Ok(self.store.read(|tables| tables.events_of(id, after, usize::MAX))?)
+    }
+
     /// Runs, the latest first.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Run>, RunError> {
         Ok(self.store.read(|tables| tables.runs(filter))?)
     }
+}
+
+fn request_entry(tables: &Tables<'_>, request: StoredRequest) -> Result<RequestEntry, StoreError> {
+    let latest = match &request.latest {
+        Some(run) => tables.run(run)?,
+        None => None,
+    };
+    let blocked = match &latest {
+        Some(run) => blocked(tables, run, &request)?,
+        None => None,
+    };
+    Ok(RequestEntry { request, latest, blocked })
+}
+
+fn blocked(tables: &Tables<'_>, run: &Run, request: &StoredRequest) -> Result<Option<Blocked>, StoreError> {
+    Ok(match run.status {
+        Status::Queued if request.unmet > 0 => Some(Blocked::Dependencies(tables.unmet(&run.request)?)),
+        Status::Queued if tables.workers()?.is_empty() => Some(Blocked::NoWorker),
+        Status::Queued => Some(Blocked::Position(tables.position(&run.id)?)),
+        Status::Running => run.retry_at.map(Blocked::Retry),
+        Status::Cancelling
+        | Status::Succeeded
+        | Status::Failed
+        | Status::Canceled
+        | Status::TimedOut
+        | Status::Rejected => None,
+    })
 }

@@ -14,6 +14,7 @@ use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
 
 use super::command::{mark, why_not_started};
+use super::files::LockFiles;
 use super::output::Output;
 use super::take::{Line, with_request};
 use super::{Ask, Control, Executor, Job, Told};
@@ -36,18 +37,24 @@ pub struct Done {
     run: Run,
     request: Request,
     lease: Option<Lease>,
+    files: LockFiles,
     end: End,
 }
 
 impl Done {
+    /// The run as it was when it was taken.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
     /// A run that was found, and what was seen of it.
     pub(super) fn found(run: Run, request: Request, seen: Seen) -> Self {
-        Self { run, request, lease: None, end: End::Seen(seen) }
+        Self { run, request, lease: None, files: LockFiles::default(), end: End::Seen(seen) }
     }
 
     /// A run that was said to be over before its processes were ended.
     pub(super) fn said(run: Run, request: Request) -> Self {
-        Self { run, request, lease: None, end: End::Said }
+        Self { run, request, lease: None, files: LockFiles::default(), end: End::Said }
     }
 }
 
@@ -68,12 +75,12 @@ impl Executor {
             Ok(control) => self.attempt(&job, &control),
             Err(error) => End::Seen(Seen::NotStarted(126, format!("cannot supervise it: {error}"))),
         };
-        let Job { run, request, life, lease } = job;
+        let Job { run, request, life, lease, files } = job;
         let holder = life.holder();
         // From here on only what the command left running can have the kernel lock.
         drop(life);
         self.end_leftovers(&run, holder);
-        Done { run, request, lease, end }
+        Done { run, request, lease, files, end }
     }
 
     /// Says how a run ended, gives back what it held, and takes the next one in the same transaction if it may.
@@ -105,6 +112,9 @@ impl Executor {
             })
         });
         self.give_back(&done);
+        if let Err(error) = done.files.release() {
+            self.trouble(format!("cannot release the lock files of {}: {error}", done.run.id));
+        }
         self.leave(&done.run);
         match ended {
             Some(run) => {
@@ -117,7 +127,7 @@ impl Executor {
         }
         Ok(next.map(|(run, request)| {
             let life = line.and_then(Line::take_life).expect("it was made for this run");
-            Job { run, request, life, lease: None }
+            Job { run, request, life, lease: None, files: LockFiles::default() }
         }))
     }
 
@@ -169,7 +179,7 @@ impl Executor {
                         tables.settle(&run, &settled)?;
                         Ok(Some(settled))
                     }
-                    Err(Lost::Claim { .. } | Lost::NotDue) => Ok(None),
+                    Err(Lost::Claim { .. } | Lost::NotDue | Lost::Nobody) => Ok(None),
                 }
             }
         }
@@ -366,6 +376,10 @@ impl Watch<'_> {
             let elapsed = now.since(self.looked_at);
             let pause = self.output.look(elapsed).unwrap_or(Duration::from_secs(5));
             (self.looked_at, self.look_at) = (now, now.after(pause));
+        }
+        if !self.job.files.beat(now) {
+            self.stopped = Some(Stopped::LeaseLost);
+            return Next::Stop(self.executor.settings.grace);
         }
         let times_out_at = self.job.run.times_out_at().max(self.not_before);
         Next::WaitUntil(times_out_at.map_or(self.look_at, |at| at.min(self.look_at)))

@@ -11,9 +11,11 @@
 //! 3. The command writes to its log by itself: it does not notice that its worker died.
 //! 4. The end is one compare-and-set with the claim's number; then the lease is released.
 
+mod attendant;
 mod command;
 mod crew;
 mod execute;
+mod files;
 mod heart;
 mod output;
 mod recover;
@@ -31,6 +33,7 @@ use heart::Pulse;
 use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::run::Run;
 
+pub use attendant::Attendant;
 pub use crew::{Crew, Orders};
 pub use execute::Done;
 pub use take::{Job, Line, Taken};
@@ -38,6 +41,8 @@ pub use tell::{Teller, Told};
 
 use super::Engine;
 use super::runs::{RunError, Runs, new_id};
+use crate::lockfile::aiflow::Aiflow;
+use crate::lockfile::swarm::Swarm;
 use crate::platform::life::LifeLock;
 use crate::platform::{pipe, process, random, tree};
 use crate::status::StatusLog;
@@ -54,6 +59,10 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// What commands are told besides their own environment: names and values.
     pub variables: Vec<(String, String)>,
+    /// Where requests are locked in files as well, so that other programs which do that are kept out.
+    pub aiflow: Option<Aiflow>,
+    /// Where tasks of a swarm are locked in files, if a request is one.
+    pub swarm: Option<Swarm>,
 }
 
 impl Default for Settings {
@@ -63,6 +72,8 @@ impl Default for Settings {
             output_limit: 256 * 1024 * 1024,
             heartbeat: Duration::from_secs(10),
             variables: Vec::new(),
+            aiflow: None,
+            swarm: None,
         }
     }
 }
@@ -119,6 +130,11 @@ impl Executor {
     /// Requests and runs.
     pub fn runs(&self) -> &Runs {
         &self.runs
+    }
+
+    /// The worker as others see it.
+    pub(in crate::engine) fn record(&self) -> &Worker {
+        &self.worker
     }
 
     /// Leases.

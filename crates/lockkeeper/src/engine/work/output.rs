@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
@@ -37,11 +38,8 @@ impl Output {
     pub(super) fn open(folder: &RunFolder, attempt: u32, limit: u64) -> io::Result<Self> {
         folder.make()?;
         if attempt > 1 {
-            match std::fs::rename(folder.output(), folder.output_of(attempt - 1)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-            let _ = std::fs::remove_file(folder.cut());
+            put_aside(&folder.cut(), &folder.cut_of(attempt - 1))?;
+            put_aside(&folder.output(), &folder.output_of(attempt - 1))?;
         }
         let file = OpenOptions::new()
             .append(true)
@@ -90,5 +88,13 @@ impl Output {
         local::punch_hole(&self.file, from, to - from)?;
         self.cut_to = to;
         Ok(())
+    }
+}
+
+/// Renames a file that need not be there.
+fn put_aside(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }

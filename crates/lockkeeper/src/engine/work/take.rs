@@ -15,6 +15,7 @@ use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Ttl;
 use lockkeeper_core::waiting::Jam;
 
+use super::files::LockFiles;
 use super::{Executor, Told};
 use crate::engine::Patience;
 use crate::engine::runs::{RunError, advance};
@@ -26,7 +27,7 @@ use crate::store::{Bell, StoreError};
 /// So many different wishes are looked at for one that can be had.
 const LOOK_AT: usize = 4096;
 /// So many runs wait in line for their leases at once, for each worker.
-const IN_LINE: usize = 128;
+const IN_LINE: usize = 16;
 /// How long a place in line stays if this process is not heard of; it stays as long as the process lives.
 const STAYS: Duration = Duration::from_secs(120);
 
@@ -37,6 +38,7 @@ pub struct Job {
     pub(super) request: Request,
     pub(super) life: LifeLock,
     pub(super) lease: Option<Lease>,
+    pub(super) files: LockFiles,
 }
 
 impl Job {
@@ -66,6 +68,10 @@ pub struct Line {
     lives: HashMap<LeaseId, LifeLock>,
     /// The kernel lock that the next run will share.
     life: Option<LifeLock>,
+    /// Whether something is held by a file, of whose end nobody tells.
+    pub(super) look_again: bool,
+    /// Whether others may have been granted what they wait for, together with the last one.
+    unheard: bool,
     /// Whether some have no place, because there are so many.
     crowded: bool,
     /// Who was told to be waiting for what.
@@ -104,22 +110,24 @@ impl Executor {
 
     /// Takes the next run that can begin. Those that others are in the way of get a place in line.
     pub(super) fn take_next(&self, line: &mut Line) -> Result<Option<Job>, RunError> {
-        let candidates = self.runs.store().read(candidates)?;
+        line.look_again = false;
+        let candidates = self.runs.store().read(|tables| self.candidates(tables))?;
         let mut jammed: Vec<(Run, Request)> = Vec::new();
         let mut known: HashSet<String> = HashSet::new();
         for (run, request) in candidates {
-            if !request.needs_lease() {
+            if !request.needs_lease() && !self.needs_files(&request) {
                 if let Some(job) = self.take_free(&run, request, line)? {
                     return Ok(Some(job));
                 }
                 continue;
             }
             // Thousands may want the same: it is asked for once.
-            if !known.insert(request.wish()) {
+            if known.contains(&request.wish()) {
                 continue;
             }
             // Whoever has a place is told of its turn.
             if line.has(&owner(&run)) {
+                known.insert(request.wish());
                 jammed.push((run, request));
                 continue;
             }
@@ -128,6 +136,7 @@ impl Executor {
                 Taken::Lost => {}
                 Taken::Held(jams) => {
                     self.tell_waiting(&run, &jams, line);
+                    known.insert(request.wish());
                     jammed.push((run, request));
                 }
             }
@@ -145,6 +154,21 @@ impl Executor {
         Ok(None)
     }
 
+    /// Runs that could begin now, with their requests, the next one first. Of those that want the same lease, the first
+    /// is enough; where requests are locked by files, each may be free.
+    fn candidates(&self, tables: &Tables<'_>) -> Result<Vec<(Run, Request)>, StoreError> {
+        let ready = match self.settings.aiflow {
+            Some(_) => tables.ready(None, LOOK_AT)?,
+            None => tables.ready_by_wish(LOOK_AT)?,
+        };
+        let due = tables.due_retries(tables.now().moment, LOOK_AT)?;
+        let mut found = Vec::new();
+        for run in due.into_iter().chain(ready) {
+            found.extend(with_request(tables, Some(run))?);
+        }
+        Ok(found)
+    }
+
     /// Takes a run that needs no lease: this one, or whichever of its kind is the next by now.
     fn take_free(&self, run: &Run, request: Request, line: &mut Line) -> Result<Option<Job>, RunError> {
         if run.status != Status::Queued {
@@ -152,9 +176,9 @@ impl Executor {
         }
         let holder = self.next_life(line)?.holder();
         let life = line.life.as_ref().expect("it was made just now");
-        let claimed = self.runs.store().write(|tables| {
-            let next = with_request(tables, tables.ready_for("")?)?;
-            next.map_or(Ok(None), |(run, request)| self.claim_in(tables, &run, request, life))
+        let claimed = self.runs.store().write(|tables| match with_request(tables, tables.ready_for("")?)? {
+            Some((run, request)) => self.claim_in(tables, &run, request, life),
+            None => Ok(None),
         });
         let claimed = match claimed {
             Ok(claimed) => claimed,
@@ -165,7 +189,7 @@ impl Executor {
         };
         Ok(claimed.map(|(run, request)| {
             let life = line.life.take().expect("it was made above");
-            Job { run, request, life, lease: None }
+            Job { run, request, life, lease: None, files: LockFiles::default() }
         }))
     }
 
@@ -185,9 +209,11 @@ impl Executor {
     ) -> Result<Option<Job>, RunError> {
         let patience = Patience { until, interrupts, grace: self.settings.grace, tick: None };
         let Some(bell) = &line.bell else { return Ok(None) };
-        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**bell, &patience)? else {
+        let look_first = std::mem::take(&mut line.unheard);
+        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**bell, &patience, look_first)? else {
             return Ok(None);
         };
+        line.unheard = true;
         if let Some(life) = line.lives.remove(&grant.lease.id) {
             line.life = Some(life);
         }
@@ -236,7 +262,10 @@ impl Executor {
             first = tables.ready(None, 1)?;
         }
         let Some((run, request)) = with_request(tables, first.pop())? else { return Ok(None) };
-        if request.needs_lease() { Ok(None) } else { self.claim_in(tables, &run, request, life) }
+        if request.needs_lease() || self.needs_files(&request) {
+            return Ok(None);
+        }
+        self.claim_in(tables, &run, request, life)
     }
 
     fn claim_in(
@@ -290,6 +319,17 @@ impl Executor {
         lease: Option<Lease>,
         line: &mut Line,
     ) -> Result<Option<Job>, RunError> {
+        let files = match self.lock_files(&request, run) {
+            Ok(files) => files,
+            Err(why) => {
+                if let Some(lease) = lease {
+                    let _ = self.leases.release(lease.id, Some(lease.token))?;
+                }
+                line.look_again = true;
+                self.tell_once(run, why, line);
+                return Ok(None);
+            }
+        };
         let holder = self.next_life(line)?.holder();
         let held = lease.as_ref().map(|lease| (lease.id, lease.token));
         let taker = Taker { worker: self.worker.id.clone(), holder: Some(holder), lease: held };
@@ -310,7 +350,7 @@ impl Executor {
         };
         if let Some(run) = claimed {
             let life = line.life.take().expect("it was made above");
-            return Ok(Some(Job { run, request, life, lease }));
+            return Ok(Some(Job { run, request, life, lease, files }));
         }
         if let Some((id, token)) = held {
             let _ = self.leases.release(id, Some(token))?;
@@ -370,7 +410,10 @@ impl Executor {
     }
 
     fn tell_waiting(&self, run: &Run, jams: &[Jam], line: &mut Line) {
-        let why = why(jams);
+        self.tell_once(run, why(jams), line);
+    }
+
+    fn tell_once(&self, run: &Run, why: String, line: &mut Line) {
         if line.told.get(&run.id) != Some(&why) {
             line.told.insert(run.id.clone(), why.clone());
             self.tell(&Told::Waiting(run.clone(), why), None);
@@ -390,16 +433,6 @@ fn why(jams: &[Jam]) -> String {
         (None, Some(ahead)) => format!("{ahead} is before it in line for {target}, position {position}"),
         (None, None) => format!("{target} is held"),
     }
-}
-
-/// Runs that could begin now, with their requests, the next one first.
-fn candidates(tables: &Tables<'_>) -> Result<Vec<(Run, Request)>, StoreError> {
-    let mut found = Vec::new();
-    let due = tables.due_retries(tables.now().moment, LOOK_AT)?;
-    for run in due.into_iter().chain(tables.ready_by_wish(LOOK_AT)?) {
-        found.extend(with_request(tables, Some(run))?);
-    }
-    Ok(found)
 }
 
 pub(super) fn with_request(

@@ -35,7 +35,7 @@ impl Recovered {
 pub struct Recovery {
     /// Locks that are free again.
     pub recovered: Vec<Recovered>,
-    /// Lock files that cannot be judged; they count as held. Only the full pass tells of them.
+    /// Lock files that could not be put away, and, in the full pass, those that cannot be judged. They count as held.
     pub problems: Vec<(Subject, AiflowError)>,
 }
 
@@ -63,7 +63,10 @@ impl Aiflow {
             match standing {
                 Ok(standing) if standing.verdict.is_stale() => {
                     if pass == Pass::Full || standing.record.is_some() {
-                        recovery.recovered.extend(self.recover_one(&subject, now)?);
+                        match self.recover_one(&subject, now) {
+                            Ok(recovered) => recovery.recovered.extend(recovered),
+                            Err(error) => recovery.problems.push((subject, error)),
+                        }
                     }
                 }
                 Ok(_) => {}

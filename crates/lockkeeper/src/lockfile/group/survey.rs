@@ -98,7 +98,7 @@ impl Survey {
     }
 
     /// Lines whose process lives although nobody has the file locked: closed without a word.
-    fn closed(&self) -> Vec<&Entry> {
+    pub fn closed(&self) -> Vec<&Entry> {
         let unlocked = |group: &&Group| group.sight.complete && group.sight.holders.is_empty();
         let findings = self.groups.iter().filter(unlocked).flat_map(|group| &group.findings);
         findings.filter(|finding| finding.life == Life::Alive).map(|finding| &finding.entry).collect()

@@ -87,6 +87,15 @@ pub(super) fn unused_name() -> io::Result<String> {
 /// Removes what killed processes left behind. A living holder has its spare locked; anything else with such a name
 /// exists only under the guard, which is ours.
 pub(super) fn sweep(guard: &Guard<'_>) -> io::Result<()> {
+    for name in orphans(guard)? {
+        let _ = unlinkat(guard.as_fd(), &*name, AtFlags::empty());
+    }
+    Ok(())
+}
+
+/// The names of what killed processes left behind.
+pub(super) fn orphans(guard: &Guard<'_>) -> io::Result<Vec<String>> {
+    let mut found = Vec::new();
     for entry in Dir::read_from(guard.as_fd())? {
         let entry = entry?;
         let Ok(name) = entry.file_name().to_str() else { continue };
@@ -94,10 +103,10 @@ pub(super) fn sweep(guard: &Guard<'_>) -> io::Result<()> {
         let is_ours = digits
             .is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         if is_ours && is_orphan(guard, name) {
-            let _ = unlinkat(guard.as_fd(), name, AtFlags::empty());
+            found.push(name.to_owned());
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Whether it is a file of ours that nobody has locked. What cannot be opened is left alone. It may have a second name:

@@ -8,7 +8,9 @@
 //! What [`RunStore::write`] returned from is on the disk. The log is forced there after the gate is open again, so
 //! that those who commit at the same time share the disk's work. Readers never wait for writers.
 
+mod autorun;
 mod events;
+mod examine;
 mod prune;
 mod queue;
 mod requests;
@@ -26,9 +28,11 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+pub use autorun::AutoRun;
 pub use events::StoredEvent;
+pub use prune::Old;
 pub use requests::{RequestFilter, StoredRequest};
-pub use rows::Filter;
+pub use rows::{Filter, Timing};
 pub use tables::Tables;
 pub use workers::Worker;
 

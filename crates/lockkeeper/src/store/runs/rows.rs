@@ -140,7 +140,40 @@ pub struct Filter {
     pub limit: usize,
 }
 
+/// When the parts of a run's life were, on the wall clock in microseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// What its request is about.
+    pub title: String,
+    /// Where it is.
+    pub status: Status,
+    /// How many attempts there were.
+    pub attempts: u32,
+    /// When it came.
+    pub queued_at: i64,
+    /// When somebody took it first.
+    pub claimed_at: Option<i64>,
+    /// When it ended.
+    pub completed_at: Option<i64>,
+}
+
 impl Tables<'_> {
+    /// The times of all runs that came since then, the oldest first.
+    pub fn timings(&self, since_unix_micros: i64) -> Result<Vec<Timing>, StoreError> {
+        let sql = "SELECT request.title, run.status, run.attempt, run.queued_at,
+                       (SELECT min(event.at) FROM event WHERE event.run = run.seq AND event.kind = 'claimed'),
+                       run.completed_at
+                   FROM run JOIN request ON request.seq = run.request
+                   WHERE run.queued_at >= ?1 ORDER BY run.seq";
+        self.rows(sql, [since_unix_micros], |row| {
+            let status: String = row.get(1)?;
+            let (title, attempts, queued_at) = (row.get(0)?, row.get(2)?, row.get(3)?);
+            let (claimed_at, completed_at) = (row.get(4)?, row.get(5)?);
+            let status = status.parse::<Status>().map_err(|error| error.to_string());
+            Ok(status.map(|status| Timing { title, status, attempts, queued_at, claimed_at, completed_at }))
+        })
+    }
+
     /// Runs, the latest first.
     pub fn runs(&self, filter: &Filter) -> Result<Vec<Run>, StoreError> {
         let mut conditions = Vec::new();

@@ -11,6 +11,7 @@
 //! perhaps its bell, which whoever buries its ticket or lease puts away, or else the next `locks cleanup`.
 
 mod connections;
+mod examine;
 mod records;
 mod rows;
 mod schema;
@@ -28,9 +29,10 @@ use lockkeeper_core::id::BellId;
 use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
-use super::{Bell, Decision, Store, StoreError};
+use super::{Bell, Decision, Examination, Store, StoreError};
 use crate::platform::{bell, clock, fs as local, gate};
 pub(super) use connections::Connections;
+pub(super) use examine::pages;
 use records::Rows;
 pub(super) use schema::{Format, connect, explain, is_set_up, use_log};
 use tokens::Tokens;
@@ -212,6 +214,10 @@ impl Store for SqliteStore {
 
     fn sweep(&self) -> Result<(), StoreError> {
         bell::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
+    }
+
+    fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
+        self.connected(|connection| examine::examine(self, connection, thorough))
     }
 }
 

@@ -59,6 +59,11 @@ impl Tokens {
         Ok(self.read()?.map_or(0, |state| state.limit))
     }
 
+    /// The last number given in this boot; none when none was.
+    pub(super) fn last(&self) -> Result<Option<u64>, StoreError> {
+        Ok(self.read()?.filter(|state| state.boot == self.boot).map(|state| state.last))
+    }
+
     /// Begins to draw; `noted` is the limit that the database knows of.
     pub(super) fn draw(&self, noted: u64) -> Result<Drawing<'_>, StoreError> {
         let (last, limit) = match self.read()? {

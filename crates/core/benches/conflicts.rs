@@ -1,0 +1,168 @@
+//! How long the conflicts of many groups take to find, against a bare sort of their literal starts.
+//!
+//! `scripts/bench conflicts` runs it and exits 1 when a limit is missed. Numbers are processor time, and
+//! the best of rounds in which all sides take turns: what else the machine does only adds to them.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    clippy::expect_used,
+    reason = "core reads no clock and prints nothing, a measurement does"
+)]
+
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lockkeeper_core::conflict::{Action, Group, Rule, Severity, detect};
+use lockkeeper_core::overlap::overlap;
+use lockkeeper_core::pattern::Pattern;
+use rustix::time::{ClockId, clock_gettime};
+
+const FEW: usize = 1_000;
+const MANY: usize = 10_000;
+const ROUNDS: usize = 15;
+
+/// The most that finding conflicts may take, as a multiple of the sort.
+const MOST_SORTS: f64 = 20.0;
+
+/// The most that ten times as many groups may take; in proportion would be 10, as their logarithm 13.
+const MOST_GROWTH: f64 = 20.0;
+
+fn main() -> ExitCode {
+    // `cargo test --benches` only wants to know that it starts.
+    if std::env::args().any(|argument| argument == "--test") {
+        return ExitCode::SUCCESS;
+    }
+    let mut kept = true;
+    for (name, groups) in [
+        ("own folders, some reach into another's", folders as fn(usize) -> Vec<Group>),
+        ("files by name, in any folder", names),
+        ("one kind of file in each folder", kinds),
+    ] {
+        kept &= growth(name, groups);
+    }
+    wide();
+    all_pairs();
+    if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints how long groups take, against the sort and against a tenth of them; says whether it is in the limits.
+fn growth(name: &str, make: fn(usize) -> Vec<Group>) -> bool {
+    let (few, many, rules) = (make(FEW), make(MANY), rules());
+    let found = detect(&many, &rules, Action::DowngradeToSerial).conflicts.len();
+    let [small, large, sort] = alternate([
+        &mut || drop(black_box(detect(&few, &rules, Action::DowngradeToSerial))),
+        &mut || drop(black_box(detect(&many, &rules, Action::DowngradeToSerial))),
+        &mut || {
+            let starts = many.iter().flat_map(|group| &group.paths).map(Pattern::literal_prefix);
+            let mut starts: Vec<&str> = starts.collect();
+            starts.sort_unstable();
+            black_box(starts);
+        },
+    ]);
+    let sorts = large.as_secs_f64() / sort.as_secs_f64();
+    let growth = large.as_secs_f64() / small.as_secs_f64();
+    let kept = sorts <= MOST_SORTS && growth <= MOST_GROWTH;
+    println!(
+        "{name}: {MANY} groups, {found} conflicts in {large:.2?}; sort {sort:.2?}, ratio {sorts:.1} (≤ {MOST_SORTS}); \
+         {FEW} groups {small:.2?}, growth {growth:.1} (≤ {MOST_GROWTH}){}",
+        if kept { "" } else { "  MISSED" }
+    );
+    kept
+}
+
+/// Patterns that meet everything: what counts is the time for each conflict.
+fn wide() {
+    let mut groups = folders(MANY);
+    groups.extend((0..20).map(|number| group(number, &[&format!("**/*.kind{number}")])));
+    let begin = worked();
+    let findings = detect(&groups, &rules(), Action::DowngradeToSerial);
+    let taken = worked() - begin;
+    let each = taken / u32::try_from(findings.conflicts.len()).expect("there are not so many");
+    println!(
+        "with 20 patterns that meet all: {} conflicts in {taken:.2?}, {each:.2?} each",
+        findings.conflicts.len()
+    );
+}
+
+/// Every two groups compared, as it would be without the index.
+fn all_pairs() {
+    let groups = folders(MANY);
+    let begin = worked();
+    let mut found = 0;
+    for (place, a) in groups.iter().enumerate() {
+        for b in &groups[place + 1..] {
+            let meets = |one: &Pattern| b.paths.iter().any(|other| overlap(one, other).is_some());
+            found += usize::from(a.paths.iter().any(meets));
+        }
+    }
+    println!("all pairs of {MANY} groups: {found} conflicts in {:.2?}", worked() - begin);
+}
+
+/// Each group has a folder; one in fifty reaches into that of another.
+fn folders(count: usize) -> Vec<Group> {
+    let folder = |number: usize| format!("packages/team{}/part{}", number % 97, number / 97);
+    (0..count)
+        .map(|number| {
+            // A step that visits all numbers, so that the input is not sorted.
+            let own = number * 7919 % count;
+            let path =
+                if number % 50 == 7 { folder((own + 1) % count) + "/src/*.rs" } else { folder(own) + "/**" };
+            group(number, &[&path])
+        })
+        .collect()
+}
+
+/// No literal start at all: only the ends tell them apart.
+fn names(count: usize) -> Vec<Group> {
+    (0..count).map(|number| group(number, &[&format!("**/unit{}.test.ts", number * 7919 % count)])).collect()
+}
+
+/// Many in one folder, with ends of a few kinds.
+fn kinds(count: usize) -> Vec<Group> {
+    (0..count)
+        .map(|number| {
+            let own = number * 7919 % count;
+            group(number, &[&format!("packages/part{}/**/*.kind{}", own / 20, own % 20)])
+        })
+        .collect()
+}
+
+fn group(number: usize, paths: &[&str]) -> Group {
+    let paths = paths.iter().map(|path| path.parse().expect("a pattern")).collect();
+    Group { id: format!("group-{number}"), paths }
+}
+
+fn rules() -> Vec<Rule> {
+    let rule = |name: &str, action, paths: &[&str]| Rule {
+        name: name.to_owned(),
+        severity: Severity::Fatal,
+        action,
+        priority: Rule::DEFAULT_PRIORITY,
+        paths: paths.iter().map(|path| path.parse().expect("a pattern")).collect(),
+    };
+    vec![
+        rule("same_file_write", Action::DowngradeToSerial, &["**/*.ts", "**/*.js"]),
+        rule("shared_config", Action::MutexLock, &["package.json", "tsconfig.json", ".workflow/*.yml"]),
+        rule("sources", Action::QueueExecution, &["**/*.rs"]),
+    ]
+}
+
+/// The best times of several things that take turns.
+fn alternate<const N: usize>(mut things: [&mut dyn FnMut(); N]) -> [Duration; N] {
+    let mut best = [Duration::MAX; N];
+    for _ in 0..ROUNDS {
+        for (thing, best) in things.iter_mut().zip(&mut best) {
+            let begin = worked();
+            thing();
+            *best = (worked() - begin).min(*best);
+        }
+    }
+    best
+}
+
+/// The processor time of this thread so far.
+fn worked() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("it grows from zero")
+}

@@ -1,0 +1,98 @@
+//! Who has which pattern: every pattern once, however many groups have it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::choice::Rulebook;
+use super::{Group, SameDir};
+use crate::pattern::Pattern;
+
+/// The distinct patterns, and which groups have them.
+pub(super) struct Claims<'a> {
+    pub(super) patterns: Vec<&'a Pattern>,
+    /// The groups of each pattern, those of one pattern after those of another.
+    groups: Vec<usize>,
+    /// Where the groups of each pattern end.
+    ends: Vec<usize>,
+}
+
+impl<'a> Claims<'a> {
+    pub(super) fn new(groups: &'a [Group]) -> Self {
+        let count = groups.iter().map(|group| group.paths.len()).sum();
+        let mut places: HashMap<&str, usize> = HashMap::with_capacity(count);
+        let mut patterns = Vec::with_capacity(count);
+        let mut claims = Vec::with_capacity(count);
+        for (number, group) in groups.iter().enumerate() {
+            for path in &group.paths {
+                let place = *places.entry(path.as_str()).or_insert_with(|| {
+                    patterns.push(path);
+                    patterns.len() - 1
+                });
+                claims.push((place, number));
+            }
+        }
+        claims.sort_unstable();
+        claims.dedup();
+        let mut ends = vec![0; patterns.len()];
+        for (number, (place, _)) in (1..).zip(&claims) {
+            ends[*place] = number;
+        }
+        Self { patterns, groups: claims.into_iter().map(|(_, group)| group).collect(), ends }
+    }
+
+    /// Returns the groups that have a pattern, in order.
+    pub(super) fn holders(&self, place: usize) -> &[usize] {
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.groups[start..self.ends[place]]
+    }
+
+    /// Says whether two groups are behind two patterns.
+    pub(super) fn are_of_two_groups(&self, a: usize, b: usize) -> bool {
+        let (left, right) = (self.holders(a), self.holders(b));
+        left.len() > 1 || right.len() > 1 || left != right
+    }
+
+    /// Goes through the pairs of groups that have one of two patterns each; `true` where the first group has
+    /// the second pattern.
+    pub(super) fn pairs(&self, a: usize, b: usize) -> impl Iterator<Item = (usize, usize, bool)> {
+        let both = self.holders(a).iter().flat_map(move |g| self.holders(b).iter().map(move |h| (*g, *h)));
+        both.filter(move |(g, h)| g < h || (g > h && a != b)).map(|(g, h)| (g.min(h), g.max(h), g > h))
+    }
+
+    /// Finds the folders that groups share without meeting; `overlapping` counts for each pattern those of its
+    /// folder, and of other groups, that it meets.
+    pub(super) fn same_dir(&self, overlapping: &[usize], rulebook: &Rulebook<'_>) -> Vec<SameDir> {
+        let mut parents: Vec<(&str, usize)> =
+            self.patterns.iter().enumerate().map(|(place, pattern)| (pattern.parent(), place)).collect();
+        parents.sort_unstable();
+        let folders = parents.chunk_by(|a, b| a.0 == b.0).filter(|patterns| patterns.len() > 1);
+        folders
+            .filter_map(|patterns| {
+                let groups = self.neighbours(patterns, overlapping);
+                let folder = if patterns[0].0.is_empty() { "." } else { patterns[0].0 };
+                if groups.is_empty() {
+                    return None;
+                }
+                Some(SameDir { folder: folder.to_owned(), groups, ruling: rulebook.covering(folder) })
+            })
+            .collect()
+    }
+
+    /// Returns the groups that have a pattern in a folder which does not meet that of another group there.
+    fn neighbours(&self, patterns: &[(&str, usize)], overlapping: &[usize]) -> Vec<usize> {
+        // The groups that have a pattern alone, once for each.
+        let holders = patterns.iter().map(|(_, place)| self.holders(*place));
+        let mut alone: Vec<usize> = holders.filter(|groups| groups.len() == 1).flatten().copied().collect();
+        alone.sort_unstable();
+        let foreign = |place: usize| match self.holders(place) {
+            [group] => {
+                let own =
+                    alone.partition_point(|one| one <= group) - alone.partition_point(|one| one < group);
+                patterns.len() - own
+            }
+            _ => patterns.len() - 1,
+        };
+        let apart = patterns.iter().filter(|(_, place)| foreign(*place) > overlapping[*place]);
+        let groups: BTreeSet<usize> = apart.flat_map(|(_, place)| self.holders(*place)).copied().collect();
+        groups.into_iter().collect()
+    }
+}

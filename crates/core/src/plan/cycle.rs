@@ -1,0 +1,86 @@
+//! Orders that respect dependencies, and the cycles that leave none.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use thiserror::Error;
+
+use super::Dependency;
+
+/// Groups that wait for each other in a circle: each waits for the one before it, and the first for the last.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{} groups wait for each other in a circle", .0.len())]
+pub struct Cycle(pub Vec<usize>);
+
+/// Finds a circle among dependencies between `count` groups, the shortest through one of its groups.
+pub fn find_cycle(count: usize, dependencies: &[Dependency]) -> Option<Cycle> {
+    topological(count, dependencies).err()
+}
+
+/// Orders the groups so that none comes before what it waits for, and otherwise as they are numbered.
+pub(super) fn topological(count: usize, dependencies: &[Dependency]) -> Result<Vec<usize>, Cycle> {
+    let mut waits = vec![0_usize; count];
+    let mut followers = vec![Vec::new(); count];
+    for dependency in dependencies {
+        waits[dependency.target] += 1;
+        followers[dependency.source].push(dependency.target);
+    }
+    let mut free: BinaryHeap<Reverse<usize>> = (0..count).filter(|at| waits[*at] == 0).map(Reverse).collect();
+    let mut order = Vec::with_capacity(count);
+    while let Some(Reverse(next)) = free.pop() {
+        order.push(next);
+        for follower in &followers[next] {
+            waits[*follower] -= 1;
+            if waits[*follower] == 0 {
+                free.push(Reverse(*follower));
+            }
+        }
+    }
+    if order.len() == count {
+        return Ok(order);
+    }
+    Err(Cycle(circle(&waits, &followers)))
+}
+
+/// A circle among the groups that still wait.
+fn circle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
+    // Each of them waits for another of them, so that going back leads into a circle.
+    let mut before = vec![None; waits.len()];
+    for source in (0..waits.len()).filter(|at| waits[*at] > 0) {
+        followers[source].iter().for_each(|target| before[*target] = Some(source));
+    }
+    let mut seen = vec![false; waits.len()];
+    let mut at = waits.iter().position(|waits| *waits > 0);
+    while let Some(group) = at.filter(|group| !seen[*group]) {
+        seen[group] = true;
+        at = before[group];
+    }
+    let mut circle = at.and_then(|start| circle_through(start, followers)).unwrap_or_default();
+    // It is told from the group on that comes first in the file.
+    let first = (0..circle.len()).min_by_key(|place| circle[*place]).unwrap_or(0);
+    circle.rotate_left(first);
+    circle
+}
+
+/// The shortest way from a group along the arrows back to itself.
+fn circle_through(start: usize, followers: &[Vec<usize>]) -> Option<Vec<usize>> {
+    let mut came_from = vec![None; followers.len()];
+    let mut line = std::collections::VecDeque::from([start]);
+    while let Some(at) = line.pop_front() {
+        for next in &followers[at] {
+            if *next == start {
+                let mut circle = vec![at];
+                while let Some(before) = came_from[circle[circle.len() - 1]] {
+                    circle.push(before);
+                }
+                circle.reverse();
+                return Some(circle);
+            }
+            if came_from[*next].is_none() {
+                came_from[*next] = Some(at);
+                line.push_back(*next);
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,86 @@
+//! Which variables have values that are shown to nobody.
+
+use std::borrow::Cow;
+
+/// What is shown in the place of a secret.
+pub const HIDDEN: &str = "***";
+
+/// A name that has one of these in it.
+const ANYWHERE: [&str; 9] =
+    ["TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "COOKIE", "PRIVATE", "APIKEY", "BEARER"];
+/// A name of which one part ends like this.
+const PART_ENDS: [&str; 6] = ["KEY", "KEYS", "AUTH", "PASS", "PWD", "JWT"];
+/// What looks like one and is none.
+const KNOWN: [&str; 2] = ["PWD", "OLDPWD"];
+
+/// Whether the name of a variable says that its value is a secret.
+pub fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    if KNOWN.contains(&name.as_str()) {
+        return false;
+    }
+    let mut parts = name.split(|c: char| !c.is_ascii_alphanumeric());
+    ANYWHERE.iter().any(|word| name.contains(word))
+        || parts.any(|part| PART_ENDS.iter().any(|end| part.ends_with(end)))
+}
+
+/// A variable's value as others may see it: nothing of a secret, no password within an address.
+pub fn shown<'v>(name: &str, value: &'v str) -> Cow<'v, str> {
+    if is_secret(name) && !value.is_empty() {
+        return Cow::Borrowed(HIDDEN);
+    }
+    without_password(value)
+}
+
+/// `postgres://user:secret@host/` without the middle.
+fn without_password(value: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = value.split_once("://") else { return Cow::Borrowed(value) };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let Some((user, host)) = authority.rsplit_once('@') else { return Cow::Borrowed(value) };
+    match user.split_once(':') {
+        Some((user, password)) if !password.is_empty() => {
+            let behind = &rest[authority.len()..];
+            Cow::Owned(format!("{scheme}://{user}:{HIDDEN}@{host}{behind}"))
+        }
+        Some(_) | None => Cow::Borrowed(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_known_by_their_names() {
+        for name in [
+            "GITHUB_TOKEN",
+            "AWS_SECRET_ACCESS_KEY",
+            "ANTHROPIC_API_KEY",
+            "apikey",
+            "DB_PASSWORD",
+            "DB_PWD",
+            "PGPASS",
+            "HTTP_AUTH",
+            "SESSION_COOKIE",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "SSH_PRIVATE",
+            "DEPLOY_KEYS",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["PATH", "PWD", "OLDPWD", "GIT_AUTHOR_NAME", "KEYBOARD", "COMPASS_DIR", "LANG"] {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_are_shown_without_what_is_secret() {
+        assert_eq!(shown("GITHUB_TOKEN", "abc"), HIDDEN);
+        assert_eq!(shown("GITHUB_TOKEN", ""), "");
+        assert_eq!(shown("DATABASE_URL", "postgres://me:pw@host:5432/x"), "postgres://me:***@host:5432/x");
+        assert_eq!(shown("DATABASE_URL", "postgres://me:p@w/@host/x"), "postgres://me:***@w/@host/x");
+        for harmless in ["", "/usr/bin", "http://host:80/a@b:c", "http://me@host/", "a:b@c"] {
+            assert_eq!(shown("X", harmless), harmless);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The fuzz targets on a fixed number of inputs, so that every run of the tests has them; `scripts/fuzz` goes on.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "core reads no environment and prints nothing, a test with a seed does"
+)]
+
+#[path = "../support/dice.rs"]
+mod dice;
+mod patterns;
+
+use dice::Dice;
+
+/// Texts to begin with: all that the grammar has, and what it refuses.
+const SEEDS: &[&str] = &[
+    "src/**/*.ts\nsrc/api/**\n**/*.test.ts\npackage.json\nsrc/api/x.test.ts",
+    "{a,b/*,}c\n{src,docs}/**/x\na/{b,{c,d}}/e\n[!a-z]?*\nsrc/x",
+    "./a//b/\n../x\n/abs\na[/]b\na/b",
+    "[[:alpha:]]*\n[]]\n[z-a]\n[^\\]]\n]",
+    "\\*\\?\\[\\{\n**a/b**\n***\na/**/**/b\na/b",
+    ".\n**\n*\n?\n.hidden",
+    "日本/*.ts\n*語\n[あ-ん]\n**/語\n日本/語",
+    "{\n[\n\\\n\u{0}\na",
+];
+
+/// How many inputs are made of each seed.
+const INPUTS: u64 = 250;
+
+/// Says which input it was that failed.
+struct Witness<'a> {
+    seed: u64,
+    input: &'a [u8],
+}
+
+impl Drop for Witness<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("LOCKKEEPER_SEED={} gave {:?}", self.seed, String::from_utf8_lossy(self.input));
+        }
+    }
+}
+
+/// Changes a text a few times: a byte, a piece of another seed, a piece left out or doubled.
+fn changed(text: &str, dice: &mut Dice) -> Vec<u8> {
+    const ALPHABET: &[u8] = b"ab./*?[]{},!^-\\:\n\xc3\xa9\xff";
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..=dice.roll(6) {
+        let place = dice.roll(bytes.len() + 1);
+        let end = place + dice.roll((bytes.len() - place).min(8) + 1);
+        match dice.roll(4) {
+            0 => bytes.insert(place, ALPHABET[dice.roll(ALPHABET.len())]),
+            1 => drop(bytes.drain(place..end)),
+            2 => {
+                let piece = bytes[place..end].to_vec();
+                bytes.splice(place..place, piece);
+            }
+            _ => {
+                let other = SEEDS[dice.roll(SEEDS.len())].as_bytes();
+                let start = dice.roll(other.len());
+                let piece = other[start..other.len().min(start + 6)].to_vec();
+                bytes.splice(place..end, piece);
+            }
+        }
+    }
+    bytes
+}
+
+/// Requirement 206.
+#[test]
+fn patterns_of_any_bytes_keep_their_promises() {
+    let named = std::env::var("LOCKKEEPER_SEED").ok().map(|seed| seed.parse().expect("a seed is a number"));
+    let seeds = named.map_or(1..=INPUTS, |seed: u64| seed..=seed);
+    for seed in seeds {
+        for text in SEEDS {
+            let input = changed(text, &mut Dice::new(seed));
+            let witness = Witness { seed, input: &input };
+            patterns::check(witness.input);
+        }
+    }
+}
+
+/// Requirement 206.
+#[test]
+fn patterns_as_written_keep_their_promises() {
+    for text in SEEDS {
+        let witness = Witness { seed: 0, input: text.as_bytes() };
+        patterns::check(witness.input);
+    }
+}

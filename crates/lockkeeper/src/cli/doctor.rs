@@ -1,0 +1,145 @@
+//! `doctor`: check everything that locks depend on; the full pass also puts away what is stale.
+
+use std::io::{IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+use lockkeeper::clock::WallTime;
+use lockkeeper::engine::doctor::{Check, Diagnosis, Opened, Pass, Site, Status, examine};
+use lockkeeper::lockfile::group::Folders;
+use lockkeeper::platform::terminal::Size;
+use lockkeeper::report::{Exit, Report};
+
+use super::context::{Context, Globals};
+use super::{Verb, group, print, table, task};
+
+/// What one check put away is named one by one up to here.
+const MOST_LINES: usize = 20;
+
+/// Check everything that locks depend on, and say what to do
+#[derive(clap::Args)]
+#[command(
+    after_help = "The quick pass changes nothing. The full pass also tries out what the file system can do, and puts \
+    away what is stale in every format, each reported as LOCK_STALE_RECOVERED.\n\
+    Exit 0 when every check passes or only warns, 1 when one fails."
+)]
+pub(super) struct Args {
+    /// Look only; this is the default
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Also try things out, and recover what is stale
+    #[arg(long)]
+    full: bool,
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "doctor";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        run(&Context::new(globals)?, &self)
+    }
+}
+
+fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    let (groups, swarm) = (Folders::from_variables(&|name| std::env::var_os(name)), task::swarm()?);
+    let max_group_age = group::max_lock_age()?;
+    let keeper = context.existing_keeper();
+    let store = match &keeper {
+        Ok(None) => Opened::Absent,
+        Ok(Some(keeper)) => Opened::Open(keeper.engine()),
+        Err(report) => {
+            let why = report.to_string().replace("\n  caused by", "");
+            Opened::Refused { why, fix: report.hint().unwrap_or_default().to_owned() }
+        }
+    };
+    let site = Site {
+        location: &context.location,
+        store,
+        groups: &groups,
+        max_group_age,
+        swarm: &swarm,
+        // Nothing falls back yet that could be counted.
+        downgrades: 0,
+        now: WallTime::now(),
+    };
+    let pass = if args.full { Pass::Full } else { Pass::Quick };
+    let line = LiveLine::new(pass == Pass::Full && !context.json);
+    let diagnosis = examine(&site, pass, &mut |id, place, total| line.show(id, place, total));
+    line.clear();
+    if context.json {
+        print::json(&diagnosis.to_json());
+    } else {
+        print::out(&as_text(&diagnosis));
+    }
+    Ok(match diagnosis.status() {
+        Status::Pass | Status::Warn => Exit::Done,
+        Status::Fail => Exit::Failed,
+    })
+}
+
+fn as_text(diagnosis: &Diagnosis) -> String {
+    let mut text: String = diagnosis.checks.iter().map(check).collect();
+    let [failed, warned, passed] =
+        [Status::Fail, Status::Warn, Status::Pass].map(|status| diagnosis.count(status));
+    let warned = if warned == 1 { "1 warning".to_owned() } else { format!("{warned} warnings") };
+    let recovered = diagnosis.recovered().count();
+    text.push_str(&format!("\n{}: {failed} failed, {warned}, {passed} passed", word(diagnosis.status())));
+    if recovered > 0 {
+        text.push_str(&format!(", {recovered} recovered"));
+    }
+    text.push('\n');
+    text
+}
+
+fn check(check: &Check) -> String {
+    let Check { id, status, detail, fix, recovered, .. } = check;
+    let mut text = format!("{}  {id:<13}  {}\n", word(*status), table::plain(detail));
+    for one in recovered.iter().take(MOST_LINES) {
+        let line = format!("{}: {}: {}", one.reason_code(), one.what, one.why);
+        text.push_str(&format!("      {}\n", table::plain(&line)));
+    }
+    if let Some(more) = recovered.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
+        text.push_str(&format!("      and {more} more, see --json\n"));
+    }
+    if let Some(fix) = fix {
+        text.push_str(&format!("      fix: {}\n", table::plain(fix)));
+    }
+    text
+}
+
+fn word(status: Status) -> String {
+    let style: Style = match status {
+        Status::Pass => AnsiColor::Green.on_default(),
+        Status::Warn => AnsiColor::Yellow.on_default().bold(),
+        Status::Fail => AnsiColor::Red.on_default().bold(),
+    };
+    format!("{style}{}{style:#}", status.word())
+}
+
+/// On a terminal, the check that is being made.
+struct LiveLine {
+    is_live: bool,
+}
+
+impl LiveLine {
+    fn new(wanted: bool) -> Self {
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { is_live: wanted && !dumb && std::io::stderr().is_terminal() }
+    }
+
+    fn show(&self, id: &str, place: usize, total: usize) {
+        if self.is_live {
+            let mut stderr = std::io::stderr().lock();
+            let line = format!("checking {place}/{total} {id}");
+            let line = Size::of(&stderr).map_or(line.clone(), |size| table::cut(&line, size.columns));
+            // Talk that cannot be printed is not worth failing for.
+            let _ = write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush());
+        }
+    }
+
+    fn clear(&self) {
+        if self.is_live {
+            let mut stderr = std::io::stderr().lock();
+            let _ = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `requests`: what was asked for, and where it is.
+
+use clap::Subcommand;
+use lockkeeper::core::id::RequestId;
+use lockkeeper::core::request::RequestStatus;
+use lockkeeper::core::secret;
+use lockkeeper::core::time::Moment;
+use lockkeeper::engine::Listing;
+use lockkeeper::engine::runs::{RequestEntry, RunError, shape};
+use lockkeeper::platform::clock;
+use lockkeeper::report::{Exit, Report};
+use lockkeeper::store::runs::RequestFilter;
+use serde_json::{Value, json};
+
+use super::context::{Context, Globals};
+use super::runs_table::{age, holders, leases_for, request_status, why};
+use super::{Verb, print, table};
+
+/// Show what was asked for, and where it is
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Args {
+    /// Only those in this state: QUEUED, RUNNING, DONE, NEEDS_INPUT, FAILED, CANCELED
+    #[arg(long = "status", value_name = "STATUS")]
+    statuses: Vec<String>,
+    /// At most so many, the latest first
+    #[arg(long, value_name = "N", default_value = "100")]
+    limit: usize,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show all of one request
+    Show(ShowArgs),
+}
+
+#[derive(clap::Args)]
+struct ShowArgs {
+    /// Its id
+    #[arg(value_name = "REQUEST")]
+    request: String,
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "requests";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        let context = Context::new(globals)?;
+        match &self.command {
+            None => list(&context, &self),
+            Some(Command::Show(args)) => show(&context, &args.request),
+        }
+    }
+}
+
+fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
+    let statuses =
+        args.statuses.iter().map(|text| text.parse()).collect::<Result<Vec<RequestStatus>, _>>()?;
+    let filter = RequestFilter { statuses, before: None, limit: args.limit };
+    let entries = match context.existing_runs()? {
+        Some(runs) => {
+            runs.expire()?;
+            runs.requests(&filter)?
+        }
+        None => Vec::new(),
+    };
+    let now = clock::now();
+    let leases = leases(context, &entries)?;
+    if context.json {
+        let requests = entries.iter().map(|entry| as_json(entry, leases.as_ref(), now));
+        print::json_text(&format!(r#"{{"requests":{}}}"#, print::json_list(requests)));
+        return Ok(Exit::Done);
+    }
+    if entries.is_empty() {
+        print::talk("no requests: put one into the queue with `lockkeeper submit -- CMD`");
+        return Ok(Exit::Done);
+    }
+    let rows = entries.iter().map(|entry| {
+        let request = &entry.request.request;
+        let latest = entry.latest.as_ref();
+        vec![
+            table::plain(request.id.as_str()),
+            request_status(entry.request.status),
+            latest.map_or_else(|| "-".to_owned(), |run| age(run, now)),
+            request.priority.get().to_string(),
+            table::cut(&table::plain(&request.title), 40),
+            latest.map_or_else(String::new, |run| {
+                why(run, request, entry.blocked.as_ref(), leases.as_ref(), now)
+            }),
+        ]
+    });
+    let heading = ["REQUEST", "STATUS", "FOR", "PRIORITY", "TITLE", "WHY"];
+    print::out(&table::table(&heading, &rows.collect::<Vec<_>>()));
+    Ok(Exit::Done)
+}
+
+fn leases(context: &Context, entries: &[RequestEntry]) -> Result<Option<Listing>, Report> {
+    let runs = entries.iter().filter_map(|entry| Some((entry.latest.as_ref()?, &entry.request.request)));
+    leases_for(context, runs)
+}
+
+fn as_json(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Value {
+    let mut value = shape::request(&entry.request);
+    value["run"] = entry.latest.as_ref().map_or(Value::Null, |run| shape::run(run, now));
+    value["blocked"] = entry.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
+    if entry.blocked.is_some() {
+        value["blocked"]["holders"] = holders(&entry.request.request, leases).into();
+    }
+    value
+}
+
+fn show(context: &Context, id: &str) -> Result<Exit, Report> {
+    let id: RequestId = id.parse()?;
+    let runs = context.existing_runs()?.ok_or_else(|| RunError::NoRequest(id.clone()))?;
+    runs.expire()?;
+    let entry = runs.request(&id)?;
+    let leases = leases(context, std::slice::from_ref(&entry))?;
+    let now = clock::now();
+    if context.json {
+        print::json(&json!({ "request": as_json(&entry, leases.as_ref(), now) }));
+    } else {
+        print::out(&as_text(&entry, leases.as_ref(), now));
+    }
+    Ok(Exit::Done)
+}
+
+fn as_text(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> String {
+    let request = &entry.request.request;
+    let mut lines = vec![
+        ("request", table::plain(request.id.as_str())),
+        ("title", table::plain(&request.title)),
+        ("status", request_status(entry.request.status)),
+    ];
+    if let Some(run) = &entry.latest {
+        lines.push(("run", format!("{} {}", run.id, super::runs_table::status(run.status))));
+        let why = why(run, request, entry.blocked.as_ref(), leases, now);
+        lines.extend(Some(why).filter(|why| !why.is_empty()).map(|why| ("why", why)));
+    }
+    lines.push(("command", table::plain(&request.command.join(" "))));
+    lines.push(("folder", table::plain(&request.dir)));
+    let join = |words: Vec<String>| words.join(", ");
+    let held: Vec<String> = request.resources().iter().map(|held| held.target.to_string()).collect();
+    if !held.is_empty() {
+        let how = if request.shared { " (shared)" } else { "" };
+        lines.push(("holds", format!("{}{how}", join(held))));
+    }
+    if !request.after.is_empty() {
+        lines.push(("after", join(request.after.iter().map(ToString::to_string).collect())));
+    }
+    lines.push(("priority", request.priority.get().to_string()));
+    lines.extend(request.queue_timeout.map(|span| ("queue timeout", print::span(span))));
+    lines.extend(request.timeout.map(|span| ("timeout", print::span(span))));
+    if request.retry.limit > 0 {
+        let (first, longest) = (print::span(request.retry.base), print::span(request.retry.longest));
+        lines.push(("retries", format!("{}, after {first} to {longest}", request.retry.limit)));
+    }
+    lines.extend(request.key.as_ref().map(|key| ("key", table::plain(key))));
+    lines.push(("created", shape::time(entry.request.created_at)));
+    for (name, value) in &request.env {
+        lines.push(("env", table::plain(&format!("{name}={}", secret::shown(name, value)))));
+    }
+    lines.iter().map(|(what, text)| format!("{what:<14}{text}\n")).collect()
+}

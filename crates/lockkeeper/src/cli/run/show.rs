@@ -1,0 +1,98 @@
+//! `run show` and `run events`.
+
+use lockkeeper::engine::runs::{RunView, shape};
+use lockkeeper::platform::clock;
+use lockkeeper::report::{Exit, Report};
+use lockkeeper::store::runs::StoredEvent;
+use serde_json::{Value, json};
+
+use super::Which;
+use crate::cli::context::Context;
+use crate::cli::runs_table::{age, holders, leases_for, status, why};
+use crate::cli::{print, table};
+
+#[derive(clap::Args)]
+pub(super) struct EventsArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Only those after the one with this number
+    #[arg(long, value_name = "N", default_value = "0")]
+    after: u32,
+}
+
+pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
+    let (runs, run) = which.find(context)?;
+    let view = runs.show(&run.id)?;
+    let now = clock::now();
+    let request = &view.request.request;
+    let leases = leases_for(context, std::iter::once((&view.run, request)))?;
+    if context.json {
+        let mut value = shape::run(&view.run, now);
+        value["request"] = shape::request(&view.request);
+        value["events"] = view.events.iter().map(shape::event).collect::<Vec<_>>().into();
+        value["blocked"] = view.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
+        if view.blocked.is_some() {
+            value["blocked"]["holders"] = holders(request, leases.as_ref()).into();
+        }
+        value["log"] = runs.folder_of(&view.run.id).output().display().to_string().into();
+        print::json(&json!({ "run": value }));
+        return Ok(Exit::Done);
+    }
+    let why = why(&view.run, request, view.blocked.as_ref(), leases.as_ref(), now);
+    let log = runs.folder_of(&view.run.id).output().display().to_string();
+    print::out(&as_text(&view, &why, &age(&view.run, now), &log));
+    Ok(Exit::Done)
+}
+
+fn as_text(view: &RunView, why: &str, age: &str, log: &str) -> String {
+    let (run, request) = (&view.run, &view.request.request);
+    let mut lines = vec![
+        ("run", run.id.to_string()),
+        ("request", table::plain(request.id.as_str())),
+        ("title", table::plain(&request.title)),
+        ("status", format!("{} for {age}", status(run.status))),
+    ];
+    if !why.is_empty() {
+        lines.push(("why", why.to_owned()));
+    }
+    lines.push(("attempt", format!("{} of {}", run.attempt, request.retry.limit + 1)));
+    lines.extend(run.worker.as_ref().map(|worker| ("worker", format!("{worker}, claim {}", run.claim))));
+    lines.push(("command", table::plain(&request.command.join(" "))));
+    let command = run.process.and_then(|process| process.command);
+    lines.extend(command.map(|command| ("pid", command.pid.to_string())));
+    lines.extend(run.lease.map(|(lease, token)| ("lease", format!("{lease}, token {token}"))));
+    lines.push(("queued", shape::time(run.queued_at.unix_micros)));
+    lines.extend(run.started_at.map(|at| ("started", shape::time(at.unix_micros))));
+    lines.extend(run.completed_at.map(|at| ("completed", shape::time(at.unix_micros))));
+    lines.push(("log", table::plain(log)));
+    let mut text: String = lines.iter().map(|(what, line)| format!("{what:<11}{line}\n")).collect();
+    text.push('\n');
+    view.events.iter().for_each(|event| text.push_str(&line(event)));
+    text
+}
+
+pub(super) fn events(context: &Context, args: &EventsArgs) -> Result<Exit, Report> {
+    let (runs, run) = args.which.find(context)?;
+    for event in runs.events(&run.id, args.after)? {
+        if context.json {
+            print::json(&shape::event(&event));
+        } else {
+            print::out(&line(&event));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// An event for people.
+fn line(event: &StoredEvent) -> String {
+    let moved = match &event.from {
+        Some(from) if *from != event.to => format!("{from} → {}", event.to),
+        Some(_) | None => event.to.clone(),
+    };
+    let mut line = format!("{:>4}  {}  {:<10}  {moved}", event.id.seq, shape::time(event.at), event.kind);
+    for part in event.reason.iter().chain(&event.message) {
+        line.push_str("  ");
+        line.push_str(&table::plain(part));
+    }
+    line + "\n"
+}

@@ -1,0 +1,105 @@
+//! `run wait`: sleep until a run has ended, then end as its command did.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use lockkeeper::KeeperError;
+use lockkeeper::core::id::RunId;
+use lockkeeper::core::run::life::NEEDS_INPUT_CODE;
+use lockkeeper::core::run::{Ending, Reason, Run, Status};
+use lockkeeper::core::time::parse_span;
+use lockkeeper::engine::runs::{Runs, shape};
+use lockkeeper::platform::clock;
+use lockkeeper::platform::signal::{Signal, Signals};
+use lockkeeper::report::{Exit, Report};
+use serde_json::json;
+
+use super::Which;
+use crate::cli::context::Context;
+use crate::cli::print;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit code: that of the command, 128+n when signal n ended it, 126 or 127 when it did not start; \
+    10 when it needs input; 75 when the run timed out, was called off or refused, or --timeout is over; 1 when nobody \
+    knows how it ended."
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Wait at most this long; the run goes on
+    #[arg(long, value_name = "DUR")]
+    timeout: Option<String>,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    let span = args.timeout.as_deref().map(parse_span).transpose()?;
+    // A span beyond what the clock can count is no limit.
+    let until = span.and_then(|span| Instant::now().checked_add(span));
+    let (runs, run) = args.which.find(context)?;
+    wait_for(context, &runs, &run.id, until)
+}
+
+/// Waits for a run; a signal ends only the waiting.
+pub(in crate::cli) fn wait_for(
+    context: &Context,
+    runs: &Runs,
+    id: &RunId,
+    until: Option<Instant>,
+) -> Result<Exit, Report> {
+    let signals =
+        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let run = runs.wait(id, until, Some(signals.as_fd()))?;
+    let taken = signals.take().map_err(KeeperError::Machine)?;
+    if let (false, Some(signal)) = (run.status.is_terminal(), taken.first()) {
+        return Ok(print::interrupted(*signal));
+    }
+    let end = end_of(&run);
+    if context.json {
+        let value = json!({
+            "request_id": run.request.as_str(),
+            "run_id": run.id.as_str(),
+            "run": shape::run(&run, clock::now()),
+        });
+        print::json(&value);
+        return Ok(end.unwrap_or_else(|report| report.exit()));
+    }
+    if let Ok(Exit::Command(code)) = end
+        && run.status == Status::Failed
+    {
+        let reason = run.reason.map_or("FAILED", Reason::as_str);
+        print::talk(&format!("{} failed: {reason} {code}", run.id));
+    }
+    end
+}
+
+/// The exit that a run's end asks for.
+fn end_of(run: &Run) -> Result<Exit, Report> {
+    let refused = |code: &'static str, what: &str| {
+        let because = run.message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+        Err(Report::new(Exit::Refused, code, format!("run {} {what}{because}", run.id))
+            .with_hint(format!("`lockkeeper run show {}` tells what happened", run.id))
+            .with_context("run_id", run.id.as_str())
+            .with_context("status", run.status.as_str()))
+    };
+    match run.status {
+        Status::Queued | Status::Running | Status::Cancelling => {
+            refused("STILL_RUNNING", &format!("has not ended: it is {}", run.status))
+        }
+        Status::Succeeded => Ok(Exit::Command(run.ending.map_or(0, Ending::exit_code))),
+        Status::Failed => match run.ending.map(Ending::exit_code) {
+            // It ended well, and yet somebody is needed.
+            Some(0) if run.reason == Some(Reason::NeedsInput) => Ok(Exit::Command(NEEDS_INPUT_CODE)),
+            Some(0) | None => {
+                let reason = run.reason.map_or("FAILED", Reason::as_str);
+                Err(Report::new(Exit::Failed, reason, format!("run {} failed: {reason}", run.id))
+                    .with_hint(format!("`lockkeeper run show {}` tells what happened", run.id))
+                    .with_context("run_id", run.id.as_str()))
+            }
+            Some(code) => Ok(Exit::Command(code)),
+        },
+        Status::TimedOut => refused("TIMED_OUT", "took too long"),
+        Status::Canceled => refused("CANCELED", "was called off"),
+        Status::Rejected => refused("REJECTED", "was refused"),
+    }
+}

@@ -1,0 +1,215 @@
+//! `runs`: the runs there are, how they went, and forgetting old ones.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use lockkeeper::clock::WallTime;
+use lockkeeper::core::id::RequestId;
+use lockkeeper::core::run::Status;
+use lockkeeper::core::time::parse_span;
+use lockkeeper::engine::runs::{Spread, Stats, shape};
+use lockkeeper::platform::clock;
+use lockkeeper::report::{Exit, Report};
+use lockkeeper::store::runs::Filter;
+use serde_json::{Value, json};
+
+use super::context::{Context, Globals};
+use super::runs_table::{age, holders, leases_for, status, why};
+use super::{Verb, print, table};
+
+/// Show runs and why they wait; how they went; forget old ones
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Args {
+    /// Only those in this state, such as queued or failed; may be given several times
+    #[arg(long = "status", value_name = "STATUS")]
+    statuses: Vec<String>,
+    /// Only those of this request
+    #[arg(long, value_name = "REQUEST")]
+    request: Option<String>,
+    /// At most so many, the latest first
+    #[arg(long, value_name = "N", default_value = "50")]
+    limit: usize,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// How many, how long they waited and took, how many an hour
+    Stats(StatsArgs),
+    /// Forget requests that ended long ago, with their runs, events and output
+    Prune(PruneArgs),
+}
+
+#[derive(clap::Args)]
+struct StatsArgs {
+    /// Only runs that came within this time
+    #[arg(long, value_name = "DUR")]
+    since: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct PruneArgs {
+    /// Those that ended longer ago than this
+    #[arg(long, value_name = "DUR")]
+    older_than: String,
+    /// Only say what would go
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "runs";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        let context = Context::new(globals)?;
+        match &self.command {
+            None => list(&context, &self),
+            Some(Command::Stats(args)) => stats(&context, args),
+            Some(Command::Prune(args)) => prune(&context, args),
+        }
+    }
+}
+
+fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
+    let statuses = args.statuses.iter().map(|text| text.parse()).collect::<Result<Vec<Status>, _>>()?;
+    let request = args.request.as_ref().map(|id| id.parse::<RequestId>()).transpose()?;
+    let filter = Filter { statuses, request, before: None, limit: args.limit };
+    let entries = match context.existing_runs()? {
+        Some(runs) => {
+            runs.expire()?;
+            runs.entries(&filter)?
+        }
+        None => Vec::new(),
+    };
+    let now = clock::now();
+    let leases = leases_for(context, entries.iter().map(|entry| (&entry.run, &entry.request.request)))?;
+    if context.json {
+        let runs = entries.iter().map(|entry| {
+            let mut value = shape::run(&entry.run, now);
+            value["title"] = entry.request.request.title.as_str().into();
+            value["blocked"] =
+                entry.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
+            if entry.blocked.is_some() {
+                value["blocked"]["holders"] = holders(&entry.request.request, leases.as_ref()).into();
+            }
+            value
+        });
+        print::json_text(&format!(r#"{{"runs":{}}}"#, print::json_list(runs)));
+        return Ok(Exit::Done);
+    }
+    if entries.is_empty() {
+        print::talk("no runs: put a request into the queue with `lockkeeper submit -- CMD`");
+        return Ok(Exit::Done);
+    }
+    let rows = entries.iter().map(|entry| {
+        let (run, request) = (&entry.run, &entry.request.request);
+        vec![
+            run.id.to_string(),
+            table::plain(request.id.as_str()),
+            status(run.status),
+            run.attempt.to_string(),
+            age(run, now),
+            table::cut(&table::plain(&request.title), 40),
+            why(run, request, entry.blocked.as_ref(), leases.as_ref(), now),
+        ]
+    });
+    let heading = ["RUN", "REQUEST", "STATUS", "ATTEMPT", "FOR", "TITLE", "WHY"];
+    print::out(&table::table(&heading, &rows.collect::<Vec<_>>()));
+    Ok(Exit::Done)
+}
+
+fn stats(context: &Context, args: &StatsArgs) -> Result<Exit, Report> {
+    let since = match &args.since {
+        Some(text) => before_now(parse_span(text)?),
+        None => i64::MIN,
+    };
+    let Some(runs) = context.existing_runs()? else {
+        return Err(
+            Report::usage("there are no runs yet").with_hint("submit one with `lockkeeper submit -- CMD`")
+        );
+    };
+    let stats = runs.stats(since)?;
+    if context.json {
+        print::json(&stats_json(&stats));
+    } else {
+        print::out(&stats_text(&stats));
+    }
+    Ok(Exit::Done)
+}
+
+fn stats_json(stats: &Stats) -> Value {
+    let spread = |spread: &Spread| {
+        json!({
+            "count": spread.count,
+            "p50": spread.p50.as_secs_f64(),
+            "p90": spread.p90.as_secs_f64(),
+            "p99": spread.p99.as_secs_f64(),
+            "max": spread.max.as_secs_f64(),
+            "mean": spread.mean.as_secs_f64(),
+        })
+    };
+    let counts: serde_json::Map<String, Value> = Status::ALL
+        .iter()
+        .map(|status| (status.to_string(), stats.counts.get(status).copied().unwrap_or(0).into()))
+        .collect();
+    let groups: Vec<Value> = stats
+        .groups
+        .iter()
+        .map(|group| {
+            let durations = spread(&group.durations);
+            json!({ "title": group.title, "runs": group.runs, "succeeded": group.succeeded, "durations": durations })
+        })
+        .collect();
+    json!({
+        "counts": counts,
+        "retries": stats.retries,
+        "waits": spread(&stats.waits),
+        "durations": spread(&stats.durations),
+        "ended_an_hour": stats.ended_an_hour,
+        "by_title": groups,
+    })
+}
+
+fn stats_text(stats: &Stats) -> String {
+    let counts: Vec<String> =
+        stats.counts.iter().map(|(one, count)| format!("{count} {}", status(*one))).collect();
+    let mut text = format!("{}; {} retries", counts.join(", "), stats.retries);
+    text.push_str(&format!("; {:.1} ended an hour\n\n", stats.ended_an_hour));
+    let row = |what: &str, spread: &Spread| {
+        let spans = [spread.p50, spread.p90, spread.p99, spread.max, spread.mean].map(print::span);
+        [vec![what.to_owned(), spread.count.to_string()], spans.to_vec()].concat()
+    };
+    let mut rows = vec![row("waited", &stats.waits), row("took", &stats.durations)];
+    let groups = stats.groups.iter().take(20);
+    rows.extend(groups.map(|group| row(&table::cut(&table::plain(&group.title), 40), &group.durations)));
+    text.push_str(&table::table(&["", "COUNT", "P50", "P90", "P99", "MAX", "MEAN"], &rows));
+    text
+}
+
+fn prune(context: &Context, args: &PruneArgs) -> Result<Exit, Report> {
+    let before = before_now(parse_span(&args.older_than)?);
+    let gone = match context.existing_runs()? {
+        Some(runs) if args.dry_run => runs.prunable(before)?,
+        Some(runs) => runs.prune(before)?,
+        None => Vec::new(),
+    };
+    if context.json {
+        let gone: Vec<&str> = gone.iter().map(|request| request.as_str()).collect();
+        print::json(&json!({ "pruned": gone, "dry_run": args.dry_run }));
+        return Ok(Exit::Done);
+    }
+    for request in &gone {
+        print::data(&table::plain(request.as_str()));
+    }
+    let what = if args.dry_run { "would be forgotten" } else { "forgotten" };
+    print::talk(&format!("{} requests {what}", gone.len()));
+    Ok(Exit::Done)
+}
+
+/// So long ago on the wall clock, in microseconds since 1970.
+fn before_now(span: Duration) -> i64 {
+    let span = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+    WallTime::now().as_micros().saturating_sub(span)
+}

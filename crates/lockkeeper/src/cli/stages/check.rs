@@ -1,0 +1,66 @@
+//! `stages check`: everything that is wrong with a file, at once.
+
+use lockkeeper::report::{Exit, Report};
+use lockkeeper::stages::encoding::check_to_json;
+use lockkeeper::stages::{File, Weight};
+
+use super::{load, problems};
+use crate::cli::context::Context;
+use crate::cli::{print, table};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The STAGES.yml, or - for stdin
+    #[arg(value_name = "FILE")]
+    file: String,
+    /// Count warnings and unknown keys as errors
+    #[arg(long)]
+    strict: bool,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    let file = load(&args.file)?;
+    let sound = file.errors().next().is_none();
+    let strictly_sound = file.problems.is_empty() && file.unknown.is_empty();
+    let passed = if args.strict { strictly_sound } else { sound };
+    if context.json {
+        let mut value = check_to_json(&file);
+        value["valid"] = passed.into();
+        print::json(&value);
+    } else {
+        for problem in &file.problems {
+            print::data(&problems::render(&file, problem));
+        }
+        for key in &file.unknown {
+            let (path, value) = (table::plain(&key.path), table::plain(&key.value));
+            print::data(&format!(
+                "unknown key: {}:{}: {path} ({value})",
+                table::plain(&file.name),
+                key.place
+            ));
+        }
+        print::data(&summary(&file));
+    }
+    Ok(if passed { Exit::Done } else { Exit::Usage })
+}
+
+fn summary(file: &File) -> String {
+    let counted =
+        |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let stages = &file.stages;
+    let groups: usize = stages.phases.iter().map(|phase| phase.groups.len()).sum();
+    let warnings = file.problems.iter().filter(|problem| problem.weight == Weight::Warning).count();
+    let content = [
+        counted(stages.phases.len(), "phase", "phases"),
+        counted(groups, "group", "groups"),
+        counted(stages.dependencies.len(), "dependency", "dependencies"),
+        counted(stages.rules.len(), "rule", "rules"),
+        counted(stages.downgrades.len(), "downgrade rule", "downgrade rules"),
+    ];
+    let found = [
+        counted(file.errors().count(), "error", "errors"),
+        counted(warnings, "warning", "warnings"),
+        counted(file.unknown.len(), "unknown key", "unknown keys"),
+    ];
+    format!("{}: {}; {}", table::plain(&file.name), content.join(", "), found.join(", "))
+}

@@ -1,0 +1,73 @@
+//! `stages`: phases of groups from a STAGES.yml; here the arguments, and the file that all of them read.
+
+mod check;
+mod plan;
+mod problems;
+
+use std::io;
+use std::path::Path;
+
+use clap::Subcommand;
+use lockkeeper::report::{Exit, Report};
+use lockkeeper::stages::File;
+
+use super::context::{Context, Globals};
+use super::{Verb, print, table};
+
+/// Check and plan phases of groups that would collide without a plan
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  lockkeeper stages check STAGES.yml\n  lockkeeper stages plan STAGES.yml P3\n  \
+    lockkeeper stages plan STAGES.yml P3 --svg > plan.svg"
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List everything that is wrong with a file, and the keys that mean nothing here; exit 2 if it has errors
+    Check(check::Args),
+    /// Show how a phase would run: mode, waves, conflicts, and the reasons
+    Plan(plan::Args),
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "stages";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        let context = Context::new(globals)?;
+        match &self.command {
+            Command::Check(args) => check::run(&context, args),
+            Command::Plan(args) => plan::run(&context, args),
+        }
+    }
+}
+
+/// Reads the file, whatever is wrong with it.
+pub(super) fn load(name: &str) -> Result<File, Report> {
+    let file = match name {
+        "-" => File::from_reader("stdin", io::stdin().lock()),
+        path => File::load(Path::new(path)),
+    };
+    file.map_err(Report::from)
+}
+
+/// Reads a file that is to be used: one with errors is refused, and all of them are told.
+pub(super) fn load_sound(context: &Context, name: &str) -> Result<File, Report> {
+    let file = load(name)?;
+    let count = file.obstacles().count();
+    if count == 0 {
+        return Ok(file);
+    }
+    if !context.json {
+        for problem in file.obstacles() {
+            print::talk(&problems::render(&file, problem));
+        }
+    }
+    let errors = if count == 1 { "an error".to_owned() } else { format!("{count} errors") };
+    Err(Report::new(Exit::Usage, "BAD_STAGES", format!("{} has {errors}", table::plain(&file.name)))
+        .with_hint("`lockkeeper stages check FILE` lists all that is wrong")
+        .with_context("problems", lockkeeper::stages::encoding::problems_to_json(&file)))
+}

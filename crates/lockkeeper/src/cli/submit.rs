@@ -1,0 +1,252 @@
+//! `submit`: put a request into the queue.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use lockkeeper::engine::runs::new_request::{BadRequest, Defaults, NewRequest, SpanText};
+use lockkeeper::engine::runs::{Runs, Submitted, environment};
+use lockkeeper::report::{Exit, Report};
+use serde_json::{Value, json};
+
+use super::args::path_target;
+use super::context::{Context, Globals};
+use super::{Verb, print, run, submit_files, table};
+
+/// Put a request into the queue, for workers to run
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  lockkeeper submit --lock db --timeout 10m -- ./migrate.sh\n  \
+    lockkeeper submit --id tests --after build --retries 2 --backoff 5s -- make test\n  \
+    lockkeeper submit --path 'src/api/**' --env ANTHROPIC_API_KEY -- claude -p 'rename User'\n  \
+    lockkeeper submit --from-swarm tasks.json --agent-command 'claude -p {prompt}'\n\n\
+    The command gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TERM, TMPDIR and XDG_* of this one, and what \
+    --env names; nothing else. `lockkeeper work` runs what is queued.")]
+pub(super) struct Args {
+    /// The request's id [default: one is made]
+    #[arg(long, value_name = "REQUEST")]
+    id: Option<String>,
+    /// What it is about [default: the command]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// Hold this name while it runs; may be given several times
+    #[arg(long = "lock", value_name = "NAME")]
+    locks: Vec<String>,
+    /// Hold paths while it runs, as a pattern such as 'src/api/**'
+    #[arg(long = "path", value_name = "GLOB")]
+    paths: Vec<String>,
+    /// Share what it holds with others who share
+    #[arg(long)]
+    shared: bool,
+    /// How urgent it is, from -100 to 100: more is sooner
+    #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
+    priority: String,
+    /// Give it up when nobody began with it for so long
+    #[arg(long, value_name = "DUR")]
+    queue_timeout: Option<String>,
+    /// Stop an attempt that takes longer
+    #[arg(long, value_name = "DUR")]
+    timeout: Option<String>,
+    /// How many more attempts there are when one fails
+    #[arg(long, value_name = "N", default_value = "0")]
+    retries: u32,
+    /// How long to wait before the second attempt; each further wait is twice as long [default: 1s]
+    #[arg(long, value_name = "DUR")]
+    backoff: Option<String>,
+    /// The longest wait between two attempts [default: 5m]
+    #[arg(long, value_name = "DUR")]
+    max_backoff: Option<String>,
+    /// Only these exit codes are worth another attempt, such as 1,75-79
+    #[arg(long, value_name = "CODES")]
+    retry_on: Option<String>,
+    /// The exit codes that are a success [default: 0]
+    #[arg(long, value_name = "CODES")]
+    success: Option<String>,
+    /// Begin only when this request is done; may be given several times
+    #[arg(long, value_name = "REQUEST")]
+    after: Vec<String>,
+    /// Give the command this variable, or take it along from here
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<OsString>,
+    /// The same key gives the same request, however often it is submitted
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Where to run it [default: here]
+    #[arg(long = "cwd", visible_alias = "chdir", value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// Wait for its end, and exit as the command does
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    files: submit_files::Files,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "submit";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        submit(&Context::new(globals)?, &self)
+    }
+}
+
+fn submit(context: &Context, args: &Args) -> Result<Exit, Report> {
+    if args.files.is_given() {
+        if !args.command.is_empty() || args.wait {
+            return Err(Report::usage("a file of requests comes without a command and without --wait")
+                .with_hint("leave out what is behind `--`, and wait with `lockkeeper run wait`"));
+        }
+        return submit_files::run(context, &args.files);
+    }
+    let new = new_request(context, args)?;
+    let defaults = defaults(context);
+    // Checked before the store is made: bad input leaves nothing behind.
+    let placeholder = "RQ-0".parse().map_err(Report::from)?;
+    new.clone().check(&placeholder, &defaults)?;
+    let runs = context.runs()?;
+    let request = new.check(&runs.new_request_id()?, &defaults)?;
+    let submitted = runs.submit(&request, queue_limit(context))?;
+    if !args.wait {
+        tell(context, &submitted, &request.title);
+        return Ok(Exit::Done);
+    }
+    if !context.json {
+        tell(context, &submitted, &request.title);
+    }
+    run::wait_for(context, &runs, &submitted.run, None)
+}
+
+fn tell(context: &Context, submitted: &Submitted, title: &str) {
+    if context.json {
+        print::json(&as_json(submitted));
+        return;
+    }
+    let how = if submitted.existing { "there already" } else { "queued" };
+    print::talk(&format!("{how}: {}", table::plain(title)));
+    print::data(&format!("{}\t{}", submitted.request, submitted.run));
+}
+
+/// What programs get.
+pub(super) fn as_json(submitted: &Submitted) -> Value {
+    json!({
+        "request_id": submitted.request.as_str(),
+        "run_id": submitted.run.as_str(),
+        "existing": submitted.existing,
+    })
+}
+
+/// How many may wait.
+pub(super) fn queue_limit(context: &Context) -> Option<u64> {
+    context.config.count("queue_limit")
+}
+
+/// What counts where a request says nothing.
+pub(super) fn defaults(context: &Context) -> Defaults {
+    Defaults {
+        dir: context.cwd.clone(),
+        env: environment::of_submitter(std::env::vars_os()),
+        queue_timeout: context.config.span("queue_timeout"),
+        timeout: context.config.span("timeout"),
+    }
+}
+
+fn new_request(context: &Context, args: &Args) -> Result<NewRequest, Report> {
+    let span = |text: &Option<String>| text.clone().map(SpanText::Text);
+    let command = args.command.iter().enumerate();
+    let command = command.map(|(place, word)| text(word, || format!("word {} of the command", place + 1)));
+    let paths = args.paths.iter().map(|path| Ok(path_target(context, path)?.as_str().to_owned()));
+    let cwd = args.cwd.as_ref().map(|dir| {
+        let there = context.cwd.join(dir);
+        let text = text(there.as_os_str(), || "the folder".to_owned())?;
+        if there.is_dir() { Ok(text) } else { Err(no_folder(&text)) }
+    });
+    Ok(NewRequest {
+        id: args.id.clone(),
+        title: args.title.clone(),
+        command: command.collect::<Result<_, _>>()?,
+        cwd: cwd.transpose()?,
+        env: variables(&args.env)?,
+        locks: args.locks.clone(),
+        paths: paths.collect::<Result<_, Report>>()?,
+        shared: args.shared,
+        priority: args.priority.parse::<lockkeeper::core::record::Priority>()?.get(),
+        after: args.after.clone(),
+        queue_timeout: span(&args.queue_timeout),
+        timeout: span(&args.timeout),
+        retries: args.retries,
+        backoff: span(&args.backoff),
+        max_backoff: span(&args.max_backoff),
+        retry_on: args.retry_on.as_deref().map_or(Ok(Vec::new()), codes)?,
+        success: args.success.as_deref().map_or(Ok(Vec::new()), codes)?,
+        key: args.key.clone(),
+        origin: None,
+    })
+}
+
+fn no_folder(path: &str) -> Report {
+    Report::usage(format!("there is no folder {path}")).with_hint("give one that exists with --cwd")
+}
+
+/// Text that comes in as bytes.
+fn text(word: &std::ffi::OsStr, what: impl Fn() -> String) -> Result<String, Report> {
+    word.to_str().map(str::to_owned).ok_or_else(|| BadRequest::NotUtf8 { what: what() }.into())
+}
+
+/// `NAME=VALUE` as it is, `NAME` from this process's own environment.
+fn variables(given: &[OsString]) -> Result<BTreeMap<String, String>, Report> {
+    let mut variables = BTreeMap::new();
+    for one in given {
+        let one = text(one, || "what --env gives".to_owned())?;
+        let (name, value) = match one.split_once('=') {
+            Some((name, value)) => (name.to_owned(), value.to_owned()),
+            None => {
+                let value = std::env::var_os(&one).ok_or_else(|| {
+                    Report::usage(format!("the variable {one} is not set here"))
+                        .with_hint(format!("set it, or write --env {one}=VALUE"))
+                })?;
+                let value = text(&value, || format!("the variable {one}"))?;
+                (one, value)
+            }
+        };
+        variables.insert(name, value);
+    }
+    Ok(variables)
+}
+
+/// `1,75-79`.
+fn codes(text: &str) -> Result<Vec<u8>, Report> {
+    let bad =
+        || Report::usage(format!("`{text}` is not a list of exit codes")).with_hint("write 0,75 or 1-9,42");
+    let mut codes = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.parse::<u8>().map_err(|_| bad());
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(bad());
+        }
+        codes.extend(first..=last);
+    }
+    codes.sort_unstable();
+    codes.dedup();
+    Ok(codes)
+}
+
+/// Checks all requests of a file, each with an id.
+pub(super) fn check_all(
+    runs: &Runs,
+    new: Vec<NewRequest>,
+    defaults: &Defaults,
+) -> Result<Vec<lockkeeper::core::request::Request>, Report> {
+    let mut requests = Vec::with_capacity(new.len());
+    for (place, one) in new.into_iter().enumerate() {
+        let id = runs.new_request_id()?;
+        let checked = one.check(&id, defaults);
+        requests.push(checked.map_err(|error| {
+            let hint = error.hint();
+            Report::usage(format!("request {}: {error}", place + 1)).with_hint(hint)
+        })?);
+    }
+    Ok(requests)
+}

@@ -1,0 +1,170 @@
+//! The log of conflicts: appended in whole lines, read with bounded memory.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::error::ConflictsError;
+use super::line::Line;
+use super::summary::Summary;
+
+/// A longer line is none of this log.
+pub const MAX_LINE: usize = 64 * 1024;
+
+/// The log, whether or not it is there yet.
+#[derive(Clone, Debug)]
+pub struct ConflictLog {
+    path: PathBuf,
+}
+
+impl ConflictLog {
+    /// The log at a path.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The log beside a file of stages: `logs/conflicts.log`.
+    pub fn beside(stages: &Path) -> Self {
+        Self::at(stages.with_file_name("logs").join("conflicts.log"))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends lines with one write, and makes the log and its folder if there are none.
+    ///
+    /// # Errors
+    ///
+    /// The system refused. What was written of the lines does not harm those that follow.
+    pub fn append(&self, lines: &[Line]) -> Result<(), ConflictsError> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder).map_err(ConflictsError::io("make the folder", folder))?;
+        }
+        let opened = OpenOptions::new().read(true).append(true).create(true).open(&self.path);
+        let mut file = opened.map_err(ConflictsError::io("open", &self.path))?;
+        let failed = ConflictsError::io("write to", &self.path);
+        let mut text = Vec::new();
+        if is_torn(&mut file).map_err(&failed)? {
+            text.push(b'\n');
+        }
+        for line in lines {
+            serde_json::to_writer(&mut text, line).map_err(|error| failed(error.into()))?;
+            text.push(b'\n');
+        }
+        file.write_all(&text).map_err(&failed)
+    }
+
+    /// Sums up the log, or `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read. What is no line of it is counted and is no error.
+    pub fn summary(&self) -> Result<Option<Summary>, ConflictsError> {
+        match File::open(&self.path) {
+            Ok(file) => {
+                let summed = sum(&mut BufReader::new(file));
+                summed.map(Some).map_err(ConflictsError::io("read", &self.path))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(ConflictsError::io("open", &self.path)(error)),
+        }
+    }
+}
+
+/// Says whether the last line was never finished.
+fn is_torn(file: &mut File) -> io::Result<bool> {
+    let mut last = [0];
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+fn sum(reader: &mut impl BufRead) -> io::Result<Summary> {
+    let mut summary = Summary::default();
+    let mut piece = Vec::new();
+    loop {
+        piece.clear();
+        let read = reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut piece)?;
+        if read == 0 {
+            return Ok(summary);
+        }
+        let whole = piece.ends_with(b"\n");
+        if !whole && read == MAX_LINE {
+            skip_line(reader)?;
+            summary.bad_lines += 1;
+            continue;
+        }
+        match serde_json::from_slice(&piece) {
+            Ok(line) => summary.add(line),
+            Err(_) if piece.trim_ascii().is_empty() => {}
+            Err(_) => summary.bad_lines += 1,
+        }
+    }
+}
+
+/// Passes over the rest of a line without keeping it.
+fn skip_line(reader: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let used = end.map_or(buffer.len(), |place| place + 1);
+        reader.consume(used);
+        if end.is_some() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(group2: &str) -> Line {
+        let text = format!(r#"{{"group1":"a","group2":"{group2}","conflict_type":"EXACT"}}"#);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Requirement 135.
+    #[test]
+    fn lines_are_appended_whole_after_a_torn_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = ConflictLog::beside(&folder.path().join("STAGES.yml"));
+        assert!(log.summary().unwrap().is_none());
+        log.append(&[]).unwrap();
+        assert!(!log.path().exists(), "nothing to say leaves nothing behind");
+        log.append(&[line("b")]).unwrap();
+        let mut file = OpenOptions::new().append(true).open(log.path()).unwrap();
+        file.write_all(b"{\"group1\":\"torn").unwrap();
+        log.append(&[line("b"), line("c")]).unwrap();
+        let summary = log.summary().unwrap().unwrap();
+        assert_eq!((summary.lines, summary.bad_lines, summary.pairs().len()), (3, 1, 2));
+    }
+
+    #[test]
+    fn what_is_no_line_is_counted_and_never_fatal() {
+        let long = format!("{{\"group1\":\"{}\"}}\n", "x".repeat(3 * MAX_LINE));
+        let good = serde_json::to_string(&line("b")).unwrap();
+        let text = [
+            b"\xff\xfe\n".as_slice(),
+            b"[]\n\n{}\n",
+            long.as_bytes(),
+            good.as_bytes(),
+            b"\n\r\n",
+            good.as_bytes(),
+        ]
+        .concat();
+        let summary = sum(&mut text.as_slice()).unwrap();
+        assert_eq!((summary.lines, summary.bad_lines), (2, 4));
+    }
+}

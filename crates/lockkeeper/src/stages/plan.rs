@@ -1,0 +1,243 @@
+//! From what a file says to a plan: one phase, all of its groups or some of them.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use lockkeeper_core::conflict::{self, Action, Findings, Rule, Ruling};
+use lockkeeper_core::plan::{self, Bond, Cause, Cycle, Dependency, Load, Member, Plan};
+use thiserror::Error;
+
+use super::estimate::estimates;
+use super::file::File;
+use super::model::{Group, Phase, Stages, Trigger};
+use super::resolve::edges;
+
+/// What a plan depends on besides the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conditions {
+    /// The machine's one-minute average; `None` where it is not to matter.
+    pub load: Option<f64>,
+    /// Above which load groups run one by one; `None` for what the file says, else 4.0.
+    pub max_load: Option<f64>,
+    /// By how many cores the load is divided; `None` for the load as it is.
+    pub cores: Option<NonZeroUsize>,
+    /// How many groups run at a time; `None` for what the file says.
+    pub jobs: Option<NonZeroUsize>,
+}
+
+/// Why a phase cannot be planned.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SelectError {
+    /// The file has no such phase.
+    #[error("there is no phase `{name}`")]
+    UnknownPhase {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The phase has no such group.
+    #[error("there is no group `{name}` in {phase}")]
+    UnknownGroup {
+        /// The phase.
+        phase: String,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// Its groups wait for each other.
+    #[error(transparent)]
+    Cycle(#[from] Cycle),
+}
+
+impl SelectError {
+    /// The way out.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::UnknownPhase { known, .. } => format!("the phases are {}", known.join(", ")),
+            Self::UnknownGroup { known, .. } => format!("its groups are {}", known.join(", ")),
+            Self::Cycle(_) => "`lockkeeper stages check` shows the circle".to_owned(),
+        }
+    }
+}
+
+/// How one phase runs, with all that the plan speaks of.
+#[derive(Debug)]
+pub struct PhasePlan {
+    /// The phase.
+    pub phase: String,
+    /// The groups that were planned; places in the plan are places in this list.
+    pub groups: Vec<Group>,
+    /// How long each of them is thought to take.
+    pub estimates: Vec<Duration>,
+    /// What was found between them.
+    pub findings: Findings,
+    /// The rules that the findings speak of.
+    pub rules: Vec<Rule>,
+    /// Groups of other phases, or ones that were left out, that some of these wait for: taken as done.
+    pub assumed: Vec<String>,
+    /// How they run.
+    pub plan: Plan,
+}
+
+impl File {
+    /// Plans a phase, or only some of its groups.
+    ///
+    /// # Errors
+    ///
+    /// A phase or group that is not in the file; groups that wait for each other.
+    pub fn plan(
+        &self,
+        phase: &str,
+        groups: &[String],
+        conditions: &Conditions,
+    ) -> Result<PhasePlan, SelectError> {
+        let stages = &self.stages;
+        let known = || stages.phases.iter().map(|phase| phase.name.value.clone()).collect();
+        let found = stages.phase(phase);
+        let phase =
+            found.ok_or_else(|| SelectError::UnknownPhase { name: phase.to_owned(), known: known() })?;
+        let chosen = choose(phase, groups)?;
+        let (dependencies, assumed) = dependencies(stages, phase, &chosen);
+        let detected: Vec<conflict::Group> =
+            chosen.iter().map(|place| detected(&phase.groups[*place])).collect();
+        let rules: Vec<Rule> = stages.rules.iter().map(|rule| rule.value.clone()).collect();
+        let default = stages.resolution.default_strategy.as_ref();
+        let default = default.map_or(Action::DowngradeToSerial, |action| action.value);
+        let findings = conflict::detect(&detected, &rules, default);
+        let estimates = estimates(phase, &chosen);
+        let groups: Vec<Group> = chosen.iter().map(|place| phase.groups[*place].clone()).collect();
+        let members: Vec<Member> = groups
+            .iter()
+            .zip(&estimates)
+            .map(|(group, estimate)| Member {
+                id: group.id.value.clone(),
+                estimate: *estimate,
+                can_parallel: group.can_parallel.value,
+            })
+            .collect();
+        let plan = plan::plan(&plan::Question {
+            groups: &members,
+            dependencies: &dependencies,
+            findings: &findings,
+            rules: &rules,
+            load: load(stages, conditions),
+            slots: conditions.jobs.or_else(|| slots(stages, phase)),
+            can_parallel: phase.can_parallel.as_ref().is_none_or(|truth| truth.value),
+        })?;
+        let phase = phase.name.value.clone();
+        Ok(PhasePlan { phase, groups, estimates, findings, rules, assumed, plan })
+    }
+}
+
+fn choose(phase: &Phase, groups: &[String]) -> Result<Vec<usize>, SelectError> {
+    if groups.is_empty() {
+        return Ok((0..phase.groups.len()).collect());
+    }
+    let mut chosen = Vec::new();
+    for name in groups {
+        let place = phase.groups.iter().position(|group| group.id.value == *name);
+        chosen.push(place.ok_or_else(|| SelectError::UnknownGroup {
+            phase: phase.name.value.clone(),
+            name: name.clone(),
+            known: phase.groups.iter().map(|group| group.id.value.clone()).collect(),
+        })?);
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}
+
+fn detected(group: &Group) -> conflict::Group {
+    let paths = group.conflict_paths.iter().map(|path| path.value.clone()).collect();
+    conflict::Group { id: group.id.value.clone(), paths }
+}
+
+/// The dependencies between chosen groups, and what else they wait for.
+fn dependencies(stages: &Stages, phase: &Phase, chosen: &[usize]) -> (Vec<Dependency>, Vec<String>) {
+    let mut places = vec![None; phase.groups.len()];
+    chosen.iter().enumerate().for_each(|(place, group)| places[*group] = Some(place));
+    let is_this = |at: usize| std::ptr::eq(&raw const stages.phases[at], phase);
+    let (mut found, mut assumed) = (Vec::new(), Vec::new());
+    for edge in edges(stages).0.into_iter().filter(|edge| is_this(edge.target.phase)) {
+        let Some(target) = places[edge.target.group] else { continue };
+        let source = if is_this(edge.source.phase) { places[edge.source.group] } else { None };
+        match source {
+            Some(source) => found.push(Dependency { source, target, completion: edge.completion }),
+            None => {
+                let group = &stages.phases[edge.source.phase].groups[edge.source.group].id.value;
+                if !assumed.contains(group) {
+                    assumed.push(group.clone());
+                }
+            }
+        }
+    }
+    (found, assumed)
+}
+
+fn load(stages: &Stages, conditions: &Conditions) -> Option<Load> {
+    let of_file = stages.downgrades.iter().find_map(|downgrade| match downgrade.trigger {
+        Trigger::Load { above } => Some(above),
+        Trigger::LockTimeout { .. }
+        | Trigger::Failures { .. }
+        | Trigger::Memory { .. }
+        | Trigger::RepeatedConflict { .. }
+        | Trigger::CriticalPath
+        | Trigger::Network
+        | Trigger::Timeout { .. }
+        | Trigger::Other => None,
+    });
+    let limit = conditions.max_load.or(of_file).unwrap_or(Load::LIMIT);
+    let cores = conditions.cores.unwrap_or(NonZeroUsize::MIN);
+    Some(Load { average: conditions.load?, limit, cores })
+}
+
+/// How many groups the file lets run at a time.
+fn slots(stages: &Stages, phase: &Phase) -> Option<NonZeroUsize> {
+    let of_phase = phase.max_groups.as_ref().map(|most| most.value);
+    let tuned = stages.autotune.as_ref().filter(|tune| tune.value.enabled).map(|tune| tune.value.max);
+    let most = of_phase.into_iter().chain(tuned).min()?;
+    NonZeroUsize::new(usize::try_from(most).unwrap_or(usize::MAX))
+}
+
+impl PhasePlan {
+    /// The id of a planned group.
+    pub fn id(&self, place: usize) -> &str {
+        self.groups.get(place).map_or("", |group| group.id.value.as_str())
+    }
+
+    /// The name of the rule behind a ruling; `None` for the default.
+    pub fn rule_name(&self, ruling: Ruling) -> Option<&str> {
+        ruling.rule.and_then(|place| self.rules.get(place)).map(|rule| rule.name.as_str())
+    }
+
+    /// Why one group waits for another, or excludes it, in a few words.
+    pub fn explain(&self, bond: &Bond) -> String {
+        let by = |ruling: Ruling| match self.rule_name(ruling) {
+            Some(rule) => format!("rule {rule}"),
+            None => "no rule".to_owned(),
+        };
+        match bond.cause {
+            Cause::Completion => "depends on it".to_owned(),
+            Cause::Beginning => "depends on its beginning".to_owned(),
+            Cause::Phase => "all groups of the phase take turns".to_owned(),
+            Cause::Conflict(place) => match self.findings.conflicts.get(place) {
+                Some(conflict) => format!("both match {} ({})", conflict.witness, by(conflict.ruling)),
+                None => String::new(),
+            },
+            Cause::Folder(place) => match self.findings.same_dir.get(place) {
+                Some(found) => {
+                    let rule = found.ruling.map_or_else(String::new, |ruling| format!(" ({})", by(ruling)));
+                    format!("both stand in {}{rule}", found.folder)
+                }
+                None => String::new(),
+            },
+        }
+    }
+
+    /// How long all groups take one after the other, by the estimates.
+    pub fn work(&self) -> Duration {
+        self.estimates.iter().fold(Duration::ZERO, |sum, span| sum.saturating_add(*span))
+    }
+}

@@ -1,0 +1,134 @@
+//! Dependencies by name, made into dependencies between groups.
+
+use std::collections::HashMap;
+
+use super::model::{Endpoint, Stages, same_phase};
+use super::place::Place;
+use super::problem::Problem;
+
+/// The most dependencies between groups, whole phases written out.
+const MAX_EDGES: usize = 200_000;
+
+/// For so many unknown names it is looked whether a known one is near.
+const MAX_PROPOSALS: usize = 20;
+
+/// A group, by the places of its phase and of itself in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct At {
+    pub(super) phase: usize,
+    pub(super) group: usize,
+}
+
+/// The target waits for the source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Edge {
+    pub(super) source: At,
+    pub(super) target: At,
+    pub(super) completion: bool,
+    pub(super) place: Place,
+}
+
+/// Finds both ends of every dependency; those that lead nowhere are told.
+pub(super) fn edges(stages: &Stages) -> (Vec<Edge>, Vec<Problem>) {
+    let directory = Directory::new(stages);
+    let (mut edges, mut problems) = (Vec::new(), Vec::new());
+    for dependency in &stages.dependencies {
+        let mut find = |end: &Endpoint| match directory.find(end, problems.len() < MAX_PROPOSALS) {
+            Ok(found) => Some(found),
+            Err(problem) => {
+                problems.push(*problem);
+                None
+            }
+        };
+        let (source, target) = (find(&dependency.source), find(&dependency.target));
+        let (Some(sources), Some(targets)) = (source, target) else { continue };
+        // The end that was written out, not the group that carries a depends_on.
+        let place = dependency.source.place;
+        if edges.len() + sources.len() * targets.len() > MAX_EDGES {
+            let message = format!("these are more than {MAX_EDGES} dependencies, whole phases written out");
+            problems.push(Problem::error("TOO_LARGE", place, message));
+            break;
+        }
+        let completion = dependency.wait_for_completion;
+        for source in sources {
+            edges.extend(targets.iter().map(|target| Edge { source, target: *target, completion, place }));
+        }
+    }
+    (edges, problems)
+}
+
+/// The groups by their ids.
+struct Directory<'a> {
+    stages: &'a Stages,
+    groups: HashMap<&'a str, Vec<At>>,
+}
+
+impl<'a> Directory<'a> {
+    fn new(stages: &'a Stages) -> Self {
+        let mut groups: HashMap<&str, Vec<At>> = HashMap::new();
+        for (phase, content) in stages.phases.iter().enumerate() {
+            for (group, found) in content.groups.iter().enumerate() {
+                groups.entry(&found.id.value).or_default().push(At { phase, group });
+            }
+        }
+        Self { stages, groups }
+    }
+
+    /// The group of a name, or all groups of the phase of this name.
+    fn find(&self, end: &Endpoint, propose: bool) -> Result<Vec<At>, Box<Problem>> {
+        let named = |id: &str| self.groups.get(id).map_or(&[][..], Vec::as_slice);
+        let in_phase = |at: &&At| {
+            end.phase
+                .as_ref()
+                .is_some_and(|phase| same_phase(&self.stages.phases[at.phase].name.value, phase))
+        };
+        let qualified = named(&end.name).iter().find(in_phase);
+        match (qualified, named(&end.whole)) {
+            (Some(at), _) => Ok(vec![*at]),
+            (None, [only]) => Ok(vec![*only]),
+            (None, []) => self.whole_phase(end).ok_or_else(|| self.unknown(end, propose)),
+            // Of the same phase: that is told elsewhere.
+            (None, [first, rest @ ..]) if rest.iter().all(|at| at.phase == first.phase) => Ok(vec![*first]),
+            (None, [first, ..]) => Err(Box::new(self.ambiguous(end, *first))),
+        }
+    }
+
+    fn whole_phase(&self, end: &Endpoint) -> Option<Vec<At>> {
+        let phase = self.stages.phases.iter().position(|phase| same_phase(&phase.name.value, &end.whole))?;
+        Some((0..self.stages.phases[phase].groups.len()).map(|group| At { phase, group }).collect())
+    }
+
+    fn ambiguous(&self, end: &Endpoint, first: At) -> Problem {
+        let phase = &self.stages.phases[first.phase].name.value;
+        Problem::error("AMBIGUOUS_GROUP", end.place, format!("`{}` is in several phases", end.whole))
+            .with_hint(format!("name the phase too: {phase}.{}", end.whole))
+    }
+
+    fn unknown(&self, end: &Endpoint, propose: bool) -> Box<Problem> {
+        let ids = || self.groups.keys().filter(|id| propose && id.len() <= 64).take(1_000);
+        let near =
+            if end.name.len() <= 64 { ids().min_by_key(|id| (distance(id, &end.name), **id)) } else { None };
+        let hint = match near.filter(|id| distance(id, &end.name) <= 3) {
+            Some(id) => format!("is it `{id}`?"),
+            None => "dependencies name groups, or whole phases, of this file".to_owned(),
+        };
+        let message = format!("there is no group or phase `{}`", end.whole);
+        Box::new(Problem::error("UNKNOWN_GROUP", end.place, message).with_hint(hint))
+    }
+}
+
+/// How many characters have to be changed, added or left out.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, right) in b.iter().enumerate() {
+            let kept = diagonal + usize::from(left != *right);
+            diagonal = row[j + 1];
+            row[j + 1] = kept.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

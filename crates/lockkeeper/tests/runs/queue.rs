@@ -1,0 +1,163 @@
+//! The queue: one request after the other, under one lock.
+
+use std::sync::Arc;
+
+use lockkeeper::core::queue::{Limits, Stop};
+use lockkeeper::core::request::{Request, RequestStatus};
+use lockkeeper::core::run::Status;
+use lockkeeper::engine::queue::{self, QueueTurn};
+use lockkeeper::engine::runs::Runs;
+use lockkeeper::engine::work::{Attendant, Executor, Settings};
+use lockkeeper::lockfile::aiflow::{Aiflow, Subject};
+
+use super::work::script;
+use super::world::World;
+
+fn turn(world: &World, aiflow: Option<&Aiflow>) -> Result<QueueTurn, String> {
+    let folder = world.folder.path();
+    let leases = lockkeeper::open_engine(folder).unwrap();
+    let settings = Settings { aiflow: aiflow.cloned(), ..Settings::default() };
+    let runs = Runs::open(folder).unwrap();
+    let executor = Executor::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
+    let executor = Arc::new(executor);
+    let attendant = Attendant::begin(&executor, None).unwrap();
+    QueueTurn::take(&executor, attendant, aiflow).unwrap().map_err(|busy| busy.holder)
+}
+
+fn auto(world: &World, limits: Limits) -> (Stop, Vec<String>) {
+    let end = turn(world, None).unwrap().auto(limits, &mut || true, &mut |_| {}).unwrap();
+    (end.stop, end.runs.iter().map(|run| run.request.to_string()).collect())
+}
+
+/// Requirements 183, 184. Priority first, then age; what comes after others waits for them.
+#[test]
+fn requests_are_executed_in_their_order() {
+    let world = World::new();
+    let urgent = lockkeeper::core::record::Priority::new(5).unwrap();
+    let submit = |request: Request| world.runs.submit(&request, None).unwrap();
+    submit(script("old", "true"));
+    submit(Request { after: vec!["old".parse().unwrap()], priority: urgent, ..script("later", "true") });
+    submit(Request { priority: urgent, ..script("urgent", "true") });
+    submit(script("young", "true"));
+    let (stop, order) = auto(&world, Limits::default());
+    assert_eq!((stop, order.join(" ")), (Stop::NothingLeft, "urgent old later young".to_owned()));
+}
+
+/// Requirements 164, 183, 196. Nobody else gets in before the lock is given back, and then somebody does.
+#[test]
+fn only_one_works_through_the_queue() {
+    let world = World::new();
+    let first = turn(&world, None).unwrap();
+    let leases = lockkeeper::open_engine(world.folder.path()).unwrap();
+    assert!(queue::is_running(&leases).unwrap());
+    let Err(holder) = turn(&world, None) else { panic!("two work through the queue") };
+    assert!(holder.starts_with("queue:W-"), "{holder}");
+    drop(first);
+    assert!(!queue::is_running(&leases).unwrap());
+    assert!(turn(&world, None).is_ok());
+}
+
+/// Requirement 185.
+#[test]
+fn a_failure_ends_it_and_frees_the_lock() {
+    let world = World::new();
+    for (id, command) in [("a", "true"), ("b", "exit 10"), ("c", "exit 1"), ("d", "true")] {
+        world.runs.submit(&script(id, command), None).unwrap();
+    }
+    let (stop, order) = auto(&world, Limits::default());
+    assert_eq!((stop, order.join(" ")), (Stop::NeedsInput, "a b".to_owned()));
+    let (stop, order) = auto(&world, Limits::default());
+    assert_eq!((stop, order.join(" ")), (Stop::Failed, "c".to_owned()));
+    let end = turn(&world, None).unwrap().auto(Limits::default(), &mut || false, &mut |_| {}).unwrap();
+    assert_eq!((end.stop, end.runs.len()), (Stop::DoctorFailed, 0));
+    let (stop, order) = auto(&world, Limits { runs: 1, ..Limits::default() });
+    assert_eq!((stop, order.join(" ")), (Stop::RunLimit, "d".to_owned()));
+    assert!(!queue::is_running(&lockkeeper::open_engine(world.folder.path()).unwrap()).unwrap());
+}
+
+/// Requirements 191, 185.
+#[test]
+fn the_lock_is_given_back_by_a_panic_too() {
+    let world = World::new();
+    let turn = turn(&world, None).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _turn = turn;
+        panic!("on purpose");
+    }));
+    assert!(panicked.is_err());
+    assert!(!queue::is_running(&lockkeeper::open_engine(world.folder.path()).unwrap()).unwrap());
+}
+
+#[test]
+fn it_ends_after_the_present_run_when_asked() {
+    let world = World::new();
+    for id in ["a", "b"] {
+        world.runs.submit(&script(id, "true"), None).unwrap();
+    }
+    let leases = lockkeeper::open_engine(world.folder.path()).unwrap();
+    assert!(!queue::stop(&world.runs, &leases).unwrap());
+    let mut turn = turn(&world, None).unwrap();
+    let stopped = || assert!(queue::stop(&world.runs, &leases).unwrap());
+    let end = turn.auto(Limits::default(), &mut || true, &mut |_| stopped()).unwrap();
+    assert_eq!((end.stop, end.runs.len()), (Stop::Asked, 1));
+}
+
+/// Requirements 165, 167, 170, 184, 192. Both locks are there while a request is executed, and gone afterwards.
+#[test]
+fn the_files_of_aiflow_are_held_while_a_request_is_executed() {
+    let world = World::new();
+    let aiflow = Aiflow::new(world.folder.path());
+    let locks = world.folder.path().join(".aiflow/locks");
+    let shown = world.folder.path().join("shown");
+    let command =
+        format!("ls {} > {}; cat {}/*.json >> {1}", locks.display(), shown.display(), locks.display());
+    world.runs.submit(&script("RQ-1", &command), None).unwrap();
+    let mut turn = turn(&world, Some(&aiflow)).unwrap();
+    assert!(self::turn(&world, Some(&aiflow)).is_err());
+    let run = turn.run_next().unwrap().run.unwrap();
+    drop(turn);
+    assert_eq!(run.status, Status::Succeeded);
+    let shown = std::fs::read_to_string(shown).unwrap();
+    assert!(shown.starts_with("queue.lock.json\nrequest.RQ-1.lock.json\n"), "{shown}");
+    assert_eq!(shown.matches(run.id.as_str()).count(), 2, "{shown}");
+    let now = lockkeeper::clock::WallTime::now();
+    for subject in [Subject::Queue, Subject::Request("RQ-1".to_owned())] {
+        assert!(aiflow.show(&subject, now).unwrap().is_none());
+    }
+    let stage = std::fs::read_to_string(world.runs.folder_of(&run.id).stage()).unwrap();
+    let stage: serde_json::Value = serde_json::from_str(&stage).unwrap();
+    assert_eq!(stage["lock"]["lock_type"], "request");
+    assert_eq!(stage["lock"]["holder"]["pid"], std::process::id());
+}
+
+/// Requirement 68. A task of a swarm is executed only by whoever has its lock.
+#[test]
+fn a_task_of_a_swarm_needs_its_lock() {
+    use lockkeeper::core::time::Ttl;
+    use lockkeeper::lockfile::swarm::{Attempt, Swarm};
+
+    let world = World::new();
+    let swarm =
+        Swarm::new(world.folder.path().join("swarm"), Ttl::new(std::time::Duration::from_secs(300)).unwrap());
+    let now = lockkeeper::clock::WallTime::now();
+    let Attempt::Locked { lock, .. } = swarm.lock("task-1", "foreign", None, now).unwrap() else {
+        panic!("nobody has it")
+    };
+    world
+        .runs
+        .submit(&Request { origin: Some("swarm:task-1".to_owned()), ..script("t", "true") }, None)
+        .unwrap();
+    let leases = lockkeeper::open_engine(world.folder.path()).unwrap();
+    let settings = Settings { swarm: Some(swarm), ..Settings::default() };
+    let runs = Runs::open(world.folder.path()).unwrap();
+    let executor = Executor::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
+    let run = world.runs.find("t").unwrap().id;
+    assert!(matches!(executor.take(&run).unwrap(), lockkeeper::engine::work::Taken::Lost));
+    assert_eq!(world.runs.find("t").unwrap().status, Status::Queued);
+    lock.unlock().unwrap();
+    let lockkeeper::engine::work::Taken::Job(job) = executor.take(&run).unwrap() else {
+        panic!("it is free")
+    };
+    executor.conclude(executor.execute(*job), None).unwrap();
+    assert_eq!(RequestStatus::from(&world.runs.find("t").unwrap()), RequestStatus::Done);
+}
