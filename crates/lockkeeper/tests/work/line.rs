@@ -13,6 +13,20 @@ fn holding(site: &Site, id: &str, name: &str, script: &str) -> Request {
     Request { locks: vec![name.parse().unwrap()], ..site.script(id, script) }
 }
 
+/// A reader who does not read, or a terminal that was stopped, stops nothing.
+#[test]
+fn what_nobody_reads_does_not_stop_the_work() {
+    let site = Site::new();
+    // Nobody reads what this one tells, and a pipe takes far less than that.
+    let _worker = site.worker(&["--jobs", "4"]);
+    let many: Vec<Request> =
+        (0..400).map(|n| site.command(&format!("r{n}-{}", "x".repeat(60)), &["true"])).collect();
+    let many = site.runs.submit_all(&many, None).unwrap();
+    for one in &many {
+        assert_eq!(site.end_of(&one.run).status, Status::Succeeded);
+    }
+}
+
 /// Thousands that want the same are one wait, and those behind them that want something else begin at once.
 #[test]
 fn thousands_that_wait_for_one_lock_hold_up_nobody_else() {
