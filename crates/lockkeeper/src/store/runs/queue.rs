@@ -125,6 +125,12 @@ impl Tables<'_> {
         self.one(&format!("SELECT {COLUMNS} {FROM} WHERE run.holder = ?1"), [holder.0.cast_signed()])
     }
 
+    /// All runs that can begin, the next one first.
+    pub fn line(&self) -> Result<Vec<RunId>, StoreError> {
+        let sql = "SELECT id FROM run WHERE status = 'queued' AND ready = 1 ORDER BY priority DESC, seq";
+        self.rows(sql, [], |row| Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}"))))
+    }
+
     /// How many queued runs come before this one.
     pub fn position(&self, run: &RunId) -> Result<u64, StoreError> {
         let sql = "SELECT count(*) FROM run JOIN run AS this ON this.id = ?1
