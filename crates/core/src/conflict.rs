@@ -136,17 +136,20 @@ pub fn detect(groups: &[Group], rules: &[Rule], default: Action) -> Findings {
     for a in (0..claims.patterns.len()).filter(|a| claims.holders(*a).len() > 1) {
         found.push((a, a, relate(claims.patterns[a], claims.patterns[a])));
     }
-    for (place, (a, b, meeting)) in found.iter().enumerate() {
+    for (place, (a, b, meeting)) in found.iter_mut().enumerate() {
         if a != b && claims.patterns[*a].parent() == claims.patterns[*b].parent() {
             overlapping[*a] += 1;
             overlapping[*b] += 1;
         }
-        let rank = rulebook.rank(*a, *b, meeting);
+        let mut rank = usize::MAX;
+        if let Some((chosen, witness)) = rulebook.choose(*a, *b, meeting) {
+            rank = chosen;
+            meeting.witness = Some(witness);
+        }
         for (first, second, swapped) in claims.pairs(*a, *b) {
             let candidate = Candidate { rank, kind: order(meeting.relation), a: *a, b: *b, swapped, place };
-            best.entry((first, second))
-                .and_modify(|known| *known = candidate.min(*known))
-                .or_insert(candidate);
+            let least = best.entry((first, second)).or_insert(candidate);
+            *least = candidate.min(*least);
         }
     }
     let mut conflicts: Vec<Conflict> = best
@@ -154,8 +157,9 @@ pub fn detect(groups: &[Group], rules: &[Rule], default: Action) -> Findings {
         .map(|((group1, group2), candidate)| {
             let (a, b, meeting) = &found[candidate.place];
             let (a, b) = if candidate.swapped { (*b, *a) } else { (*a, *b) };
-            let (ruling, witness) = rulebook.ruling(candidate.rank, a, b, meeting, default);
             let (path1, path2) = (claims.patterns[a].clone(), claims.patterns[b].clone());
+            let witness = meeting.witness.clone().unwrap_or_default();
+            let ruling = rulebook.ruling(candidate.rank).unwrap_or(Ruling::by_default(default));
             Conflict { group1, group2, path1, path2, kind: meeting.relation, witness, ruling }
         })
         .collect();
@@ -166,7 +170,7 @@ pub fn detect(groups: &[Group], rules: &[Rule], default: Action) -> Findings {
 /// One way in which two groups meet; the least is the one that is told.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    /// The rule that counts, the strictest first.
+    /// The rule that counts, the strictest first; none comes last.
     rank: usize,
     /// The closest relation first.
     kind: usize,

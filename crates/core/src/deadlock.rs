@@ -48,7 +48,8 @@ pub fn circle<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<Opti
     }
     let mut graph = Graph::default();
     graph.load(draft, &stuck_with_it)?;
-    Ok(stuck_with_it.iter().find_map(|owner| graph.circle_from(owner)))
+    let able = graph.able_to_finish();
+    Ok(stuck_with_it.iter().find_map(|owner| graph.circle_from(owner, &able)))
 }
 
 /// All circles among the waits that the store has now; there are none unless force was used.
@@ -62,8 +63,9 @@ pub fn circles<V: View>(draft: &mut Draft<'_, V>) -> Result<Vec<Vec<Link>>, V::E
         }
     }
     graph.load(draft, &owners)?;
+    let able = graph.able_to_finish();
     let mut found: Vec<Vec<Link>> = Vec::new();
-    for circle in owners.iter().filter_map(|owner| graph.circle_from(owner)) {
+    for circle in owners.iter().filter_map(|owner| graph.circle_from(owner, &able)) {
         let members: BTreeSet<&Owner> = circle.iter().map(|link| &link.waiter).collect();
         let known = found.iter().any(|other| other.iter().any(|link| members.contains(&link.waiter)));
         if !known {
@@ -107,28 +109,32 @@ impl Graph {
         Ok(())
     }
 
+    /// Everybody who does not wait in a circle, or behind one.
     fn able_to_finish(&self) -> BTreeSet<&Owner> {
+        let mut open: Vec<(&Owner, &Vec<Vec<Jam>>)> = self.waits.iter().collect();
+        // Those with the fewest in their way first: along a line one pass settles everybody.
+        let in_the_way = |wait: &Vec<Jam>| wait.iter().map(|jam| others(jam).count()).max().unwrap_or(0);
+        open.sort_by_cached_key(|(_, waits)| waits.iter().map(in_the_way).min().unwrap_or(0));
         let mut able = BTreeSet::new();
         loop {
-            let can_go =
-                |wait: &Vec<Jam>| wait.iter().all(|jam| jam.has_room_without(|owner| able.contains(owner)));
-            let more: Vec<&Owner> = self
-                .waits
-                .iter()
-                .filter(|(owner, waits)| {
-                    !able.contains(owner) && (waits.is_empty() || waits.iter().any(can_go))
-                })
-                .map(|(owner, _)| owner)
-                .collect();
-            if more.is_empty() {
+            let before = able.len();
+            open.retain(|(owner, waits)| {
+                let can_go = |wait: &Vec<Jam>| {
+                    wait.iter().all(|jam| jam.has_room_without(|owner| able.contains(owner)))
+                };
+                let stuck = !waits.is_empty() && !waits.iter().any(can_go);
+                if !stuck {
+                    able.insert(*owner);
+                }
+                stuck
+            });
+            if able.len() == before {
                 return able;
             }
-            able.extend(more);
         }
     }
 
-    fn circle_from(&self, start: &Owner) -> Option<Vec<Link>> {
-        let able = self.able_to_finish();
+    fn circle_from(&self, start: &Owner, able: &BTreeSet<&Owner>) -> Option<Vec<Link>> {
         if able.contains(start) {
             return None;
         }

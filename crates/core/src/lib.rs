@@ -62,5 +62,6 @@ pub mod run;
 pub mod secret;
 pub mod size;
 pub mod time;
+pub mod tune;
 pub mod waiting;
 mod watching;

@@ -57,6 +57,8 @@ pub struct Pattern {
 struct Inner {
     text: String,
     prefix: String,
+    spine: String,
+    open: bool,
     suffix: String,
     parent_length: usize,
     literal: bool,
@@ -86,6 +88,8 @@ impl Pattern {
             inner: Arc::new(Inner {
                 text: normal.text,
                 prefix: normal.prefix,
+                spine: normal.spine,
+                open: normal.open,
                 suffix: normal.suffix,
                 parent_length: normal.parent_length,
                 literal: normal.literal,
@@ -109,7 +113,8 @@ impl Pattern {
     /// Says whether the pattern matches a path, given from the root of the repository.
     ///
     /// `./`, doubled and trailing slashes in the path are ignored. An absolute path, one with `..`, and one
-    /// without components are matched by no pattern: they have to be resolved first.
+    /// without components are matched by no pattern: they have to be resolved first. Nor is a text with NUL, which
+    /// is no path.
     pub fn matches(&self, path: &str) -> bool {
         clean(path).is_some_and(|path| self.matches_clean(&path))
     }
@@ -153,6 +158,17 @@ impl Pattern {
         self.inner.prefix_state
     }
 
+    /// Returns the components after the literal prefix that every matched path has, each after a slash: its
+    /// name, or nothing where it has wildcards. `//b` of `src/*/b/**`.
+    pub(crate) fn spine(&self) -> &str {
+        &self.inner.spine
+    }
+
+    /// Says whether matched paths may have more components than the prefix and the spine.
+    pub(crate) fn is_open(&self) -> bool {
+        self.inner.open
+    }
+
     /// Returns literal characters that every matched path ends with.
     pub(crate) fn literal_suffix(&self) -> &str {
         &self.inner.suffix
@@ -167,6 +183,9 @@ pub(crate) fn is_within(path: &str, folder: &str) -> bool {
 
 /// Drops what a path does not need; `None` when it is not a path inside the repository.
 fn clean(path: &str) -> Option<Cow<'_, str>> {
+    if path.contains('\0') {
+        return None;
+    }
     let mut clean = true;
     for name in path.split('/') {
         match name {

@@ -14,14 +14,15 @@
 //! the file (`queue_execution`, `serialize_operations`, and SERIAL where no rule covers the conflict), or one at a
 //! time in any order (`mutex_lock`).
 //!
-//! A [`Plan`] is followed by starting, whenever something ends, the first group of its `order` whose waits are over
-//! and that excludes nothing that runs. The order is chosen so that this takes little time, by what the groups are
+//! A [`Plan`] is followed with a [`Progress`], by starting, whenever something ends, the first group of its `order`
+//! whose waits are over and that excludes nothing that runs. The order is chosen so that this takes little time, by what the groups are
 //! estimated to take.
 
 mod constraints;
 mod cycle;
 mod decision;
 mod dispatch;
+mod progress;
 mod search;
 mod waves;
 
@@ -30,6 +31,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 pub use cycle::{Cycle, find_cycle};
+pub use progress::{Progress, Standing};
 
 use crate::conflict::{Findings, Rule};
 

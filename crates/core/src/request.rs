@@ -64,6 +64,31 @@ impl Request {
         let targets = names.chain(self.paths.iter().cloned().map(Target::Path));
         targets.map(|target| Resource { target, mode }).collect()
     }
+
+    /// The task of a swarm that it is for; whoever executes it holds the task's lock.
+    pub fn task(&self) -> Option<&str> {
+        self.origin.as_deref()?.strip_prefix("swarm:")
+    }
+
+    /// The group of a stage that it is a part of. It is executed by whoever conducts the group, and by nobody else, and
+    /// shares the group's leases as one owner.
+    pub fn conductor(&self) -> Option<&str> {
+        self.origin.as_deref().filter(|origin| origin.starts_with("stage:"))
+    }
+
+    /// What it has to hold, as a text: two requests with the same text want the same. Empty when it is nothing.
+    pub fn wish(&self) -> String {
+        if !self.needs_lease() && self.task().is_none() {
+            return String::new();
+        }
+        let names = self.locks.iter().map(|name| format!("n{name}"));
+        let paths = self.paths.iter().map(|path| format!("p{path}"));
+        let task = self.task().map(|task| format!("t{task}"));
+        let mut all: Vec<String> = names.chain(paths).chain(task).collect();
+        all.sort();
+        all.dedup();
+        format!("{}\n{}", if self.shared { "shared" } else { "exclusive" }, all.join("\n"))
+    }
 }
 
 /// Where a request is, as its latest run says.

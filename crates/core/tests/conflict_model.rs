@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockkeeper_core::conflict::{Action, Findings, Group, Rule, Severity, Strategy as Fallback, detect};
-use lockkeeper_core::overlap::{Relation, covers, overlap_all, relate};
+use lockkeeper_core::overlap::{Meeting, Relation, covers, meetings, overlap_all, relate};
 use lockkeeper_core::pattern::Pattern;
 use proptest::prelude::*;
 
@@ -139,11 +139,24 @@ fn any_rules() -> impl Strategy<Value = Vec<Rule>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 2, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Requirements 116, 117, 118, 119, 123, 124.
     #[test]
     fn indexed_detection_finds_what_all_pairs_find(groups in any_groups(), rules in any_rules()) {
         check(&groups, &rules, &detect(&groups, &rules, Action::QueueExecution));
+    }
+
+    /// Requirement 206.
+    #[test]
+    fn indexed_meetings_are_those_of_all_pairs(patterns in prop::collection::vec(any_pattern(), 0..40)) {
+        let patterns: Vec<&Pattern> = patterns.iter().collect();
+        let mut found: Vec<(usize, usize, Meeting)> = Vec::new();
+        meetings(&patterns, |_, _| true, |a, b, meeting| found.push((a, b, meeting)));
+        found.sort_unstable_by_key(|(a, b, _)| (*a, *b));
+        let pairs = (0..patterns.len()).flat_map(|a| (a + 1..patterns.len()).map(move |b| (a, b)));
+        let related = pairs.map(|(a, b)| (a, b, relate(patterns[a], patterns[b])));
+        let expected: Vec<_> = related.filter(|(_, _, meeting)| meeting.relation.is_conflict()).collect();
+        prop_assert_eq!(found, expected);
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use lockkeeper_core::conflict::{Action, Findings, Group, Rule, Severity, detect};
-use lockkeeper_core::plan::{Cause, Dependency, Member, Mode, Plan, Question, plan};
+use lockkeeper_core::plan::{Cause, Dependency, Member, Mode, Plan, Progress, Question, plan};
 
 /// Numbers that look random and follow from their seed.
 struct Dice(u64);
@@ -164,6 +164,29 @@ fn running(begins: &[Option<u64>], spans: &[u64], second: u64) -> usize {
         .count()
 }
 
+/// When each group begins if the plan is followed and the estimates hold.
+fn followed(case: &Case, plan: &Plan) -> Vec<Duration> {
+    let mut progress = Progress::new(plan);
+    let slots = plan.slots.map_or(usize::MAX, NonZeroUsize::get);
+    let mut begins = vec![Duration::ZERO; case.members.len()];
+    let mut running: Vec<(Duration, usize)> = Vec::new();
+    let mut now = Duration::ZERO;
+    loop {
+        for group in progress.startable(slots) {
+            progress.begin(group);
+            begins[group] = now;
+            running.push((now + case.members[group].estimate, group));
+        }
+        let Some(next) = running.iter().map(|(end, _)| *end).min() else { return begins };
+        now = next;
+        let ended: Vec<usize> =
+            running.extract_if(.., |(end, _)| *end == now).map(|(_, group)| group).collect();
+        for group in ended {
+            progress.end(group, true);
+        }
+    }
+}
+
 /// Everything that a plan promises, seen in its times and in its waves.
 fn assert_kept(case: &Case, plan: &Plan) {
     let count = case.members.len();
@@ -211,6 +234,8 @@ fn assert_kept(case: &Case, plan: &Plan) {
         assert!(a.ends <= b.begins || b.ends <= a.begins, "groups that conflict never run together");
     }
     assert!(plan.bound <= plan.length);
+    let begins: Vec<Duration> = plan.steps.iter().map(|step| step.begins).collect();
+    assert_eq!(followed(case, plan), begins, "what is shown is what is done");
 }
 
 /// Requirement 130.

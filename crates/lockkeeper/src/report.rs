@@ -19,6 +19,7 @@ use crate::conflicts::ConflictsError;
 use crate::engine::runs::new_request::BadRequest;
 use crate::engine::runs::template::TemplateError;
 use crate::engine::runs::{Refused, RunError};
+use crate::engine::stages::StageError;
 use crate::history::HistoryError;
 use crate::keeper::KeeperError;
 use crate::location::OutsideError;
@@ -223,6 +224,9 @@ impl From<RunError> for Report {
             RunError::NoRun(id) => {
                 Self::of(Exit::Usage, "NO_SUCH_RUN", &error).with_context("run_id", id.as_str())
             }
+            RunError::Ambiguous { text, .. } => {
+                Self::of(Exit::Usage, "AMBIGUOUS", &error).with_context("run_id", text.as_str())
+            }
             RunError::NoRequest(id) => {
                 Self::of(Exit::Usage, "NO_SUCH_REQUEST", &error).with_context("request_id", id.as_str())
             }
@@ -239,6 +243,30 @@ impl From<RunError> for Report {
             RunError::Store(_) => Self::of(Exit::Failed, "STORE_FAILED", &error),
         }
         .with_hint(hint)
+    }
+}
+
+impl From<StageError> for Report {
+    fn from(error: StageError) -> Self {
+        let error = match error {
+            StageError::Refused(error) => return error.into(),
+            StageError::Run(error) => return error.into(),
+            StageError::Conflicts(error) => return error.into(),
+            error => error,
+        };
+        let (exit, code) = match &error {
+            StageError::Abort(_) => (Exit::Refused, "CONFLICT_ABORT"),
+            StageError::NoCommand(_) | StageError::GroupName { .. } => (Exit::Usage, "BAD_STAGES"),
+            StageError::NothingToResume { .. } => (Exit::Usage, "NOTHING_TO_RESUME"),
+            StageError::Changed { .. } => (Exit::Usage, "STAGES_CHANGED"),
+            StageError::NotOurs(_) => (Exit::Refused, "DUPLICATE"),
+            StageError::Io { .. } => (Exit::Failed, "STAGES_FAILED"),
+            StageError::Refused(_) | StageError::Run(_) | StageError::Conflicts(_) => {
+                (Exit::Failed, "STAGES_FAILED")
+            }
+        };
+        let hint = error.hint();
+        Self::of(exit, code, &error).with_hint(hint)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Action, Rule, Ruling};
+use super::{Rule, Ruling};
 use crate::overlap::{Meeting, covers, overlap, overlap_all};
 use crate::pattern::Pattern;
 
@@ -36,27 +36,16 @@ impl<'a> Rulebook<'a> {
         Self { rules, patterns, known: vec![None; patterns.len()] }
     }
 
-    /// Returns the rank of the rule that counts where two patterns meet, or more than that of any rule.
-    pub(super) fn rank(&mut self, a: usize, b: usize, meeting: &Meeting) -> usize {
+    /// Returns the rank of the rule that counts where two patterns meet, if one does, and a path of all three.
+    pub(super) fn choose(&mut self, a: usize, b: usize, meeting: &Meeting) -> Option<(usize, String)> {
         self.look_up(a);
         self.look_up(b);
-        let mut ranks = 0..self.rules.len();
-        ranks.find(|rank| self.witness(*rank, a, b, meeting).is_some()).unwrap_or(self.rules.len())
+        (0..self.rules.len()).find_map(|rank| Some((rank, self.witness(rank, a, b, meeting)?)))
     }
 
-    /// Returns what the rule of a rank says about two patterns that meet, with the witness.
-    pub(super) fn ruling(
-        &self,
-        rank: usize,
-        a: usize,
-        b: usize,
-        meeting: &Meeting,
-        default: Action,
-    ) -> (Ruling, String) {
-        match self.rules.get(rank) {
-            Some(entry) => (entry.ruling(), self.witness(rank, a, b, meeting).unwrap_or_default()),
-            None => (Ruling::by_default(default), meeting.witness.clone().unwrap_or_default()),
-        }
+    /// Returns what the rule of a rank says.
+    pub(super) fn ruling(&self, rank: usize) -> Option<Ruling> {
+        self.rules.get(rank).map(Entry::ruling)
     }
 
     /// Returns what the rules say about a folder as a whole, if one covers all that is directly in it.
@@ -71,11 +60,14 @@ impl<'a> Rulebook<'a> {
     fn witness(&self, rank: usize, a: usize, b: usize, meeting: &Meeting) -> Option<String> {
         let (Some(a), Some(b)) = (&self.known[a], &self.known[b]) else { return None };
         let matched = |path: &&str| a.meant.matches_clean(path) && b.meant.matches_clean(path);
+        let at_hand = || meeting.witness.as_deref().filter(matched);
         a.near[rank].iter().filter(|path| b.near[rank].contains(path)).find_map(|path| {
-            match meeting.witness.as_deref().filter(matched) {
-                Some(witness) if path.matches_clean(witness) => Some(witness.to_owned()),
-                _ => overlap_all(&[&a.meant, &b.meant, path]),
+            if let Some(witness) = at_hand().filter(|witness| path.matches_clean(witness)) {
+                return Some(witness.to_owned());
             }
+            let of_all = overlap_all(&[&a.meant, &b.meant, path])?;
+            // A search that gave up names a path of any two.
+            if matched(&of_all.as_str()) { Some(of_all) } else { meeting.witness.clone() }
         })
     }
 

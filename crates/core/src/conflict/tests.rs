@@ -102,6 +102,17 @@ fn rules_that_meet_each_group_apart_do_not_apply() {
     assert_eq!(findings.conflicts[0].ruling.rule, None, "both overlap, but not in a path of the rule");
 }
 
+/// A search that is given up takes the rule for one that applies, and still names a path of both groups.
+#[test]
+fn hostile_patterns_have_a_witness_of_both_groups() {
+    let hostile = ["a", "b", "c"].map(|letter| format!("{}*", format!("*{letter}").repeat(60)));
+    let rules = [rule("hostile", Severity::Fatal, Action::Abort, &[&hostile[0]])];
+    let findings = found(&[&[&hostile[1]], &[&hostile[2]]], &rules);
+    let conflict = &findings.conflicts[0];
+    assert_eq!(conflict.ruling.rule, Some(0));
+    assert!(conflict.path1.matches(&conflict.witness) && conflict.path2.matches(&conflict.witness));
+}
+
 /// Requirement 124.
 #[test]
 fn the_strictest_rule_counts_then_the_lowest_priority_then_the_first() {

@@ -59,7 +59,7 @@ pub enum Action {
     MutexLock,
     /// The two groups run in the order of the file.
     QueueExecution,
-    /// Another word for [`Action::DowngradeToSerial`], as files have it for git operations.
+    /// The two groups run one after the other, as files have it for git operations; the others do not wait.
     SerializeOperations,
     /// Nothing runs.
     Abort,

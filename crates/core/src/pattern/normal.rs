@@ -11,6 +11,11 @@ pub(super) struct Normal {
     pub(super) text: String,
     /// The leading components without wildcards, unescaped: every matched path starts with them.
     pub(super) prefix: String,
+    /// The components after the prefix that every matched path has, each after a slash: its literal name, or
+    /// nothing where it has wildcards.
+    pub(super) spine: String,
+    /// Whether matched paths may have more components than prefix and spine.
+    pub(super) open: bool,
     /// Literal characters that every matched path ends with.
     pub(super) suffix: String,
     /// The bytes of `text` before its last component.
@@ -68,8 +73,10 @@ pub(super) fn normalise(mut nodes: Vec<Node>) -> Result<Normal, PatternError> {
         .map(|component| component.iter().filter_map(character).collect())
         .collect::<Vec<String>>()
         .join("/");
+    let (spine, names) = spine(&components);
+    let open = folder || literal || names < components.len();
     let suffix = suffix(&kept);
-    Ok(Normal { nodes: kept, text, prefix, suffix, parent_length, literal })
+    Ok(Normal { nodes: kept, text, prefix, spine, open, suffix, parent_length, literal })
 }
 
 /// The repository itself, a literal path of no components: `.`.
@@ -78,6 +85,8 @@ fn root() -> Normal {
         nodes: vec![Node { column: 0, kind: Kind::Stars { certain: true } }],
         text: ".".to_owned(),
         prefix: String::new(),
+        spine: String::new(),
+        open: true,
         suffix: String::new(),
         parent_length: 0,
         literal: true,
@@ -113,6 +122,39 @@ fn boundary(kind: &Kind) -> Option<bool> {
         Kind::Alternatives(_) => None,
         Kind::Char(_) | Kind::Any | Kind::Set { .. } | Kind::Star | Kind::Stars { .. } => Some(false),
     }
+}
+
+/// Collects the components after the literal ones that are one name each, and how many there are with those.
+fn spine(components: &[&[Node]]) -> (String, usize) {
+    let mut spine = String::new();
+    let literal = components.iter().take_while(|component| is_literal(component)).count();
+    let names =
+        components[literal..].iter().take_while(|component| is_one_name(component)).map(|component| {
+            spine.push('/');
+            if is_literal(component) {
+                spine.extend(component.iter().filter_map(character));
+            }
+        });
+    let names = names.count();
+    (spine, literal + names)
+}
+
+/// Says whether a component is one name whatever its wildcards stand for: never several, never none.
+fn is_one_name(component: &[Node]) -> bool {
+    least_length(component).is_some_and(|length| length > 0)
+}
+
+/// Returns how many elements are there at least, or `None` when there may be several components.
+fn least_length(nodes: &[Node]) -> Option<usize> {
+    nodes.iter().try_fold(0, |length, node| match &node.kind {
+        Kind::Alternatives(alternatives) => {
+            let lengths = alternatives.iter().map(|nodes| least_length(nodes));
+            lengths.reduce(|a, b| Some(a?.min(b?))).flatten().map(|least| length + least)
+        }
+        Kind::Slash | Kind::Stars { .. } => None,
+        // A star alone is a name too, and names are not empty.
+        Kind::Char(_) | Kind::Any | Kind::Set { .. } | Kind::Star => Some(length + 1),
+    })
 }
 
 /// Collects the literal end of a glob; a slash counts only after a component that cannot be absent.

@@ -257,3 +257,11 @@ fn patterns_compare_by_normalised_text_and_cross_threads() {
     assert!(a < pattern("a/c"));
     assert_eq!(format!("{a} {b:?}"), "a/b Pattern(\"a/b\")");
 }
+
+#[test]
+fn a_text_with_nul_is_no_path() {
+    for text in ["**", "a", "*", "**/*", "a/**", "."] {
+        let pattern = Pattern::parse(text).unwrap();
+        assert!(!pattern.matches("a/\0") && !pattern.matches("\0"), "{text}");
+    }
+}

@@ -12,7 +12,7 @@ use super::Dependency;
 #[error("{} groups wait for each other in a circle", .0.len())]
 pub struct Cycle(pub Vec<usize>);
 
-/// Finds a circle among dependencies between `count` groups; the shortest through the first group that is in one.
+/// Finds a circle among dependencies between `count` groups, the shortest through one of its groups.
 pub fn find_cycle(count: usize, dependencies: &[Dependency]) -> Option<Cycle> {
     topological(count, dependencies).err()
 }
@@ -39,9 +39,27 @@ pub(super) fn topological(count: usize, dependencies: &[Dependency]) -> Result<V
     if order.len() == count {
         return Ok(order);
     }
-    let stuck = (0..count).filter(|at| waits[*at] > 0);
-    let circles = stuck.filter_map(|start| circle_through(start, &followers));
-    Err(Cycle(circles.min_by_key(Vec::len).unwrap_or_default()))
+    Err(Cycle(circle(&waits, &followers)))
+}
+
+/// A circle among the groups that still wait.
+fn circle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
+    // Each of them waits for another of them, so that going back leads into a circle.
+    let mut before = vec![None; waits.len()];
+    for source in (0..waits.len()).filter(|at| waits[*at] > 0) {
+        followers[source].iter().for_each(|target| before[*target] = Some(source));
+    }
+    let mut seen = vec![false; waits.len()];
+    let mut at = waits.iter().position(|waits| *waits > 0);
+    while let Some(group) = at.filter(|group| !seen[*group]) {
+        seen[group] = true;
+        at = before[group];
+    }
+    let mut circle = at.and_then(|start| circle_through(start, followers)).unwrap_or_default();
+    // It is told from the group on that comes first in the file.
+    let first = (0..circle.len()).min_by_key(|place| circle[*place]).unwrap_or(0);
+    circle.rotate_left(first);
+    circle
 }
 
 /// The shortest way from a group along the arrows back to itself.

@@ -78,7 +78,10 @@ impl Schedule {
 }
 
 /// Starts, whenever something ends, what comes first by `rank` among what may start.
-pub(super) fn dispatch(course: &Course, rank: &[usize]) -> Schedule {
+///
+/// `tails` are the times from the beginning of each group to the end of all that waits for it. `None` as soon as they
+/// show that it takes longer than `limit`.
+pub(super) fn dispatch(course: &Course, rank: &[usize], tails: &[u64], limit: u64) -> Option<Schedule> {
     let mut state = State {
         course,
         rank,
@@ -92,10 +95,13 @@ pub(super) fn dispatch(course: &Course, rank: &[usize]) -> Schedule {
     for group in 0..course.count() {
         state.offer(group);
     }
-    let mut now = 0;
+    let mut now = 0_u64;
     loop {
         while state.running.len() < course.slots {
             let Some((_, group)) = state.ready.pop_first() else { break };
+            if now.saturating_add(tails[group]) > limit {
+                return None;
+            }
             state.begin(group, now);
         }
         let Some(Reverse((end, _))) = state.running.peek().copied() else { break };
@@ -108,7 +114,7 @@ pub(super) fn dispatch(course: &Course, rank: &[usize]) -> Schedule {
             state.end(group);
         }
     }
-    state.schedule
+    Some(state.schedule)
 }
 
 struct State<'a> {

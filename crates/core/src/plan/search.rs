@@ -6,7 +6,7 @@
 use super::dispatch::{Course, Schedule, dispatch};
 
 /// How many groups and bonds are looked at in trying orders.
-const BUDGET: usize = 400_000;
+const BUDGET: usize = 30_000;
 /// The most orders that are tried.
 const MAX_TRIES: usize = 2_000;
 
@@ -21,7 +21,7 @@ pub(super) struct Found {
 pub(super) fn shortest(course: &Course, file_order: &[usize]) -> Found {
     let tails = tails(course, file_order);
     let bound = bound(course, file_order, &tails);
-    let mut best = Best::new(course, file_order.to_vec());
+    let mut best = Best::new(course, file_order.to_vec(), &tails);
     let crowds: Vec<u64> = (0..course.count())
         .map(|group| {
             course.excludes[group].iter().fold(0, |sum: u64, other| sum.saturating_add(course.spans[*other]))
@@ -49,20 +49,22 @@ pub(super) fn shortest(course: &Course, file_order: &[usize]) -> Found {
 
 struct Best<'a> {
     course: &'a Course,
+    tails: &'a [u64],
     order: Vec<usize>,
     schedule: Schedule,
 }
 
 impl<'a> Best<'a> {
-    fn new(course: &'a Course, order: Vec<usize>) -> Self {
-        let schedule = dispatch(course, &ranks(&order));
-        Self { course, order, schedule }
+    fn new(course: &'a Course, order: Vec<usize>, tails: &'a [u64]) -> Self {
+        let schedule =
+            dispatch(course, &ranks(&order), tails, u64::MAX).expect("nothing lasts longer than for ever");
+        Self { course, tails, order, schedule }
     }
 
     /// Keeps the order if it is better.
     fn offer(&mut self, order: Vec<usize>) {
-        let schedule = dispatch(self.course, &ranks(&order));
-        if schedule.length < self.schedule.length {
+        let schedule = dispatch(self.course, &ranks(&order), self.tails, self.schedule.length);
+        if let Some(schedule) = schedule.filter(|schedule| schedule.length < self.schedule.length) {
             (self.order, self.schedule) = (order, schedule);
         }
     }
@@ -101,7 +103,7 @@ fn improve(best: &mut Best<'_>, bound: u64, tries: usize) {
         let mut changed = order.clone();
         let moved = changed.remove(dice.below(count));
         changed.insert(dice.below(count), moved);
-        let schedule = dispatch(best.course, &ranks(&changed));
+        let Some(schedule) = dispatch(best.course, &ranks(&changed), best.tails, length) else { continue };
         if schedule.length <= length {
             length = schedule.length;
             order.clone_from(&changed);

@@ -21,6 +21,7 @@ const SEEDS: &[&str] = &[
     ".\n**\n*\n?\n.hidden",
     "日本/*.ts\n*語\n[あ-ん]\n**/語\n日本/語",
     "{\n[\n\\\n\u{0}\na",
+    "**\n**/*\na\n{a,}*\na\0",
 ];
 
 /// How many inputs are made of each seed.

@@ -114,3 +114,18 @@ fn a_dead_waiter_closes_no_circle() {
     world.kill("a");
     world.queue(&ask("b").name("x"));
 }
+
+/// Invariant 8. Requirement 160. Going round the line once for each of its waiters would take most of a minute.
+#[test]
+fn a_circle_behind_a_long_line_is_found_and_the_line_is_none() {
+    let mut world = World::new();
+    world.hold(ask("a").name("x"));
+    world.hold(ask("b").name("y"));
+    for number in 0..80 {
+        world.queue(&ask(&format!("w{number}")).name("x"));
+    }
+    let circles = world.decide(lockkeeper_core::deadlock::circles).0;
+    assert_eq!(circles, Vec::<Vec<lockkeeper_core::deadlock::Link>>::new());
+    world.queue(&ask("b").name("x"));
+    assert_eq!(world.deadlock(&ask("a").name("y")).len(), 2);
+}

@@ -42,6 +42,7 @@ mod usage;
 mod watch;
 mod why;
 mod work;
+mod work_live;
 
 use std::ffi::OsString;
 

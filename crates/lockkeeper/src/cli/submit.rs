@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use lockkeeper::core::id::RequestId;
+use lockkeeper::core::record::Priority;
+use lockkeeper::core::request::Request;
 use lockkeeper::engine::runs::new_request::{BadRequest, Defaults, NewRequest, SpanText};
-use lockkeeper::engine::runs::{Runs, Submitted, environment};
+use lockkeeper::engine::runs::{Submitted, environment};
 use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
 
@@ -40,10 +43,10 @@ pub(super) struct Args {
     /// How urgent it is, from -100 to 100: more is sooner
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     priority: String,
-    /// Give it up when nobody began with it for so long
+    /// Give it up when nobody began with it for so long; 0 for never
     #[arg(long, value_name = "DUR")]
     queue_timeout: Option<String>,
-    /// Stop an attempt that takes longer
+    /// Stop an attempt that takes longer; 0 for never
     #[arg(long, value_name = "DUR")]
     timeout: Option<String>,
     /// How many more attempts there are when one fails
@@ -102,8 +105,7 @@ fn submit(context: &Context, args: &Args) -> Result<Exit, Report> {
     let new = new_request(context, args)?;
     let defaults = defaults(context);
     // Checked before the store is made: bad input leaves nothing behind.
-    let placeholder = "RQ-0".parse().map_err(Report::from)?;
-    new.clone().check(&placeholder, &defaults)?;
+    new.clone().check(&placeholder()?, &defaults)?;
     let runs = context.runs()?;
     let request = new.check(&runs.new_request_id()?, &defaults)?;
     let submitted = runs.submit(&request, queue_limit(context))?;
@@ -170,7 +172,7 @@ fn new_request(context: &Context, args: &Args) -> Result<NewRequest, Report> {
         locks: args.locks.clone(),
         paths: paths.collect::<Result<_, Report>>()?,
         shared: args.shared,
-        priority: args.priority.parse::<lockkeeper::core::record::Priority>()?.get(),
+        priority: args.priority.parse::<Priority>()?.get(),
         after: args.after.clone(),
         queue_timeout: span(&args.queue_timeout),
         timeout: span(&args.timeout),
@@ -235,18 +237,20 @@ fn codes(text: &str) -> Result<Vec<u8>, Report> {
 
 /// Checks all requests of a file, each with an id.
 pub(super) fn check_all(
-    runs: &Runs,
     new: Vec<NewRequest>,
     defaults: &Defaults,
-) -> Result<Vec<lockkeeper::core::request::Request>, Report> {
-    let mut requests = Vec::with_capacity(new.len());
-    for (place, one) in new.into_iter().enumerate() {
-        let id = runs.new_request_id()?;
-        let checked = one.check(&id, defaults);
-        requests.push(checked.map_err(|error| {
+    id: impl Fn() -> Result<RequestId, Report>,
+) -> Result<Vec<Request>, Report> {
+    let checked = new.into_iter().enumerate().map(|(place, one)| {
+        one.check(&id()?, defaults).map_err(|error| {
             let hint = error.hint();
             Report::usage(format!("request {}: {error}", place + 1)).with_hint(hint)
-        })?);
-    }
-    Ok(requests)
+        })
+    });
+    checked.collect()
+}
+
+/// An id for checking, while there is nothing to give one.
+pub(super) fn placeholder() -> Result<RequestId, Report> {
+    "RQ-0".parse().map_err(Report::from)
 }

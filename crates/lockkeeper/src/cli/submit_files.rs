@@ -10,7 +10,7 @@ use lockkeeper::report::{Exit, Report};
 use serde_json::json;
 
 use super::context::Context;
-use super::submit::{as_json, check_all, defaults, queue_limit};
+use super::submit::{as_json, check_all, defaults, placeholder, queue_limit};
 use super::{print, table};
 
 /// A file of requests is not larger than this.
@@ -50,8 +50,10 @@ pub(super) fn run(context: &Context, args: &Files) -> Result<Exit, Report> {
         }
     };
     let defaults = defaults(context);
+    // Checked before the store is made: bad input leaves nothing behind.
+    check_all(new.clone(), &defaults, placeholder)?;
     let runs = context.runs()?;
-    let requests = check_all(&runs, new, &defaults)?;
+    let requests = check_all(new, &defaults, || Ok(runs.new_request_id()?))?;
     let submitted =
         if requests.is_empty() { Vec::new() } else { runs.submit_all(&requests, queue_limit(context))? };
     if context.json {

@@ -38,6 +38,14 @@ fn hint(error: &clap::Error, words: &[String]) -> String {
 
 /// `exec db make test` as it was meant: what comes behind the first name is the command.
 fn missing_dashes(error: &clap::Error, words: &[String]) -> Option<String> {
+    if words.iter().any(|word| word == "submit") {
+        let unexpected = first_of(error, ContextKind::InvalidArg).filter(|word| !word.starts_with('-'));
+        let dashed = words.iter().any(|word| word == "--");
+        return (error.kind() == ErrorKind::UnknownArgument && !dashed)
+            .then_some(unexpected)
+            .flatten()
+            .map(|_| "lockkeeper submit -- CMD".to_owned());
+    }
     let exec = words.iter().position(|word| word == "exec")?;
     if error.kind() != ErrorKind::MissingRequiredArgument || words.iter().any(|word| word == "--") {
         return None;
@@ -54,7 +62,8 @@ fn missing_dashes(error: &clap::Error, words: &[String]) -> Option<String> {
 fn first_of(error: &clap::Error, kind: ContextKind) -> Option<&str> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text),
-        ContextValue::Strings(texts) => texts.first().map(String::as_str),
+        // The most similar one comes last.
+        ContextValue::Strings(texts) => texts.last().map(String::as_str),
         _ => None,
     }
 }

@@ -1,14 +1,14 @@
 //! `work`: execute what is queued.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockkeeper::core::run::Run;
+use lockkeeper::core::run::{Run, Status};
 use lockkeeper::core::time::{format_span, parse_span};
 use lockkeeper::engine::runs::Runs;
-use lockkeeper::engine::work::{Crew, Executor, Orders, Settings, Told};
+use lockkeeper::engine::work::{Crew, Executor, Orders, Settings, Teller, Told};
 use lockkeeper::lockfile::aiflow::Aiflow;
 use lockkeeper::lockfile::swarm::Swarm;
 use lockkeeper::platform::signal::{Signal, Signals};
@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::context::{Context, Globals};
 use super::obtain::grace;
+use super::work_live::Live;
 use super::{Verb, print, table};
 
 /// Execute requests from the queue
@@ -96,17 +97,28 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     };
     let runs = Runs::open(&context.location.state)?;
     let status = StatusLog::open(&args.place.status_dir)?;
-    let counts = std::sync::Arc::new(Mutex::new(Counts::default()));
-    let teller = teller(context.json, args.quiet, std::sync::Arc::clone(&counts));
+    let live = !context.json && !args.quiet && std::io::stderr().is_terminal();
+    let live = live.then(|| Live::begin(args.jobs)).transpose().map_err(lockkeeper::KeeperError::Machine)?;
+    let counts = Arc::new(Mutex::new(Counts::default()));
+    let talk = match &live {
+        Some(live) => {
+            let tell = live.teller();
+            Box::new(move |told: &Told| tell(told, in_words(told))) as Box<Teller>
+        }
+        None => lines(context.json, args.quiet),
+    };
+    let teller = counted(talk, Arc::clone(&counts));
     let leases = lockkeeper::open_engine(&context.location.state)?;
     let executor = Executor::begin(runs, leases, settings, args.jobs, Some(status), teller)?;
-    if !args.quiet && !context.json {
+    if !args.quiet && !context.json && live.is_none() {
         print::talk(&format!("worker {}: {} at once", executor.worker(), args.jobs));
     }
     let crew = Crew::new(executor, Orders { jobs: args.jobs, drain: args.drain })?;
-    crew.work(&signals)?;
+    let worked = crew.work(&signals);
+    drop(live);
+    worked?;
     if !args.quiet && !context.json {
-        let counts = counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         print::talk(&format!("{} succeeded, {} did not", counts.succeeded, counts.others));
     }
     Ok(Exit::Done)
@@ -118,19 +130,23 @@ struct Counts {
     others: u64,
 }
 
-fn teller(
-    json: bool,
-    quiet: bool,
-    counts: std::sync::Arc<Mutex<Counts>>,
-) -> Box<lockkeeper::engine::work::Teller> {
+/// Counts how runs end, besides telling of it.
+fn counted(talk: Box<Teller>, counts: Arc<Mutex<Counts>>) -> Box<Teller> {
     Box::new(move |told| {
         if let Told::Ended(run) = told {
-            let mut counts = counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
             match run.status {
-                lockkeeper::core::run::Status::Succeeded => counts.succeeded += 1,
+                Status::Succeeded => counts.succeeded += 1,
                 _ => counts.others += 1,
             }
         }
+        talk(told);
+    })
+}
+
+/// Plain lines, one for everything that happens.
+fn lines(json: bool, quiet: bool) -> Box<Teller> {
+    Box::new(move |told| {
         // Talk that cannot be printed is not worth failing for.
         let _ = if json {
             writeln!(std::io::stdout().lock(), "{}", as_json(told))

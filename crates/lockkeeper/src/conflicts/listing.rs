@@ -99,3 +99,60 @@ impl Drop for Listing {
         let _ = self.git.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    fn git(folder: &Path, args: &[&str]) {
+        let done = Command::new("git").arg("-C").arg(folder).args(args).status().unwrap();
+        assert!(done.success(), "{args:?}");
+    }
+
+    #[test]
+    fn names_of_any_bytes_are_listed_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        git(folder.path(), &["init", "-q"]);
+        let names: [&[u8]; 4] = [b"\xff\xfe", b"a\nb", b"\"quoted\"", "日本".as_bytes()];
+        let write = |name: &[u8]| fs::write(folder.path().join(OsStr::from_bytes(name)), "");
+        // Some file systems take only names in UTF-8.
+        let mut expected: Vec<Vec<u8>> =
+            names.into_iter().filter(|name| write(name).is_ok()).map(<[u8]>::to_vec).collect();
+        assert!(expected.len() >= 3);
+        git(folder.path(), &["add", "日本"]);
+        let mut listed: Vec<Vec<u8>> = Listing::of(folder.path()).unwrap().collect::<Result<_, _>>().unwrap();
+        listed.sort();
+        expected.sort();
+        assert_eq!(listed, expected);
+    }
+
+    #[test]
+    fn a_folder_without_a_repository_is_refused_with_what_git_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Listing::of(folder.path()).unwrap().next().unwrap().unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("not a git repository"), "{error}");
+    }
+
+    #[test]
+    fn a_reader_that_has_seen_enough_leaves_no_process_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        git(folder.path(), &["init", "-q"]);
+        // More than a pipe holds, so that git is still writing.
+        for number in 0..1000 {
+            fs::write(folder.path().join(format!("{number:0>200}")), "").unwrap();
+        }
+        let mut listing = Listing::of(folder.path()).unwrap();
+        assert!(listing.next().unwrap().is_ok());
+        let git = rustix::process::Pid::from_child(&listing.git);
+        drop(listing);
+        assert_eq!(
+            rustix::process::test_kill_process(git),
+            Err(rustix::io::Errno::SRCH),
+            "it was waited for"
+        );
+    }
+}

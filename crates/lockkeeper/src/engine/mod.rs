@@ -9,6 +9,7 @@ pub mod queue;
 pub mod runs;
 mod seen;
 mod senses;
+pub mod stages;
 mod waiting;
 pub mod work;
 

@@ -245,7 +245,8 @@ pub fn is_running(leases: &super::Engine) -> Result<bool, RunError> {
 /// What would be next, and why the others are not; `locked` are known to be held by others.
 pub fn selection(runs: &Runs, locked: &[RequestId]) -> Result<Selection, RunError> {
     let open = runs.store().read(|tables| tables.open_requests(LOOK_AT))?;
-    Ok(select(open.into_iter().map(|stored| Candidate {
+    let open = open.into_iter().filter(|stored| stored.request.conductor().is_none());
+    Ok(select(open.map(|stored| Candidate {
         locked: locked.contains(&stored.request.id),
         id: stored.request.id,
         status: stored.status,

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group};
 
 use super::ending::Ending;
 use super::job::Job;
+use crate::platform::process::Own;
 use crate::platform::tree::{Root, Stop, stop_tree};
 use crate::platform::{clock, poll, process};
 
@@ -47,15 +48,17 @@ pub struct Running {
     /// Only wrappers have one.
     job: Option<Job>,
     ending: Option<Ending>,
+    /// Until its end was seen nobody else waits for it.
+    own: Option<Own>,
 }
 
 impl Running {
-    pub(super) fn new(child: &Child, job: Option<Job>) -> Self {
+    pub(super) fn new(child: &Child, own: Own, job: Option<Job>) -> Self {
         let pid = Pid::from_child(child);
         if let Some(job) = &job {
             job.started(pid);
         }
-        Self { pid, exit: process::watch_child(pid), job, ending: None }
+        Self { pid, exit: process::watch_child(pid), job, ending: None, own: Some(own) }
     }
 
     /// The number of the command's process, which is that of its process group too.
@@ -223,6 +226,7 @@ impl Running {
 
     fn end(&mut self, ending: Ending) {
         self.ending = Some(ending);
+        self.own = None;
         if let Some(job) = &self.job {
             job.ended(ending, self.pid);
         }

@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::job::Job;
 use super::running::Running;
 use crate::platform::life::LifeLock;
+use crate::platform::process::Own;
 use crate::platform::tree;
 
 /// A command's share of a life lock is open to whatever this process starts at the same time: one start at a time.
@@ -101,7 +102,7 @@ pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError
         }
         Mode::Worker => None,
     };
-    let child = spawn_sharing(spec, life, job.as_ref()).map_err(|source| {
+    let (child, own) = spawn_sharing(spec, life, job.as_ref()).map_err(|source| {
         if let Some(job) = &job {
             job.not_started();
         }
@@ -117,16 +118,16 @@ pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError
             _ => StartError::Other { program, source },
         }
     })?;
-    Ok(Running::new(&child, job))
+    Ok(Running::new(&child, own, job))
 }
 
-fn spawn_sharing(spec: &Spec, life: Option<&LifeLock>, job: Option<&Job>) -> io::Result<Child> {
+fn spawn_sharing(spec: &Spec, life: Option<&LifeLock>, job: Option<&Job>) -> io::Result<(Child, Own)> {
     let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let _shared = life.map(LifeLock::share_with_children).transpose()?;
     let spawn = |interpreter| {
         let mut command = command(spec, interpreter)?;
         job.map_or(Ok(()), |job| job.equip(&mut command))?;
-        command.spawn()
+        Own::start(|| command.spawn(), Child::id)
     };
     match spawn(None) {
         // A script without `#!`: shells and execvp(3) run it with sh.

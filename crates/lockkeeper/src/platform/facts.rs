@@ -25,7 +25,14 @@ pub(super) enum State {
 pub(super) use super::apple::{arguments, everyone, of, own};
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{arguments, environment_value, everyone, has_environment_entry, is_thread, of, own};
+pub(super) use linux::{
+    arguments, environment_value, everyone, has_environment_entry, is_thread, of, own, zombie_status,
+};
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn zombie_status(_process: lockkeeper_core::liveness::ProcessRef) -> Option<i32> {
+    None
+}
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn has_environment_entry(_pid: u32, _entry: &[u8]) -> bool {
@@ -47,6 +54,8 @@ mod linux {
     use std::fs::File;
     use std::io::{self, Read};
     use std::time::Duration;
+
+    use lockkeeper_core::liveness::ProcessRef;
 
     use super::{Facts, State};
 
@@ -137,6 +146,24 @@ mod linux {
             (_, 0) => Some(u64::MAX),
             (start, end) => Some(end.saturating_sub(start)),
         }
+    }
+
+    /// How a process ended that nobody has waited for, in the form of `wait(2)`.
+    pub(in super::super) fn zombie_status(process: ProcessRef) -> Option<i32> {
+        let line = std::fs::read(format!("/proc/{}/stat", process.pid)).ok()?;
+        let name_end = line.iter().rposition(|byte| *byte == b')')?;
+        let fields: Vec<&str> =
+            str::from_utf8(&line[name_end + 1..]).ok()?.split_ascii_whitespace().collect();
+        // The first of them is field 3, the state.
+        let field = |number: usize| fields.get(number - 3).copied();
+        let same = field(22)?.parse() == Ok(process.started);
+        // Without the right to see it, the kernel shows a zero, which would be a success.
+        let may_look = std::fs::metadata(format!("/proc/{}", process.pid)).is_ok_and(|meta| {
+            use std::os::unix::fs::MetadataExt;
+            meta.uid() == rustix::process::geteuid().as_raw()
+        });
+        let status = field(52)?.parse().ok()?;
+        (field(3)? == "Z" && same && (may_look || status != 0)).then_some(status)
     }
 
     /// `/proc` also opens under the numbers of threads, though it does not list them.

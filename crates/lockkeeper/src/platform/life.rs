@@ -17,8 +17,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::LockSight;
+use lockkeeper_core::liveness::{LockSight, ProcessRef};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+
+use super::lockers::{self, FileId};
 
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 use flock_files as locks;
@@ -54,6 +56,14 @@ impl LifeFile {
             Ok(true) => LockSight::Held,
             Ok(false) => LockSight::Free,
             Err(_) => LockSight::Unreadable,
+        }
+    }
+
+    /// The other processes of a holder, where the system shows them. It looks at every process there is.
+    pub fn processes(&self, holder: HolderId) -> Vec<ProcessRef> {
+        match rustix::fs::fstat(&self.looking) {
+            Ok(facts) => lockers::sharing(FileId::of(&facts), holder.0),
+            Err(_) => Vec::new(),
         }
     }
 

@@ -16,6 +16,17 @@ pub fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
+/// The share of memory that programs use, from 0 to 1; none where the system does not tell.
+pub fn memory_in_use() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().trim_end_matches(" kB").parse::<f64>().ok()
+    };
+    let (total, free) = (value("MemTotal")?, value("MemAvailable")?);
+    (total > 0.0).then(|| (1.0 - free / total).clamp(0.0, 1.0))
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -57,6 +57,11 @@ pub fn carries_lock(number: i32) -> Option<bool> {
     here::carries_lock(number)
 }
 
+/// The processes that share the lock of one open file description on one byte of a file, this one left out.
+pub fn sharing(file: FileId, byte: u64) -> Vec<ProcessRef> {
+    here::sharing(file, byte)
+}
+
 /// The outermost ancestor in an unbroken line that has `file` open as descriptor `number`.
 ///
 /// What a shell opened is inherited downwards only, so this is the process that the lock lives and dies with.
@@ -120,6 +125,23 @@ mod here {
         Some(locked_as(&info).is_some())
     }
 
+    pub(super) fn sharing(file: FileId, byte: u64) -> Vec<ProcessRef> {
+        let own = std::process::id();
+        let pids = fs::read_dir("/proc").into_iter().flatten();
+        let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        let shares = |pid: &u32| {
+            let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+            descriptors.into_iter().any(|descriptor| {
+                let number = descriptor.file_name();
+                fs::metadata(descriptor.path())
+                    .is_ok_and(|meta| FileId { device: meta.dev(), inode: meta.ino() } == file)
+                    && fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", number.to_string_lossy()))
+                        .is_ok_and(|info| locks_byte(&info, byte))
+            })
+        };
+        pids.filter(|pid| *pid != own).filter(shares).filter_map(|pid| process::identify(pid).ok()).collect()
+    }
+
     pub(super) fn opener(number: i32, file: FileId) -> Option<ProcessRef> {
         let mut pid = facts::own().ok()?.parent;
         let mut outermost = None;
@@ -149,6 +171,15 @@ mod here {
                 [_, "FLOCK", _, _, _, name, ..] => Some(name.to_owned()),
                 _ => None,
             },
+        )
+    }
+
+    /// `lock: 1: OFDLCK ADVISORY  WRITE -1 00:2a:99 4711 4711`: a lock on exactly this byte.
+    fn locks_byte(info: &str, byte: u64) -> bool {
+        let byte = byte.to_string();
+        let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
+        locks.map(|lock| lock.split_ascii_whitespace().collect::<Vec<_>>()).any(
+            |words| matches!(words[..], [_, "OFDLCK", _, "WRITE", _, _, from, to] if from == byte && to == byte),
         )
     }
 
@@ -206,5 +237,9 @@ mod here {
 
     pub(super) fn opener(_number: i32, _file: FileId) -> Option<ProcessRef> {
         None
+    }
+
+    pub(super) fn sharing(_file: FileId, _byte: u64) -> Vec<ProcessRef> {
+        Vec::new()
     }
 }

@@ -6,8 +6,10 @@
 //! a sandbox forbids them, the process table is read; on Unixes other than Linux and macOS start times are unknown
 //! and all zero, so that a reused number goes unnoticed there.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
@@ -20,6 +22,9 @@ use super::pidfd::{self, Opened};
 
 /// The largest number that Linux gives to a process.
 pub const MAX_PID: u32 = 1 << 22;
+
+/// How often, a millisecond apart, a process is asked for its end that has ended and not yet said how.
+const STATUS_LOOKS: u32 = 100;
 
 /// Why a number does not name a process.
 #[derive(Debug, Error)]
@@ -177,21 +182,63 @@ pub fn watch_child(pid: Pid) -> Option<OwnedFd> {
 }
 
 /// How a process ended that was watched through this descriptor, in the form of `wait(2)`, where the system tells it
-/// to others than the parent.
-pub fn exit_status(watched: &OwnedFd) -> Option<i32> {
-    pidfd::exit_status(watched)
+/// to others than the parent. None while it lives.
+pub fn exit_status(watched: &OwnedFd, process: ProcessRef) -> Option<i32> {
+    if !pidfd::has_ended(watched).ok()? {
+        return None;
+    }
+    for _ in 0..STATUS_LOOKS {
+        // A zombie shows it to everybody of its user; once it was waited for, the handle does.
+        let status = pidfd::exit_status(watched).or_else(|| facts::zombie_status(process));
+        if status.is_some() || !is_same(process).unwrap_or(false) {
+            return status.or_else(|| pidfd::exit_status(watched));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+/// Children whose end somebody waits for.
+static OWN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Starts of children that [`reap_orphans`] must leave to whoever started them.
+#[derive(Debug)]
+pub struct Own {
+    pid: u32,
+}
+
+impl Own {
+    /// Starts a child that is somebody's own. No orphan is reaped between its start and the note of it.
+    pub fn start<C>(
+        start: impl FnOnce() -> io::Result<C>,
+        pid: impl FnOnce(&C) -> u32,
+    ) -> io::Result<(C, Self)> {
+        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let child = start()?;
+        let pid = pid(&child);
+        own.insert(pid);
+        Ok((child, Self { pid }))
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        OWN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.pid);
+    }
 }
 
 /// Waits for those children that this process took in from others and that have ended, so that they do not stay as
-/// zombies. Returns those that still live. Children that this process started itself, on other threads than its
-/// first, are not touched.
+/// zombies. Returns those that still live. [`Own`] children are not touched, nor any that were started on other threads
+/// than the first one.
 pub fn reap_orphans() -> Vec<u32> {
     let own = std::process::id();
     let path = format!("/proc/{own}/task/{own}/children");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let numbers = text.split_ascii_whitespace().filter_map(|number| number.parse().ok());
     let mut alive = Vec::new();
-    for number in numbers {
+    // After the look: whatever of our own is in the list was noted by now, or is about to be.
+    let started = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    for number in numbers.filter(|number| !started.contains(number)) {
         let Some(pid) = checked(number) else { continue };
         if let Ok(None) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG) {
             alive.push(number);

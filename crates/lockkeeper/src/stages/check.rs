@@ -1,6 +1,6 @@
 //! What types alone do not tell: names that are there twice, numbers that do not fit, circles of dependencies.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use lockkeeper_core::id::Name;
 use lockkeeper_core::plan::{Cycle, Dependency, find_cycle};
@@ -11,6 +11,9 @@ use super::resolve::{At, Edge, edges};
 
 /// The code of the one error that does not keep a file from being planned.
 pub(super) const MORE_THAN_AGENTS: &str = "MORE_THAN_AGENTS";
+
+/// So many circles are told; more would take long to find, and nobody mends them at once.
+const MAX_CIRCLES: usize = 20;
 
 /// Everything that is wrong with what a file says.
 pub(super) fn check(stages: &Stages) -> Vec<Problem> {
@@ -142,7 +145,7 @@ fn check_dependencies(stages: &Stages, problems: &mut Vec<Problem>) {
         .collect();
     let number: HashMap<At, usize> = places.iter().enumerate().map(|(number, at)| (*at, number)).collect();
     // Each circle is told by one problem, and its edges are left out for the next search.
-    loop {
+    for _ in 0..MAX_CIRCLES {
         let dependencies: Vec<Dependency> = left
             .iter()
             .map(|edge| Dependency {
@@ -153,7 +156,10 @@ fn check_dependencies(stages: &Stages, problems: &mut Vec<Problem>) {
             .collect();
         let Some(Cycle(circle)) = find_cycle(places.len(), &dependencies) else { break };
         let around: Vec<At> = circle.iter().map(|number| places[*number]).collect();
-        let on_circle: Vec<bool> = left.iter().map(|edge| is_on(edge, &around)).collect();
+        let next = around.iter().cycle().skip(1);
+        let arrows: HashSet<(At, At)> = around.iter().copied().zip(next.copied()).collect();
+        let on_circle: Vec<bool> =
+            left.iter().map(|edge| arrows.contains(&(edge.source, edge.target))).collect();
         let Some(first) = left.iter().zip(&on_circle).find_map(|(edge, on)| on.then_some(edge)) else {
             break;
         };
@@ -170,11 +176,6 @@ fn check_dependencies(stages: &Stages, problems: &mut Vec<Problem>) {
                 .with_hint("the target waits for the source: are they swapped?"),
         );
     }
-}
-
-fn is_on(edge: &Edge, around: &[At]) -> bool {
-    let next = around.iter().cycle().skip(1);
-    around.iter().zip(next).any(|(from, to)| (edge.source, edge.target) == (*from, *to))
 }
 
 fn circle_problem(stages: &Stages, edge: &Edge, around: &[At]) -> Problem {

@@ -82,6 +82,8 @@ pub struct Endpoint {
     pub phase: Option<String>,
     /// The group or the phase.
     pub name: String,
+    /// The whole text; an id may have a dot in it that does not stand behind a phase.
+    pub whole: String,
     /// Where it stands.
     pub place: Place,
 }

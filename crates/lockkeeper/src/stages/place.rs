@@ -38,11 +38,15 @@ impl<T> Placed<T> {
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     text: String,
+    /// Where each line begins.
+    starts: Vec<usize>,
 }
 
 impl Source {
     pub(super) fn new(text: String) -> Self {
-        Self { text }
+        let ends = text.match_indices('\n').map(|(end, _)| end + 1);
+        let starts = std::iter::once(0).chain(ends).filter(|start| *start < text.len()).collect();
+        Self { text, starts }
     }
 
     /// The whole text.
@@ -52,6 +56,10 @@ impl Source {
 
     /// A line, counted from 1, without its end.
     pub fn line(&self, number: usize) -> Option<&str> {
-        self.text.lines().nth(number.checked_sub(1)?)
+        let start = *self.starts.get(number.checked_sub(1)?)?;
+        let end = self.starts.get(number).copied().unwrap_or(self.text.len());
+        let line = &self.text[start..end];
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        Some(line.strip_suffix('\r').unwrap_or(line))
     }
 }

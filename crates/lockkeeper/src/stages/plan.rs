@@ -156,14 +156,13 @@ fn detected(group: &Group) -> conflict::Group {
 
 /// The dependencies between chosen groups, and what else they wait for.
 fn dependencies(stages: &Stages, phase: &Phase, chosen: &[usize]) -> (Vec<Dependency>, Vec<String>) {
-    let place_of = |group: usize| chosen.iter().position(|place| *place == group);
+    let mut places = vec![None; phase.groups.len()];
+    chosen.iter().enumerate().for_each(|(place, group)| places[*group] = Some(place));
     let is_this = |at: usize| std::ptr::eq(&raw const stages.phases[at], phase);
     let (mut found, mut assumed) = (Vec::new(), Vec::new());
-    for edge in edges(stages).0 {
-        let Some(target) = place_of(edge.target.group).filter(|_| is_this(edge.target.phase)) else {
-            continue;
-        };
-        let source = place_of(edge.source.group).filter(|_| is_this(edge.source.phase));
+    for edge in edges(stages).0.into_iter().filter(|edge| is_this(edge.target.phase)) {
+        let Some(target) = places[edge.target.group] else { continue };
+        let source = if is_this(edge.source.phase) { places[edge.source.group] } else { None };
         match source {
             Some(source) => found.push(Dependency { source, target, completion: edge.completion }),
             None => {

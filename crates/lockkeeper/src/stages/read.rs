@@ -83,9 +83,17 @@ impl Notes {
         self.problems.push(problem);
     }
 
+    /// Notes a problem unless there is one of its code already.
+    fn problem_once(&mut self, problem: Problem) {
+        if self.problems.iter().all(|known| known.code != problem.code) {
+            self.problems.push(problem);
+        }
+    }
+
     /// The value is not of the kind that stands here.
     fn shape(&mut self, node: &Node, path: &str, wanted: &str) {
-        let message = format!("{path} has to be {wanted}, and is {}", node.kind());
+        let found = node.text().map_or_else(|| node.kind().to_owned(), |_| format!("`{}`", node.summary()));
+        let message = format!("{path} has to be {wanted}, and is {found}");
         self.problems.push(Problem::error("SHAPE", node.place, message));
     }
 }

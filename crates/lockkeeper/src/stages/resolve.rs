@@ -1,8 +1,16 @@
 //! Dependencies by name, made into dependencies between groups.
 
+use std::collections::HashMap;
+
 use super::model::{Endpoint, Stages, same_phase};
 use super::place::Place;
 use super::problem::Problem;
+
+/// The most dependencies between groups, whole phases written out.
+const MAX_EDGES: usize = 200_000;
+
+/// For so many unknown names it is looked whether a known one is near.
+const MAX_PROPOSALS: usize = 20;
 
 /// A group, by the places of its phase and of itself in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,84 +30,97 @@ pub(super) struct Edge {
 
 /// Finds both ends of every dependency; those that lead nowhere are told.
 pub(super) fn edges(stages: &Stages) -> (Vec<Edge>, Vec<Problem>) {
+    let directory = Directory::new(stages);
     let (mut edges, mut problems) = (Vec::new(), Vec::new());
     for dependency in &stages.dependencies {
-        let mut find = |end: &Endpoint| find(stages, end).map_err(|problem| problems.push(*problem)).ok();
+        let mut find = |end: &Endpoint| match directory.find(end, problems.len() < MAX_PROPOSALS) {
+            Ok(found) => Some(found),
+            Err(problem) => {
+                problems.push(*problem);
+                None
+            }
+        };
         let (source, target) = (find(&dependency.source), find(&dependency.target));
         let (Some(sources), Some(targets)) = (source, target) else { continue };
-        let completion = dependency.wait_for_completion;
         // The end that was written out, not the group that carries a depends_on.
         let place = dependency.source.place;
+        if edges.len() + sources.len() * targets.len() > MAX_EDGES {
+            let message = format!("these are more than {MAX_EDGES} dependencies, whole phases written out");
+            problems.push(Problem::error("TOO_LARGE", place, message));
+            break;
+        }
+        let completion = dependency.wait_for_completion;
         for source in sources {
-            for target in &targets {
-                edges.push(Edge { source, target: *target, completion, place });
-            }
+            edges.extend(targets.iter().map(|target| Edge { source, target: *target, completion, place }));
         }
     }
     (edges, problems)
 }
 
-/// The group of a name, or all groups of the phase of this name.
-fn find(stages: &Stages, end: &Endpoint) -> Result<Vec<At>, Box<Problem>> {
-    let groups = stages.phases.iter().enumerate().flat_map(|(phase, content)| {
-        content.groups.iter().enumerate().map(move |(group, found)| (At { phase, group }, found))
-    });
-    // An id may have a dot in it that does not stand between a phase and a group.
-    let whole = end.phase.as_ref().map(|phase| [phase.as_str(), end.name.as_str()]);
-    let by_id = |id: &str| -> bool {
-        id == end.name
-            || whole.is_some_and(|[phase, name]| {
-                id.strip_prefix(phase).and_then(|rest| rest.get(1..)).is_some_and(|rest| rest == name)
-            })
-    };
-    let in_phase = |at: &At| match &end.phase {
-        Some(phase) => same_phase(&stages.phases[at.phase].name.value, phase),
-        None => true,
-    };
-    let named: Vec<At> = groups.filter(|(_, group)| by_id(&group.id.value)).map(|(at, _)| at).collect();
-    let exact: Vec<At> = named.iter().copied().filter(in_phase).collect();
-    let found = if exact.is_empty() { named } else { exact };
-    match found.as_slice() {
-        [one] => Ok(vec![*one]),
-        [] if end.phase.is_none() => whole_phase(stages, end),
-        [] => Err(unknown(stages, end)),
-        [first, ..] if found.iter().all(|at| at.phase == first.phase) => Ok(vec![*first]),
-        [..] => Err(Box::new(
-            Problem::error("AMBIGUOUS_GROUP", end.place, format!("`{}` is in several phases", end.name))
-                .with_hint(format!(
-                    "name the phase too: {}.{}",
-                    stages.phases[found[0].phase].name.value, end.name
-                )),
-        )),
+/// The groups by their ids.
+struct Directory<'a> {
+    stages: &'a Stages,
+    groups: HashMap<&'a str, Vec<At>>,
+}
+
+impl<'a> Directory<'a> {
+    fn new(stages: &'a Stages) -> Self {
+        let mut groups: HashMap<&str, Vec<At>> = HashMap::new();
+        for (phase, content) in stages.phases.iter().enumerate() {
+            for (group, found) in content.groups.iter().enumerate() {
+                groups.entry(&found.id.value).or_default().push(At { phase, group });
+            }
+        }
+        Self { stages, groups }
     }
-}
 
-fn whole_phase(stages: &Stages, end: &Endpoint) -> Result<Vec<At>, Box<Problem>> {
-    let phase = stages.phases.iter().position(|phase| same_phase(&phase.name.value, &end.name));
-    let Some(phase) = phase else { return Err(unknown(stages, end)) };
-    Ok((0..stages.phases[phase].groups.len()).map(|group| At { phase, group }).collect())
-}
+    /// The group of a name, or all groups of the phase of this name.
+    fn find(&self, end: &Endpoint, propose: bool) -> Result<Vec<At>, Box<Problem>> {
+        let named = |id: &str| self.groups.get(id).map_or(&[][..], Vec::as_slice);
+        let in_phase = |at: &&At| {
+            end.phase
+                .as_ref()
+                .is_some_and(|phase| same_phase(&self.stages.phases[at.phase].name.value, phase))
+        };
+        let qualified = named(&end.name).iter().find(in_phase);
+        match (qualified, named(&end.whole)) {
+            (Some(at), _) => Ok(vec![*at]),
+            (None, [only]) => Ok(vec![*only]),
+            (None, []) => self.whole_phase(end).ok_or_else(|| self.unknown(end, propose)),
+            // Of the same phase: that is told elsewhere.
+            (None, [first, rest @ ..]) if rest.iter().all(|at| at.phase == first.phase) => Ok(vec![*first]),
+            (None, [first, ..]) => Err(Box::new(self.ambiguous(end, *first))),
+        }
+    }
 
-fn unknown(stages: &Stages, end: &Endpoint) -> Box<Problem> {
-    let name = match &end.phase {
-        Some(phase) => format!("{phase}.{}", end.name),
-        None => end.name.clone(),
-    };
-    let ids = || stages.phases.iter().flat_map(|phase| &phase.groups).map(|group| group.id.value.as_str());
-    let near = ids().min_by_key(|id| distance(id, &end.name)).filter(|id| distance(id, &end.name) <= 3);
-    let hint = match near {
-        Some(id) => format!("is it `{id}`?"),
-        None => "dependencies name groups, or whole phases, of this file".to_owned(),
-    };
-    let message = format!("there is no group or phase `{name}`");
-    Box::new(Problem::error("UNKNOWN_GROUP", end.place, message).with_hint(hint))
+    fn whole_phase(&self, end: &Endpoint) -> Option<Vec<At>> {
+        let phase = self.stages.phases.iter().position(|phase| same_phase(&phase.name.value, &end.whole))?;
+        Some((0..self.stages.phases[phase].groups.len()).map(|group| At { phase, group }).collect())
+    }
+
+    fn ambiguous(&self, end: &Endpoint, first: At) -> Problem {
+        let phase = &self.stages.phases[first.phase].name.value;
+        Problem::error("AMBIGUOUS_GROUP", end.place, format!("`{}` is in several phases", end.whole))
+            .with_hint(format!("name the phase too: {phase}.{}", end.whole))
+    }
+
+    fn unknown(&self, end: &Endpoint, propose: bool) -> Box<Problem> {
+        let ids = || self.groups.keys().filter(|id| propose && id.len() <= 64).take(1_000);
+        let near =
+            if end.name.len() <= 64 { ids().min_by_key(|id| (distance(id, &end.name), **id)) } else { None };
+        // A third of the letters may be wrong.
+        let close = |id: &&&str| distance(id, &end.name) * 3 <= end.name.chars().count();
+        let hint = match near.filter(close) {
+            Some(id) => format!("is it `{id}`?"),
+            None => "dependencies name groups, or whole phases, of this file".to_owned(),
+        };
+        let message = format!("there is no group or phase `{}`", end.whole);
+        Box::new(Problem::error("UNKNOWN_GROUP", end.place, message).with_hint(hint))
+    }
 }
 
 /// How many characters have to be changed, added or left out.
 fn distance(a: &str, b: &str) -> usize {
-    if a.len() > 200 || b.len() > 200 {
-        return usize::MAX;
-    }
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, left) in a.chars().enumerate() {

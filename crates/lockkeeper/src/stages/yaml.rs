@@ -11,10 +11,10 @@ pub(super) use compose::compose;
 pub(super) use node::{Node, Value};
 
 /// The most bytes of a file.
-pub const MAX_BYTES: usize = 1 << 20;
+pub const MAX_BYTES: usize = 4 << 20;
 
 /// The most levels of lists and mappings within each other.
 pub const MAX_DEPTH: usize = 48;
 
 /// The most nodes of a file, those behind aliases counted each time that they are used.
-pub const MAX_NODES: usize = 100_000;
+pub const MAX_NODES: usize = 400_000;

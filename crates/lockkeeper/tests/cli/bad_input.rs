@@ -174,3 +174,52 @@ fn settings() {
     }
     refused(&Env::new().set("LOCKKEEPER_TTL", "0"), &["acquire", "db"], "LOCKKEEPER_TTL");
 }
+
+/// Requirement 204.
+#[test]
+fn requests_and_runs() {
+    let env = Env::new().git().write("bad.json", r#"[{"command":[]}]"#).write("tasks.json", "{}");
+    for id in ["", "..", "a/b", "a\nb", "-x"] {
+        refused(&env, &["submit", &format!("--id={id}"), "--", "true"], "a request id");
+        refused(&env, &["submit", &format!("--after={id}"), "--", "true"], "a request id");
+    }
+    for args in [
+        &["submit", "--lock", "a//b", "--", "true"][..],
+        &["submit", "--path", "[", "--", "true"],
+        &["submit", "--path", "../x", "--", "true"],
+        &["submit", "--timeout", "soon", "--", "true"],
+        &["submit", "--queue-timeout=-1", "--", "true"],
+        &["submit", "--backoff", "1e9", "--", "true"],
+        &["submit", "--retries", "1001", "--", "true"],
+        &["submit", "--retries", "x", "--", "true"],
+        &["submit", "--retry-on", "256", "--", "true"],
+        &["submit", "--retry-on", "9-1", "--", "true"],
+        &["submit", "--success", "", "--", "true"],
+        &["submit", "--priority", "101", "--", "true"],
+        &["submit", "--env", "=x", "--", "true"],
+        &["submit", "--cwd", "nowhere", "--", "true"],
+        &["submit", "--", ""],
+        &["submit"],
+        &["submit", "make", "test"],
+        &["submit", "--from", "nowhere.json"],
+        &["submit", "--from", "bad.json"],
+        &["submit", "--from", "bad.json", "--", "true"],
+        &["submit", "--from-swarm", "tasks.json", "--agent-command", "x {prompt}"],
+        &["submit", "--from-swarm", "tasks.json", "--agent-command", "x 'y"],
+        &["requests", "--status", "odd"],
+        &["requests", "show", "nothing"],
+        &["runs", "--status", "QUEUED"],
+        &["runs", "stats", "--since", "x"],
+        &["runs", "prune"],
+        &["runs", "prune", "--older-than", "x"],
+        &["run", "show", "nothing"],
+        &["run", "logs", "nothing"],
+        &["run", "wait", "nothing"],
+        &["run", "claim", "nothing", "--worker", "a/b"],
+        &["run", "mark", "nothing", "paused"],
+    ] {
+        refused(&env, args, "");
+    }
+    let hint = "hint: put `--` before the command: lockkeeper submit -- CMD";
+    env.run(["submit", "make", "test"]).code(2).says(hint);
+}

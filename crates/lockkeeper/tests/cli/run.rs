@@ -72,6 +72,18 @@ fn a_request_is_run_again_once_its_run_has_ended() {
 }
 
 #[test]
+fn a_run_is_named_by_as_much_as_is_needed() {
+    let env = Env::new();
+    let ids: Vec<String> = (0..40).map(|number| submit(&env, &format!("r{number}"))).collect();
+    // Of forty runs two end with the same of thirty-two letters.
+    let last = |id: &str| id[id.len() - 1..].to_owned();
+    let shared =
+        ids.iter().find(|id| ids.iter().filter(|other| last(other) == last(id)).count() > 1).unwrap();
+    env.run(["run", "show", &last(shared)]).code(2).says("the end of several runs").says("write more");
+    env.run(["run", "show", &shared[10..]]).code(0).prints(shared);
+}
+
+#[test]
 fn waiting_ends_with_the_run_or_its_time_or_a_signal() {
     let env = Env::new();
     let id = submit(&env, "a");
@@ -145,6 +157,17 @@ fn what_ended_is_counted_and_forgotten() {
 }
 
 #[test]
+fn a_status_has_its_colour_on_a_terminal_only() {
+    let env = Env::new().set("TERM", "xterm");
+    submit(&env, "a");
+    let program = crate::env::PROGRAM;
+    for list in ["runs", "requests"] {
+        env.on_terminal(&format!("'{program}' {list}")).code(0).prints("\u{1b}[36m");
+        assert!(!env.run([list]).code(0).stdout().contains('\u{1b}'));
+    }
+}
+
+#[test]
 fn who_only_looks_makes_no_store() {
     let env = Env::new();
     let before = env.tree();
@@ -155,7 +178,24 @@ fn who_only_looks_makes_no_store() {
     assert_eq!(env.tree(), before);
 }
 
-/// Requirement 170. A HELP line within a run makes its request NEEDS_INPUT, whatever the exit code.
+/// Requirement 170.
+#[test]
+fn what_a_run_holds_is_free_at_done_needs_input_and_failed() {
+    let env = Env::new();
+    for (id, script, status) in
+        [("done", "exit 0", "DONE"), ("asks", "exit 10", "NEEDS_INPUT"), ("bad", "exit 1", "FAILED")]
+    {
+        let script = format!("{} --json locks >held; {script}", crate::env::PROGRAM);
+        env.run(["submit", "--id", id, "--lock", "db", "--", "sh", "-c", &script]).code(0);
+        env.run(["work", "--drain", "--quiet", "--status-dir", "swarm"]).code(0);
+        let held = std::fs::read_to_string(env.cwd().join("held")).unwrap();
+        assert!(held.contains(r#""name":"db""#), "{held}");
+        assert_eq!(env.run(["--json", "locks"]).code(0).json()["leases"], json!([]));
+        assert_eq!(run(&env, id)["request"]["status"], status);
+    }
+}
+
+/// A HELP line within a run makes its request NEEDS_INPUT, whatever the exit code.
 #[test]
 fn a_command_that_asks_for_help_needs_input() {
     let env = Env::new();

@@ -62,6 +62,23 @@ fn following_ends_with_the_run_and_misses_nothing() {
     assert_eq!(follower.wait().code(0).stdout(), "three\n");
 }
 
+/// The second attempt was over before the follower looked again.
+#[test]
+fn following_goes_through_all_attempts() {
+    let env = Env::new();
+    let folder = running(&env, "a");
+    fs::write(folder.join("output.log"), "one\n").unwrap();
+    let mut follower = env.start(["run", "logs", "a", "-f"]);
+    assert_eq!(follower.line(), "one");
+    fs::write(folder.join("output.2.log"), "two\n").unwrap();
+    fs::write(folder.join("next"), "three\n").unwrap();
+    fs::rename(folder.join("output.log"), folder.join("output.1.log")).unwrap();
+    fs::rename(folder.join("next"), folder.join("output.log")).unwrap();
+    assert_eq!((follower.line(), follower.line()), ("two".to_owned(), "three".to_owned()));
+    env.run(["run", "mark", "a", "failed"]).code(0);
+    drop(follower.wait().code(0));
+}
+
 /// The folder and the file come after the follower.
 #[test]
 fn following_begins_before_the_run_does() {

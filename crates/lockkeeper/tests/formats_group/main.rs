@@ -8,4 +8,3 @@ mod monitor;
 mod registry;
 mod shells;
 mod site;
-mod times;

@@ -74,7 +74,8 @@ fn a_process_that_changes_its_program_all_the_time_is_found_by_its_mark() {
     for round in 0..20 {
         let id = format!("exec-{}-{round}", std::process::id());
         let mark = format!("LOCKKEEPER_RUN_ID={id}");
-        let script = "export AGAIN='exec sh -c \"$AGAIN\"'; setsid sh -c \"$AGAIN\" & echo $!";
+        // Should it not be found, it does not spin for ever.
+        let script = "ulimit -t 20; export AGAIN='exec sh -c \"$AGAIN\"'; setsid sh -c \"$AGAIN\" & echo $!";
         let (mut root, processes) =
             tree_of(Command::new("sh").args(["-c", script]).env("LOCKKEEPER_RUN_ID", id), 1);
         root.wait().unwrap();

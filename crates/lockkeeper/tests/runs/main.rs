@@ -1,6 +1,11 @@
 //! Requests and runs, through the engine.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod boots;
+mod crash;
+mod damaged;
+mod dependencies;
+mod processes;
 mod queue;
 mod states;
 mod work;

@@ -56,6 +56,11 @@ fn a_problem_points_at_the_very_words() {
     assert_eq!(problem.message, "`mutx_lock` is not an action");
     assert!(problem.hint.as_ref().unwrap().contains("mutex_lock"));
     assert_eq!(file.source.line(5), Some("      action: mutx_lock"));
+    let shape = crate::file("parallel_groups: {P1: [{id: a, agents: [x], max_concurrent: 三}]}");
+    assert_eq!(
+        shape.problems[0].message,
+        "parallel_groups.P1[0].max_concurrent has to be a whole number, and is `三`"
+    );
 }
 
 /// Requirement 205.

@@ -9,11 +9,12 @@ pub fn check(bytes: &[u8]) {
         assert!(bytes.len() > MAX_BYTES);
         return;
     };
+    let lines = file.source.text().lines().count();
     for place in
         file.problems.iter().map(|problem| problem.place).chain(file.unknown.iter().map(|key| key.place))
     {
         assert!(place.line >= 1 && place.column >= 1 && place.width >= 1);
-        assert!(place.line <= file.source.text().lines().count() + 1, "{place:?}");
+        assert!(place.line <= lines + 1, "{place:?}");
     }
     let conditions = Conditions { load: Some(1.0), ..Conditions::default() };
     let planned: Vec<_> = file

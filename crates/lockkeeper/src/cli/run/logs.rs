@@ -49,15 +49,19 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let tail = args.tail.as_deref().map(parse_size).transpose()?;
     let (runs, run) = args.which.find(context)?;
     let folder = runs.folder_of(&run.id);
-    // The latest attempt has no number in its file's name.
-    let attempt = args.attempt.filter(|attempt| *attempt != run.attempt);
-    let output = Output::open(&folder, attempt).map_err(unreadable)?;
+    let attempt = args.attempt.unwrap_or_else(|| Output::attempts_over(&folder) + 1);
+    // Numbers beyond the present attempt have nothing, although the present output is there.
+    let known = args.attempt.is_none_or(|attempt| attempt <= run.attempt);
+    let output = if known { Output::of_attempt(&folder, attempt) } else { Ok(None) };
+    let output = output.map_err(|error| unreadable(&error))?;
     let from = match (&output, args.lines, tail, args.from) {
-        (Some(output), Some(lines), _, _) => output.last_lines(lines).map_err(unreadable)?,
-        (Some(output), None, Some(tail), _) => output.len().map_err(unreadable)?.saturating_sub(tail),
+        (Some(output), Some(lines), _, _) => output.last_lines(lines).map_err(|error| unreadable(&error))?,
+        (Some(output), None, Some(tail), _) => {
+            output.len().map_err(|error| unreadable(&error))?.saturating_sub(tail)
+        }
         (_, _, _, from) => from.unwrap_or(0),
     };
-    let mut printer = Printer { json: context.json, run: &run, output, at: from };
+    let mut printer = Printer { json: context.json, run: &run, attempt, output, at: from };
     if args.follow {
         return follow(&runs, &folder, &mut printer);
     }
@@ -83,6 +87,7 @@ enum Reader {
 struct Printer<'r> {
     json: bool,
     run: &'r Run,
+    attempt: u32,
     output: Option<Output>,
     at: u64,
 }
@@ -92,7 +97,7 @@ impl Printer<'_> {
     fn print_all(&mut self) -> Result<Reader, Report> {
         let Some(output) = &self.output else { return Ok(Reader::There) };
         loop {
-            let window = output.read(self.at, WINDOW).map_err(unreadable)?;
+            let window = output.read(self.at, WINDOW).map_err(|error| unreadable(&error))?;
             if window.bytes.is_empty() {
                 return Ok(Reader::There);
             }
@@ -112,7 +117,9 @@ impl Printer<'_> {
         let mut stdout = io::stdout().lock();
         if self.json {
             let text = String::from_utf8_lossy(&window.bytes);
-            let line = json!({ "run_id": self.run.id.as_str(), "from": window.from, "to": window.end(), "text": text });
+            let (from, to) = (window.from, window.end());
+            let id = self.run.id.as_str();
+            let line = json!({ "run_id": id, "attempt": self.attempt, "from": from, "to": to, "text": text });
             writeln!(stdout, "{line}")?;
         } else {
             stdout.write_all(&window.bytes)?;
@@ -120,22 +127,27 @@ impl Printer<'_> {
         stdout.flush()
     }
 
-    /// Goes on with the file of the next attempt, once all of this one's was printed.
-    fn go_on(&mut self, folder: &RunFolder) -> Result<bool, Report> {
-        let replaced = self.output.as_ref().is_none_or(Output::is_replaced);
-        if !replaced {
-            return Ok(false);
-        }
-        let next = Output::open(folder, None).map_err(unreadable)?;
-        if next.is_some() {
-            if self.output.is_some() {
-                print::talk("the next attempt begins");
+    /// Prints what there is of this attempt, and of those after it.
+    fn print_attempts(&mut self, folder: &RunFolder) -> Result<Reader, Report> {
+        loop {
+            let over = self.output.as_ref().is_some_and(|output| output.is_over(folder));
+            // After the look: what was written before the next attempt began is there now.
+            if self.print_all()? == Reader::Gone {
+                return Ok(Reader::Gone);
+            }
+            if self.output.is_some() && !over {
+                return Ok(Reader::There);
+            }
+            let next = if over { self.attempt + 1 } else { self.attempt };
+            let Some(output) = Output::of_attempt(folder, next).map_err(|error| unreadable(&error))? else {
+                return Ok(Reader::There);
+            };
+            if over {
+                print::talk(&format!("attempt {next} begins"));
                 self.at = 0;
             }
-            self.output = next;
-            return Ok(true);
+            (self.attempt, self.output) = (next, Some(output));
         }
-        Ok(false)
     }
 }
 
@@ -154,13 +166,8 @@ fn follow(runs: &Runs, folder: &RunFolder, printer: &mut Printer<'_>) -> Result<
         written.iter().for_each(Changes::drain);
         // Where the run is comes first: what it wrote before its end is then seen below.
         let ended = runs.find(printer.run.id.as_str())?.status.is_terminal();
-        loop {
-            if printer.print_all()? == Reader::Gone {
-                return Ok(Exit::Done);
-            }
-            if !printer.go_on(folder)? {
-                break;
-            }
+        if printer.print_attempts(folder)? == Reader::Gone {
+            return Ok(Exit::Done);
         }
         if ended {
             return Ok(Exit::Done);
@@ -188,6 +195,6 @@ fn wait(
     Ok(poll::wait_or_hang_up(descriptors, &[stdout], patience).map_err(KeeperError::Machine)?)
 }
 
-fn unreadable(error: io::Error) -> Report {
-    Report::of(Exit::Failed, "UNREADABLE", &error).with_hint("check that the state folder is yours")
+fn unreadable(error: &io::Error) -> Report {
+    Report::of(Exit::Failed, "UNREADABLE", error).with_hint("check that the state folder is yours")
 }

@@ -1,8 +1,11 @@
 //! `stages`: phases of groups from a STAGES.yml; here the arguments, and the file that all of them read.
 
 mod check;
+mod live;
 mod plan;
 mod problems;
+mod report;
+mod run;
 
 use std::io;
 use std::path::Path;
@@ -14,11 +17,12 @@ use lockkeeper::stages::File;
 use super::context::{Context, Globals};
 use super::{Verb, print, table};
 
-/// Check and plan phases of groups that would collide without a plan
+/// Check, plan and run phases of groups that would collide without a plan
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  lockkeeper stages check STAGES.yml\n  lockkeeper stages plan STAGES.yml P3\n  \
-    lockkeeper stages plan STAGES.yml P3 --svg > plan.svg"
+    lockkeeper stages plan STAGES.yml P3 --svg > plan.svg\n  lockkeeper stages run STAGES.yml P3\n  \
+    lockkeeper stages report STAGES.yml"
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -31,6 +35,10 @@ enum Command {
     Check(check::Args),
     /// Show how a phase would run: mode, waves, conflicts, and the reasons
     Plan(plan::Args),
+    /// Run a phase, or all of them: groups side by side where they do not collide
+    Run(run::Args),
+    /// Sum up what was run: speed-up, waits, conflicts, downgrades
+    Report(report::Args),
 }
 
 impl Verb for Args {
@@ -41,6 +49,8 @@ impl Verb for Args {
         match &self.command {
             Command::Check(args) => check::run(&context, args),
             Command::Plan(args) => plan::run(&context, args),
+            Command::Run(args) => run::run(&context, args),
+            Command::Report(args) => report::run(&context, args),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The check of counts against their limits, over all formats.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockkeeper_core::alert::{Counts, Limits, raise};
+use lockkeeper_core::id::Owner;
 
 use super::Visit;
 use super::finding::{Finding, Status};
@@ -40,9 +42,19 @@ fn count(visit: &Visit<'_>) -> Counts {
 
 /// What is to be counted among leases and tickets.
 pub fn count_leases(engine: &Engine, listing: &Listing) -> Result<Counts, StoreError> {
-    // It takes two to wait in a circle.
-    let deadlocks = if listing.waiters.len() < 2 { 0 } else { engine.circles()?.len() };
+    let deadlocks = if may_be_stuck(listing) { engine.circles()?.len() } else { 0 };
     Ok(Counts { deadlocks, ..waits_and_orphans(listing) })
+}
+
+/// Whether anybody could wait in a circle at all. Tickets alone are in one order everywhere, so it takes somebody who
+/// holds something while waiting, waits twice, or waits under a lease.
+fn may_be_stuck(listing: &Listing) -> bool {
+    let holders: BTreeSet<&Owner> = listing.holders.iter().map(|holder| &holder.lease.claim.owner).collect();
+    let mut waiting = BTreeSet::new();
+    listing.waiters.iter().any(|waiter| {
+        let (owner, ticket) = (&waiter.ticket.claim.owner, &waiter.ticket);
+        holders.contains(owner) || !ticket.under.is_empty() || !waiting.insert(owner)
+    })
 }
 
 /// The counts that a listing has in it already.

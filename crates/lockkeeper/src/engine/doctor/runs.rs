@@ -13,12 +13,11 @@ use lockkeeper_core::run::Run;
 use super::finding::{Finding, Recovered, some_of, told};
 use super::{Pass, Visit};
 use crate::engine::runs::{RunError, Runs};
+use crate::engine::work::RUN_ID;
 use crate::platform::life::LifeFile;
 use crate::platform::tree;
 use crate::store::StoreError;
 
-/// The variable that every process of a run is started with.
-const RUN_ID: &str = "LOCKKEEPER_RUN_ID";
 /// Nobody keeps more folders than this, and looks at the doctor's list.
 const MOST_FOLDERS: usize = 100_000;
 /// So long a worker may be at ending the processes of a run that is over.

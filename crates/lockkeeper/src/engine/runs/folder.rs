@@ -52,17 +52,7 @@ impl RunFolder {
 
     /// Writes one of its small files, whole or not at all.
     pub fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".tmp");
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(local::NO_FOLLOW)
-            .open(&name)?;
-        file.write_all(bytes)?;
-        fs::rename(&name, path)
+        write_whole(path, bytes)
     }
 
     /// Makes it, for its owner only.
@@ -77,4 +67,19 @@ impl RunFolder {
             Ok(()) | Err(_) => Ok(()),
         }
     }
+}
+
+/// Writes a small file for its owner only, whole or not at all.
+pub(in crate::engine) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(local::NO_FOLLOW)
+        .open(&name)?;
+    file.write_all(bytes)?;
+    fs::rename(&name, path)
 }

@@ -26,6 +26,7 @@ use lockkeeper_core::run::{Run, Status};
 use thiserror::Error;
 
 pub use folder::RunFolder;
+pub(super) use folder::write_whole;
 pub use moves::Canceled;
 pub(super) use moves::{advance, terms};
 pub use stats::{Group, Spread, Stats};
@@ -50,6 +51,16 @@ pub enum RunError {
     /// There is no such run.
     #[error("there is no run `{0}`")]
     NoRun(String),
+    /// Several runs end like this.
+    #[error("`{text}` is the end of several runs: {one}, {other}")]
+    Ambiguous {
+        /// What was meant to name one.
+        text: String,
+        /// One that it could be.
+        one: RunId,
+        /// Another.
+        other: RunId,
+    },
     /// There is no such request.
     #[error("there is no request `{0}`")]
     NoRequest(RequestId),
@@ -86,6 +97,7 @@ impl RunError {
     pub fn hint(&self) -> String {
         match self {
             Self::NoRun(_) => "`lockkeeper runs` lists them".to_owned(),
+            Self::Ambiguous { .. } => "write more of its id".to_owned(),
             Self::NoRequest(_) => "`lockkeeper requests` lists them".to_owned(),
             Self::Lost { run, .. } => format!("`lockkeeper run show {run}` tells what happened"),
             Self::InProgress { run, .. } => format!("`lockkeeper run wait {run}` waits for its end"),

@@ -48,9 +48,9 @@ pub struct NewRequest {
     pub priority: i32,
     /// The requests that have to be done before.
     pub after: Vec<String>,
-    /// How long it may wait.
+    /// How long it may wait; 0 for as long as it takes, whatever the settings say.
     pub queue_timeout: Option<SpanText>,
-    /// How long an attempt may take.
+    /// How long an attempt may take; 0 for as long as it takes, whatever the settings say.
     pub timeout: Option<SpanText>,
     /// How many more attempts there may be.
     pub retries: u32,
@@ -184,8 +184,8 @@ impl NewRequest {
             shared: self.shared,
             priority: Priority::new(self.priority)?,
             after: self.after.iter().map(|id| id.parse()).collect::<Result<_, IdError>>()?,
-            queue_timeout: span(self.queue_timeout)?.or(defaults.queue_timeout),
-            timeout: span(self.timeout)?.or(defaults.timeout),
+            queue_timeout: limited(span(self.queue_timeout)?.or(defaults.queue_timeout)),
+            timeout: limited(span(self.timeout)?.or(defaults.timeout)),
             retry: RetryPolicy {
                 limit: self.retries,
                 base: span(self.backoff)?.unwrap_or(base.base),
@@ -198,6 +198,11 @@ impl NewRequest {
             command: self.command,
         })
     }
+}
+
+/// No time at all is no limit: nothing could ever run within it.
+fn limited(span: Option<Duration>) -> Option<Duration> {
+    span.filter(|span| !span.is_zero())
 }
 
 fn check_command(command: &[String]) -> Result<(), BadRequest> {
@@ -277,6 +282,8 @@ mod tests {
         assert_eq!((request.id.as_str(), request.title.as_str()), ("RQ-1", "make test"));
         assert_eq!((request.dir.as_str(), request.success.as_slice()), ("/work/api", &[0][..]));
         assert_eq!(request.timeout, Some(Duration::from_secs(9)));
+        let unlimited = NewRequest { timeout: Some(SpanText::Text("0".to_owned())), ..of(&["x"]) };
+        assert_eq!(check(unlimited).unwrap().timeout, None);
         let script = check(of(&["/bin/sh", "-c", "echo a\nb", "x"])).unwrap();
         assert_eq!(script.title, "echo a b");
         assert_eq!(check(of(&[&"x".repeat(200)])).unwrap().title.chars().count(), MADE_TITLE);

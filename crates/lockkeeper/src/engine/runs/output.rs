@@ -46,7 +46,6 @@ pub struct Cut {
 pub struct Output {
     file: File,
     inode: u64,
-    path: PathBuf,
     cut_path: PathBuf,
 }
 
@@ -68,7 +67,25 @@ impl Output {
                 format!("{} is no file", path.display()),
             ));
         }
-        Ok(Some(Self { file, inode: metadata.ino(), path, cut_path }))
+        Ok(Some(Self { file, inode: metadata.ino(), cut_path }))
+    }
+
+    /// Opens the output of this attempt, whether it goes on or is over; none when it has written nothing yet.
+    pub fn of_attempt(folder: &RunFolder, attempt: u32) -> io::Result<Option<Self>> {
+        if let Some(over) = Self::open(folder, Some(attempt))? {
+            return Ok(Some(over));
+        }
+        let present = Self::open(folder, None)?;
+        // It may have been put aside between the two looks: then that was the output of a later one.
+        match Self::open(folder, Some(attempt))? {
+            Some(over) => Ok(Some(over)),
+            None => Ok(present),
+        }
+    }
+
+    /// How many attempts have put their output aside.
+    pub fn attempts_over(folder: &RunFolder) -> u32 {
+        (1..).take_while(|attempt| folder.output_of(*attempt).exists()).last().unwrap_or(0)
     }
 
     /// How long it is by now, with what was cut out.
@@ -81,9 +98,10 @@ impl Output {
         Ok(self.len()? == 0)
     }
 
-    /// Whether the next attempt has begun to write to a file of its own.
-    pub fn is_replaced(&self) -> bool {
-        std::fs::metadata(&self.path).is_ok_and(|metadata| metadata.ino() != self.inode)
+    /// Whether nothing more will come: the next attempt has begun to write to a file of its own.
+    pub fn is_over(&self, folder: &RunFolder) -> bool {
+        let present = std::fs::metadata(folder.output());
+        present.is_ok_and(|metadata| metadata.ino() != self.inode)
     }
 
     /// Reads at most `most` bytes from this place on, and never across what was cut out.
@@ -212,6 +230,24 @@ mod tests {
     }
 
     #[test]
+    fn attempts_are_found_wherever_their_output_is_by_now() {
+        let (state, first) = output(b"first", None);
+        let folder = RunFolder::new(state.path(), &"RUN-1".parse().unwrap());
+        let text = |attempt| {
+            let output = Output::of_attempt(&folder, attempt).unwrap();
+            output.map(|output| String::from_utf8(output.read(0, 99).unwrap().bytes).unwrap())
+        };
+        assert_eq!((text(1).as_deref(), first.is_over(&folder)), (Some("first"), false));
+        std::fs::rename(folder.output(), folder.output_of(1)).unwrap();
+        assert_eq!((text(1).as_deref(), text(2), first.is_over(&folder)), (Some("first"), None, false));
+        std::fs::write(folder.output_of(2), "second").unwrap();
+        std::fs::write(folder.output(), "third").unwrap();
+        assert_eq!((text(1).as_deref(), text(2).as_deref()), (Some("first"), Some("second")));
+        assert_eq!((text(3).as_deref(), Output::attempts_over(&folder)), (Some("third"), 2));
+        assert!(first.is_over(&folder));
+    }
+
+    #[test]
     fn what_was_cut_out_is_passed_over() {
         let (_state, output) = output(b"begin\0\0\0\0end\n", Some(Cut { cut_from: 5, cut_to: 9 }));
         assert_eq!(output.read(0, 100).unwrap(), Window { from: 0, bytes: b"begin".to_vec() });
@@ -224,8 +260,9 @@ mod tests {
     /// The file is sparse: a gigabyte on paper, a few pages on the disk.
     #[test]
     fn a_gigabyte_in_one_line_is_answered_at_once() {
-        let (_state, output) = output(b"", None);
-        let file = File::options().write(true).open(&output.path).unwrap();
+        let (state, output) = output(b"", None);
+        let folder = RunFolder::new(state.path(), &"RUN-1".parse().unwrap());
+        let file = File::options().write(true).open(folder.output()).unwrap();
         file.set_len(1 << 30).unwrap();
         file.write_at(b"\nlast\n", (1 << 30) - 6).unwrap();
         let begun = Instant::now();

@@ -89,8 +89,14 @@ impl Runs {
             {
                 return Ok(Ok(run));
             }
-            let mut ending = tables.runs_ending_with(text)?;
-            Ok(if ending.len() == 1 { ending.pop().ok_or_else(no_run) } else { Err(no_run()) })
+            let mut ending = tables.runs_ending_with(text)?.into_iter();
+            Ok(match (ending.next(), ending.next()) {
+                (Some(run), None) => Ok(run),
+                (None, _) => Err(no_run()),
+                (Some(one), Some(other)) => {
+                    Err(RunError::Ambiguous { text: text.to_owned(), one: one.id, other: other.id })
+                }
+            })
         })?
     }
 

@@ -28,8 +28,7 @@ impl Attendant {
     /// Begins to listen on behalf of an executor. The second signal ends what is executed.
     pub fn begin(executor: &Arc<Executor>, signals: Option<Signals>) -> Result<Self, RunError> {
         let (reader, end) = pipe::nonblocking().map_err(RunError::Machine)?;
-        let every = executor.settings.heartbeat;
-        let heart = Heart::begin(&executor.runs, &executor.worker.id, every).map_err(RunError::Machine)?;
+        let heart = Heart::begin(&executor.pulse).map_err(RunError::Machine)?;
         let shared = Arc::new(Shared::default());
         let (executor, told) = (Arc::clone(executor), Arc::clone(&shared));
         let listen = move || {

@@ -16,7 +16,7 @@ use crate::clock::WallTime;
 use crate::exec::{Mode, Spec, StartError};
 
 /// The variable by which every process of a run is known.
-pub(super) const RUN_ID: &str = "LOCKKEEPER_RUN_ID";
+pub(in crate::engine) const RUN_ID: &str = "LOCKKEEPER_RUN_ID";
 
 /// `NAME=value` in the environment of every process of a run.
 pub(super) fn mark(run: &Run) -> String {

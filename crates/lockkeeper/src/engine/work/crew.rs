@@ -9,22 +9,22 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::run::Run;
+use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
 
 use super::heart::{Heart, Listener};
 use super::recover::Surroundings;
 use super::take::Line;
-use super::{Executor, Told, locked};
-use crate::engine::runs::RunError;
+use super::{Ask, Executor, Told, locked};
+use crate::engine::runs::{Heard, RunError};
 use crate::platform::signal::{Signal, Signals};
 use crate::platform::{clock, pipe, poll, process};
 use crate::store::runs::Tables;
 
 /// Changes within so short a time are looked at together.
 const TOGETHER: Duration = Duration::from_millis(5);
-/// How long to wait until a lock file is looked at again: nobody tells of its end.
-const FILES_AGAIN: Duration = Duration::from_secs(1);
+/// How often leases are asked for that have no place in line, and lock files looked at: nobody tells of their end.
+const WHEN_CROWDED: Duration = Duration::from_secs(1);
 /// How long to wait after the store failed.
 const AFTER_TROUBLE: Duration = Duration::from_millis(500);
 
@@ -43,9 +43,43 @@ pub struct Crew {
     orders: Orders,
     state: Mutex<State>,
     changed: Condvar,
+    search: Mutex<Search>,
     /// Interrupts whoever looks for the next run, and wakes whoever supervises.
     nudge: (OwnedFd, OwnedFd),
     wake: (OwnedFd, OwnedFd),
+}
+
+/// What whoever looks for the next run needs for it.
+#[derive(Default)]
+struct Search {
+    line: Line,
+    heard: Option<Heard>,
+}
+
+/// What whoever supervises knows.
+struct Supervision {
+    heard: Heard,
+    told: bool,
+    listener: Listener,
+    heart: Option<Heart>,
+    around: Surroundings,
+    /// Whether everything is to be ended.
+    stopping: bool,
+}
+
+impl Supervision {
+    fn new(heard: Heard) -> Self {
+        let (listener, around) = (Listener::default(), Surroundings::default());
+        Self { heard, told: false, listener, heart: None, around, stopping: false }
+    }
+}
+
+/// What a look at everything means.
+enum Look {
+    /// There is nothing left to do.
+    Finished,
+    /// So long at most until the next look.
+    Sleep(Option<Duration>),
 }
 
 #[derive(Default)]
@@ -68,7 +102,15 @@ impl Crew {
         let wake = pipe::nonblocking().map_err(RunError::Machine)?;
         let orders = Orders { jobs: orders.jobs.max(1), ..orders };
         let executor = Arc::new(executor);
-        Ok(Self { executor, orders, state: Mutex::default(), changed: Condvar::new(), nudge, wake })
+        Ok(Self {
+            executor,
+            orders,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            search: Mutex::default(),
+            nudge,
+            wake,
+        })
     }
 
     /// The executor.
@@ -84,6 +126,10 @@ impl Crew {
                 hand.spawn_scoped(scope, || self.lend_a_hand()).map_err(RunError::Machine)?;
             }
             let supervised = self.supervise(signals);
+            if supervised.is_err() {
+                // Nobody would look after what runs.
+                self.executor.ask_everyone(Ask::Cancel);
+            }
             let mut state = locked(&self.state);
             state.over = true;
             state.draining = true;
@@ -103,15 +149,18 @@ impl Crew {
     }
 
     fn lend_a_hand(&self) {
-        let mut line = Line::default();
         while self.wait_to_look() {
-            match self.find(&mut line) {
+            match self.find() {
                 Ok(Some(mut job)) => loop {
                     self.found();
                     let done = self.executor.execute(job);
                     // Whoever looks already will find the next one.
                     let looks = self.look_at_once();
-                    let next = self.executor.conclude(done, looks.then_some(&mut line));
+                    let next = if looks {
+                        self.executor.conclude(done, Some(&mut locked(&self.search).line))
+                    } else {
+                        self.executor.conclude(done, None)
+                    };
                     match next {
                         Ok(Some(next)) => job = next,
                         Ok(None) => {
@@ -127,13 +176,10 @@ impl Crew {
                 },
                 Ok(None) => self.stop_looking(),
                 Err(error) => {
-                    self.stop_looking();
                     self.trouble(&error);
+                    self.stop_looking();
                 }
             }
-        }
-        if let Err(error) = self.executor.leave_line(&mut line) {
-            self.trouble(&error);
         }
     }
 
@@ -152,8 +198,13 @@ impl Crew {
         }
     }
 
-    fn find(&self, line: &mut Line) -> Result<Option<super::Job>, RunError> {
-        let mut heard = self.executor.runs.listen()?;
+    fn find(&self) -> Result<Option<super::Job>, RunError> {
+        let mut search = locked(&self.search);
+        let Search { line, heard } = &mut *search;
+        let heard = match heard {
+            Some(heard) => heard,
+            None => heard.insert(self.executor.runs.listen()?),
+        };
         let mut told = false;
         loop {
             heard.quiet(told);
@@ -163,19 +214,19 @@ impl Crew {
                 return Ok(None);
             }
             if let Some(job) = self.executor.take_next(line)? {
-                return Ok(Some(job));
+                return self.with_free_hands(job, line).map(Some);
             }
             self.set_idle(!line.is_used() && !line.look_again);
             let due = self.executor.runs.store().read(|tables| tables.next_due())?;
             let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
-            let again = line.look_again.then_some(FILES_AGAIN);
-            let limit = [due, heard.patience(), again].into_iter().flatten().min();
+            let crowded = (line.is_crowded() || line.look_again).then_some(WHEN_CROWDED);
+            let limit = [due, heard.patience(), crowded].into_iter().flatten().min();
             let until = limit.and_then(|limit| Instant::now().checked_add(limit));
             let mut interrupts: Vec<BorrowedFd<'_>> = vec![self.nudge.0.as_fd()];
             interrupts.extend(heard.as_fd());
             if line.is_used() {
                 if let Some(job) = self.executor.sleep_in_line(line, &interrupts, until)? {
-                    return Ok(Some(job));
+                    return self.with_free_hands(job, line).map(Some);
                 }
                 // What was written meanwhile is looked at in any case.
                 told = false;
@@ -184,6 +235,16 @@ impl Crew {
                 told = ready.contains(1);
             }
         }
+    }
+
+    /// Places in line are given up when nobody is left to take what they are granted: others may want it.
+    fn with_free_hands(&self, job: super::Job, line: &mut Line) -> Result<super::Job, RunError> {
+        let last = locked(&self.state).busy + 1 >= self.orders.jobs;
+        if last && let Err(error) = self.executor.leave_line(line) {
+            // The run is taken and has to be executed whatever becomes of the line.
+            self.executor.trouble(format!("cannot leave the line: {error}"));
+        }
+        Ok(job)
     }
 
     fn found(&self) {
@@ -239,57 +300,94 @@ impl Crew {
         let _ = rustix::io::write(&self.wake.1, b"!");
     }
 
-    /// Looks after everything but the commands: signals, calls to end, time, other workers.
+    /// Looks after everything but the commands: signals, calls to end, time, other workers. A store that fails ends
+    /// nothing: what runs goes on, and the store is asked again.
     fn supervise(&self, signals: &Signals) -> Result<(), RunError> {
         let executor = &self.executor;
-        let mut heard = executor.runs.listen()?;
-        let mut listener = Listener::default();
-        let mut heart: Option<Heart> = None;
-        let mut told = false;
-        let mut stopping = false;
+        let mut watch = Supervision::new(executor.runs.listen()?);
+        let mut trouble = String::new();
         loop {
-            heard.quiet(told);
-            drain_pipe(&self.wake.0);
-            process::reap_orphans();
-            self.expire()?;
-            let around = executor.look_around()?;
-            executor.pass_on(&around.ours)?;
-            if stopping {
-                self.cancel_all(&around.ours);
-            }
-            self.adopt(&around, &mut listener)?;
-            let busy = executor.busy() > 0;
-            match (&heart, busy) {
-                (None, true) => {
-                    let (runs, every) = (&executor.runs, executor.settings.heartbeat);
-                    heart = Some(Heart::begin(runs, &executor.worker.id, every).map_err(RunError::Machine)?);
+            match self.look(&mut watch) {
+                Ok(Look::Finished) => return Ok(()),
+                Ok(Look::Sleep(limit)) => {
+                    trouble.clear();
+                    self.sleep(&mut watch, signals, limit)?;
                 }
-                (Some(_), false) => heart = None,
-                (Some(_), true) | (None, false) => {}
-            }
-            if self.is_finished(busy)? {
-                return Ok(());
-            }
-            let silence = listener.due(!around.theirs.is_empty(), executor.settings.heartbeat);
-            let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
-            let due = executor.runs.store().read(|tables| tables.next_due())?;
-            let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
-            let limit = [silence, due, heard.patience()].into_iter().flatten().min();
-            let mut descriptors: Vec<BorrowedFd<'_>> = vec![signals.as_fd(), self.wake.0.as_fd()];
-            descriptors.extend(around.others.iter().filter_map(|other| Some(other.exit.as_ref()?.as_fd())));
-            descriptors.extend(heard.as_fd());
-            let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
-            told = heard.as_fd().is_some() && ready.contains(descriptors.len() - 1);
-            for signal in signals.take().map_err(RunError::Machine)? {
-                if matches!(signal, Signal::INT | Signal::TERM | Signal::HUP) {
-                    stopping |= locked(&self.state).draining;
-                    self.drain();
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != trouble {
+                        executor.trouble(format!("{text}; trying again"));
+                        trouble = text;
+                    }
+                    if watch.stopping {
+                        executor.ask_everyone(Ask::Cancel);
+                    }
+                    self.sleep(&mut watch, signals, Some(AFTER_TROUBLE))?;
+                    if self.is_stopped(&watch) {
+                        return Err(error);
+                    }
                 }
-            }
-            if ready.any() && !stopping {
-                thread::sleep(TOGETHER);
             }
         }
+    }
+
+    fn look(&self, watch: &mut Supervision) -> Result<Look, RunError> {
+        let executor = &self.executor;
+        watch.heard.quiet(watch.told);
+        drain_pipe(&self.wake.0);
+        process::reap_orphans();
+        let busy = executor.busy() > 0;
+        match (&watch.heart, busy) {
+            (None, true) => watch.heart = Some(Heart::begin(&executor.pulse).map_err(RunError::Machine)?),
+            (Some(_), false) => watch.heart = None,
+            (Some(_), true) | (None, false) => {}
+        }
+        self.expire()?;
+        watch.around = executor.look_around()?;
+        if watch.stopping {
+            self.cancel_all(&watch.around.ours);
+        }
+        executor.pass_on(&watch.around.ours)?;
+        self.adopt(&watch.around, &mut watch.listener)?;
+        if self.is_finished(executor.busy() > 0)? {
+            return Ok(Look::Finished);
+        }
+        let silence = watch.listener.due(!watch.around.theirs.is_empty(), executor.settings.heartbeat);
+        let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
+        let due = executor.runs.store().read(|tables| tables.next_due())?;
+        let due = [due, watch.around.look_again].into_iter().flatten().min();
+        let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
+        Ok(Look::Sleep([silence, due, watch.heard.patience()].into_iter().flatten().min()))
+    }
+
+    fn sleep(
+        &self,
+        watch: &mut Supervision,
+        signals: &Signals,
+        limit: Option<Duration>,
+    ) -> Result<(), RunError> {
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![signals.as_fd(), self.wake.0.as_fd()];
+        let others = watch.around.others.iter();
+        descriptors.extend(others.filter_map(|other| Some(other.exit.as_ref()?.as_fd())));
+        descriptors.extend(watch.heard.as_fd());
+        let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
+        watch.told = watch.heard.as_fd().is_some() && ready.contains(descriptors.len() - 1);
+        if ready.any() && !ready.contains(0) {
+            // Let what belongs together arrive.
+            poll::wait(&[signals.as_fd()], Some(TOGETHER)).map_err(RunError::Machine)?;
+        }
+        for signal in signals.take().map_err(RunError::Machine)? {
+            if matches!(signal, Signal::INT | Signal::TERM | Signal::HUP) {
+                watch.stopping |= locked(&self.state).draining;
+                self.drain();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it was told to stop, and nothing is executed any more.
+    fn is_stopped(&self, watch: &Supervision) -> bool {
+        watch.stopping && locked(&self.state).busy == 0 && self.executor.busy() == 0
     }
 
     fn is_finished(&self, busy: bool) -> Result<bool, RunError> {
@@ -314,10 +412,13 @@ impl Crew {
         Ok(())
     }
 
+    /// Said before any signal is sent, so that whatever happens to this worker none of them is taken for a success.
     fn cancel_all(&self, ours: &[Run]) {
-        for run in ours {
+        for run in ours.iter().filter(|run| run.status == Status::Running) {
             // It may have ended meanwhile.
-            let _ = self.executor.runs.cancel(&run.id, Some("the worker was stopped"));
+            if self.executor.runs.cancel(&run.id, Some("the worker was stopped")).is_ok() {
+                self.wake();
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::LockSight;
+use lockkeeper_core::liveness::{LockSight, ProcessRef};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::life::{self, Lost, Seen};
@@ -16,7 +16,7 @@ use lockkeeper_core::time::Moment;
 use super::command::{mark, why_not_started};
 use super::files::LockFiles;
 use super::output::Output;
-use super::take::Line;
+use super::take::{Line, with_request};
 use super::{Ask, Control, Executor, Job, Told};
 use crate::engine::runs::{RunError, advance, terms};
 use crate::exec::{Ending, Event, Next, Running, start};
@@ -71,7 +71,7 @@ enum End {
 impl Executor {
     /// Executes the command of a run that was taken, and waits for its end.
     pub fn execute(&self, job: Job) -> Done {
-        let end = match self.enter(&job.run.id) {
+        let end = match self.enter(&job.run) {
             Ok(control) => self.attempt(&job, &control),
             Err(error) => End::Seen(Seen::NotStarted(126, format!("cannot supervise it: {error}"))),
         };
@@ -80,7 +80,6 @@ impl Executor {
         // From here on only what the command left running can have the kernel lock.
         drop(life);
         self.end_leftovers(&run, holder);
-        self.leave(&run.id);
         Done { run, request, lease, files, end }
     }
 
@@ -89,30 +88,34 @@ impl Executor {
     /// A store that cannot be written is tried again for as long as it takes: what was seen is known to nobody else.
     pub fn conclude(&self, done: Done, line: Option<&mut Line>) -> Result<Option<Job>, RunError> {
         let mut line = line;
-        let mut pauses = STORE_PAUSES.iter();
-        let (ended, next) = loop {
-            let life = match &mut line {
-                Some(line) => Some(self.next_life(line)?),
-                None => None,
-            };
-            let concluded = self.runs.store().write(|tables| {
-                let ended = self.say_end(tables, &done)?;
-                let next = life.map(|life| self.claim_first(tables, life)).transpose()?.flatten();
-                Ok((ended, next))
-            });
-            match concluded {
-                Ok(concluded) => break concluded,
-                Err(error) => {
-                    let pause = pauses.next().unwrap_or(&STORE_PAUSES[3]);
-                    self.trouble(format!("cannot note the end of {}: {error}; trying again", done.run.id));
-                    thread::sleep(*pause);
-                }
+        let life = line.as_deref_mut().and_then(|line| match self.next_life(line) {
+            Ok(life) => Some(life),
+            Err(error) => {
+                // The end has to be said in any case; the next run can wait.
+                self.trouble(format!("cannot take another run: {error}"));
+                None
             }
-        };
+        });
+        let mut again = false;
+        let (ended, next) = self.insist(&format!("note the end of {}", done.run.id), || {
+            // What failed before may have been only that the disk was not told.
+            let claimed_before = std::mem::replace(&mut again, true);
+            self.runs.store().write(|tables| {
+                let ended = self.say_end(tables, &done)?;
+                let Some(life) = life else { return Ok((ended, None)) };
+                let known = if claimed_before { tables.run_of_holder(life.holder())? } else { None };
+                let next = match known {
+                    Some(run) => with_request(tables, Some(run))?,
+                    None => self.claim_first(tables, life)?,
+                };
+                Ok((ended, next))
+            })
+        });
         self.give_back(&done);
         if let Err(error) = done.files.release() {
             self.trouble(format!("cannot release the lock files of {}: {error}", done.run.id));
         }
+        self.leave(&done.run);
         match ended {
             Some(run) => {
                 self.write_stage(&run, done.lease.as_ref());
@@ -128,6 +131,20 @@ impl Executor {
         }))
     }
 
+    /// Does something to the store until it works: what is not written now is known to nobody else.
+    pub(super) fn insist<T>(&self, what: &str, mut act: impl FnMut() -> Result<T, StoreError>) -> T {
+        let mut pauses = STORE_PAUSES.iter();
+        loop {
+            match act() {
+                Ok(done) => return done,
+                Err(error) => {
+                    self.trouble(format!("cannot {what}: {error}; trying again"));
+                    thread::sleep(*pauses.next().unwrap_or(&STORE_PAUSES[3]));
+                }
+            }
+        }
+    }
+
     /// None when somebody else has the run by now.
     fn say_end(&self, tables: &Tables<'_>, done: &Done) -> Result<Option<Run>, StoreError> {
         let claim = done.run.claim;
@@ -136,12 +153,24 @@ impl Executor {
         };
         match &done.end {
             End::NotOurs => Ok(None),
+            // It was said before, and only the disk was not told.
+            End::Seen(_) if run.waits_for_retry() => Ok(Some(run)),
             End::Said => {
                 let settled = life::settle(&run);
                 tables.settle(&run, &settled)?;
                 Ok(Some(settled))
             }
             End::Seen(seen) => {
+                // A worker that was told to stop ends its commands even when nobody called them off.
+                let run = match seen {
+                    Seen::Stopped(_) if run.status == Status::Running => {
+                        match life::cancel(&run, tables.now(), Some("the worker was stopped".to_owned())) {
+                            Ok(moved) => advance(tables, &run, moved)?,
+                            Err(_) => run,
+                        }
+                    }
+                    _ => run,
+                };
                 match life::finish(&run, claim, seen.clone(), terms(&done.request), tables.now()) {
                     Ok(moved) => advance(tables, &run, moved).map(Some),
                     // Its time was up in the same moment: that was said already.
@@ -156,8 +185,12 @@ impl Executor {
         }
     }
 
+    /// What could not be ended keeps the lease, by the kernel lock that it shares.
     fn give_back(&self, done: &Done) {
         let Some((lease, token)) = done.run.lease else { return };
+        if done.run.process.is_some_and(|process| !self.others_of(process.holder).is_empty()) {
+            return;
+        }
         // The end of its processes frees it all the same.
         if let Err(error) = self.leases.release(lease, Some(token)) {
             self.trouble(format!("cannot release the lease of {}: {error}", done.run.id));
@@ -175,6 +208,9 @@ impl Executor {
                 return End::Seen(Seen::NotStarted(126, why));
             }
         };
+        if !self.is_still_ours(&job.run) {
+            return End::NotOurs;
+        }
         let running = match start(&spec, Some(&job.life)) {
             Ok(running) => running,
             Err(error) => {
@@ -194,14 +230,32 @@ impl Executor {
         }
     }
 
+    /// A worker that was frozen between the claim and the start may have been replaced: it asks before it starts.
+    fn is_still_ours(&self, run: &Run) -> bool {
+        let since = run.started_at.map(|at| clock::now().since(at.moment));
+        if since.is_none_or(|since| since < self.settings.heartbeat) {
+            return true;
+        }
+        self.insist(&format!("see whose {} is", run.id), || {
+            self.runs.store().read(|tables| {
+                Ok(tables
+                    .run(&run.id)?
+                    .is_some_and(|found| found.claim == run.claim && found.status.is_active()))
+            })
+        })
+    }
+
     fn supervise(
         &self,
         job: &Job,
         mut running: Running,
-        output: Output,
+        mut output: Output,
         control: &Control,
     ) -> io::Result<End> {
-        if let Some(ending) = running.supervise_until(clock::now().after(SOON))? {
+        let soon = clock::now().after(SOON);
+        let soon = job.run.times_out_at().map_or(soon, |at| at.min(soon));
+        if let Some(ending) = running.supervise_until(soon)? {
+            output.finish();
             return Ok(End::Seen(Seen::Ended(ending.into())));
         }
         if let Ok(command) = running.process() {
@@ -227,6 +281,7 @@ impl Executor {
             output,
             looked_at: clock::now(),
             look_at: clock::now().after(SOON),
+            not_before: None,
             stopped: None,
         };
         let mut extra: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
@@ -247,15 +302,33 @@ impl Executor {
         }
     }
 
-    /// Ends every process that carries the run's mark.
+    /// Ends every process that carries the run's mark, and those that share its kernel lock without the mark.
     pub(super) fn end_processes(&self, run: &Run) {
         let mark = mark(run);
-        let stop = Stop { root: Root::Marked, grace: self.settings.grace, mark: Some(&mark) };
-        match stop_tree(&stop) {
+        self.end_tree(run, Root::Marked, Some(&mark));
+        let Some(process) = run.process else { return };
+        for one in self.others_of(process.holder) {
+            self.end_tree(run, Root::Process(one), None);
+        }
+    }
+
+    fn end_tree(&self, run: &Run, root: Root, mark: Option<&str>) {
+        match stop_tree(&Stop { root, grace: self.settings.grace, mark }) {
             Ok(left) if left.is_empty() => {}
             Ok(left) => self.trouble(format!("{} processes of {} could not be ended", left.len(), run.id)),
             Err(error) => self.trouble(format!("cannot end the processes of {}: {error}", run.id)),
         }
+    }
+
+    /// The processes that share a run's kernel lock, without workers: they hold it before the command begins.
+    fn others_of(&self, holder: HolderId) -> Vec<ProcessRef> {
+        let life = self.leases.senses().life();
+        if life.look(holder) != LockSight::Held {
+            return Vec::new();
+        }
+        let workers = self.runs.store().read(|tables| tables.workers()).unwrap_or_default();
+        let is_worker = |process: &ProcessRef| workers.iter().any(|worker| worker.process == *process);
+        life.processes(holder).into_iter().filter(|process| !is_worker(process)).collect()
     }
 
     pub(super) fn trouble(&self, what: String) {
@@ -272,6 +345,8 @@ struct Watch<'w> {
     output: Output,
     looked_at: Moment,
     look_at: Moment,
+    /// When the store is asked again that could not be written.
+    not_before: Option<Moment>,
     stopped: Option<Stopped>,
 }
 
@@ -279,6 +354,7 @@ struct Watch<'w> {
 enum Stopped {
     Canceled,
     TimedOut,
+    Over,
     LetGo,
     LeaseLost,
 }
@@ -305,7 +381,7 @@ impl Watch<'_> {
             self.stopped = Some(Stopped::LeaseLost);
             return Next::Stop(self.executor.settings.grace);
         }
-        let times_out_at = self.job.run.times_out_at();
+        let times_out_at = self.job.run.times_out_at().max(self.not_before);
         Next::WaitUntil(times_out_at.map_or(self.look_at, |at| at.min(self.look_at)))
     }
 
@@ -313,6 +389,7 @@ impl Watch<'_> {
         match self.control.asked() {
             Ask::Nothing => None,
             Ask::Cancel => Some(Stopped::Canceled),
+            Ask::Over => Some(Stopped::Over),
             Ask::LetGo => Some(Stopped::LetGo),
         }
     }
@@ -327,7 +404,7 @@ impl Watch<'_> {
     }
 
     /// The run is moved before any signal is sent: from then on it can end in no other way.
-    fn time_is_up(&self, now: Moment) -> Option<Stopped> {
+    fn time_is_up(&mut self, now: Moment) -> Option<Stopped> {
         if self.job.run.times_out_at().is_none_or(|at| at > now) {
             return None;
         }
@@ -342,18 +419,22 @@ impl Watch<'_> {
             Ok(_) => Some(Stopped::TimedOut),
             Err(RunError::Lost { source: Lost::Claim { .. }, .. }) => Some(Stopped::LetGo),
             Err(RunError::Lost { current: Status::Cancelling, .. }) => Some(Stopped::Canceled),
-            // A store that cannot be written is tried again at the next look.
-            Err(_) => None,
+            Err(RunError::Lost { current, .. }) if current.is_terminal() => Some(Stopped::Over),
+            Err(_) => {
+                self.not_before = Some(now.after(STORE_PAUSES[1]));
+                None
+            }
         }
     }
 
-    fn end(self, ending: Ending) -> End {
+    fn end(mut self, ending: Ending) -> End {
+        self.output.finish();
         let ending = ending.into();
         match self.stopped {
             None => End::Seen(Seen::Ended(ending)),
             Some(Stopped::Canceled) => End::Seen(Seen::Stopped(Some(ending))),
             Some(Stopped::LeaseLost) => End::Seen(Seen::LeaseLost(Some(ending))),
-            Some(Stopped::TimedOut) => End::Said,
+            Some(Stopped::TimedOut | Stopped::Over) => End::Said,
             Some(Stopped::LetGo) => End::NotOurs,
         }
     }

@@ -10,7 +10,7 @@ use lockkeeper_core::time::{Moment, Ttl};
 use super::Executor;
 use crate::clock::WallTime;
 use crate::lockfile::aiflow::{self, AiflowLock, Subject};
-use crate::lockfile::swarm::{self, TaskLock};
+use crate::lockfile::swarm::{self, Swarm, TaskLock};
 
 /// How often files are renewed; every format waits many times longer.
 const BEAT_EVERY: Duration = Duration::from_secs(10);
@@ -102,8 +102,7 @@ impl Executor {
     }
 
     /// The swarm's task that a request is for.
-    fn task_of<'r>(&'r self, request: &'r Request) -> Option<(&'r crate::lockfile::swarm::Swarm, &'r str)> {
-        let swarm = self.settings.swarm.as_ref()?;
-        request.origin.as_deref()?.strip_prefix("swarm:").map(|task| (swarm, task))
+    fn task_of<'r>(&'r self, request: &'r Request) -> Option<(&'r Swarm, &'r str)> {
+        self.settings.swarm.as_ref().zip(request.task())
     }
 }

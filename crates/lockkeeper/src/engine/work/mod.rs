@@ -29,11 +29,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use heart::Pulse;
 use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::run::Run;
 
 pub use attendant::Attendant;
+pub(in crate::engine) use command::RUN_ID;
 pub use crew::{Crew, Orders};
 pub use execute::Done;
+pub(in crate::engine) use take::why;
 pub use take::{Job, Line, Taken};
 pub use tell::{Teller, Told};
 
@@ -84,8 +88,9 @@ pub struct Executor {
     settings: Settings,
     /// Says that this process lives, for as long as it does.
     _life: LifeLock,
-    /// Those that are being executed here.
+    /// Those that are being executed here, from their start until their end was said.
     controls: Mutex<HashMap<RunId, Arc<Control>>>,
+    pulse: Pulse,
     status: Option<StatusLog>,
     teller: Box<Teller>,
 }
@@ -113,8 +118,10 @@ impl Executor {
             started_at,
         };
         runs.store().note(|tables| tables.insert_worker(&worker))?;
+        let pulse = Pulse::new(&runs, &worker.id, settings.heartbeat).map_err(RunError::Machine)?;
+        heart::sweep(&runs)?;
         let controls = Mutex::new(HashMap::new());
-        Ok(Self { runs, leases, worker, settings, _life: life, controls, status, teller })
+        Ok(Self { runs, leases, worker, settings, _life: life, controls, pulse, status, teller })
     }
 
     /// Who this worker is.
@@ -142,14 +149,23 @@ impl Executor {
         locked(&self.controls).len()
     }
 
-    fn enter(&self, run: &RunId) -> io::Result<Arc<Control>> {
-        let control = Arc::new(Control::new()?);
-        locked(&self.controls).insert(run.clone(), Arc::clone(&control));
+    fn enter(&self, run: &Run) -> io::Result<Arc<Control>> {
+        let control = Arc::new(Control::new(run.claim)?);
+        locked(&self.controls).insert(run.id.clone(), Arc::clone(&control));
         Ok(control)
     }
 
-    fn leave(&self, run: &RunId) {
-        locked(&self.controls).remove(run);
+    /// The next attempt may have been taken here in the meantime: that one stays.
+    fn leave(&self, run: &Run) {
+        let mut controls = locked(&self.controls);
+        if controls.get(&run.id).is_some_and(|control| control.claim == run.claim) {
+            controls.remove(&run.id);
+        }
+    }
+
+    /// Ends everything that is executed here.
+    fn ask_everyone(&self, ask: Ask) {
+        locked(&self.controls).values().for_each(|control| control.ask(ask));
     }
 }
 
@@ -168,22 +184,26 @@ enum Ask {
     Nothing = 0,
     /// To end the command: the run was called off.
     Cancel = 1,
+    /// To end the command: somebody outside said that the run is over.
+    Over = 2,
     /// To end the command and say nothing: somebody else has the run.
-    LetGo = 2,
+    LetGo = 3,
 }
 
 /// How a thread that executes a run is reached.
 #[derive(Debug)]
 struct Control {
+    /// Which claim of the run it is for.
+    claim: u64,
     asked: AtomicU8,
     reader: OwnedFd,
     writer: OwnedFd,
 }
 
 impl Control {
-    fn new() -> io::Result<Self> {
+    fn new(claim: u64) -> io::Result<Self> {
         let (reader, writer) = pipe::nonblocking()?;
-        Ok(Self { asked: AtomicU8::new(Ask::Nothing as u8), reader, writer })
+        Ok(Self { claim, asked: AtomicU8::new(Ask::Nothing as u8), reader, writer })
     }
 
     fn ask(&self, ask: Ask) {
@@ -199,6 +219,7 @@ impl Control {
         match self.asked.load(Ordering::SeqCst) {
             0 => Ask::Nothing,
             1 => Ask::Cancel,
+            2 => Ask::Over,
             _ => Ask::LetGo,
         }
     }

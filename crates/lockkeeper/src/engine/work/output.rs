@@ -70,6 +70,12 @@ impl Output {
         Ok(soon.clamp(SOONEST, LATEST))
     }
 
+    /// Cuts what was written since the last look.
+    pub(super) fn finish(&mut self) {
+        // A log that cannot be cut is only larger than it should be.
+        let _ = self.look(LATEST);
+    }
+
     fn cut(&mut self, size: u64) -> io::Result<()> {
         let from = self.cut_to.max(HEAD);
         let to = size.saturating_sub(self.limit / 2) / BLOCK * BLOCK;

@@ -5,25 +5,34 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::liveness::LockSight;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::life::{self, Lost, Seen};
 use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::time::Moment;
 
+use super::command::mark;
 use super::execute::Done;
 use super::{Ask, Control, Executor, Told, locked};
 use crate::engine::runs::{RunError, advance};
 use crate::exec::Ending;
 use crate::platform::process::Watch;
-use crate::platform::{clock, poll, process};
+use crate::platform::{clock, poll, process, tree};
 use crate::store::runs::Worker;
+
+/// Whoever ends the processes of a run that is over takes its grace and so long at most.
+const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long to wait before the store is asked again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Another worker, and how to be told of its end.
 pub(super) struct Other {
     pub(super) worker: Worker,
-    pub(super) exit: Option<OwnedFd>,
+    pub(super) exit: Option<Arc<OwnedFd>>,
 }
 
 /// What a look at all that lives showed.
@@ -37,6 +46,8 @@ pub(super) struct Surroundings {
     pub(super) abandoned: Vec<Run>,
     /// Runs that are executed here.
     pub(super) ours: Vec<Run>,
+    /// When something may be abandoned that is not yet.
+    pub(super) look_again: Option<Moment>,
 }
 
 impl Executor {
@@ -50,15 +61,13 @@ impl Executor {
             if worker.id == self.worker.id {
                 continue;
             }
+            // Watched before the look: whoever dies after it is told of.
+            let exit = self.watch_worker(&worker);
             if self.is_gone(&worker) {
                 dead.insert(worker.id);
                 continue;
             }
             alive.insert(worker.id.clone());
-            let exit = match process::watch(worker.process) {
-                Watch::Exit(exit) => Some(exit),
-                Watch::Gone | Watch::Unavailable => None,
-            };
             around.others.push(Other { worker, exit });
         }
         let here = locked(&self.controls);
@@ -70,7 +79,10 @@ impl Executor {
                 Some(_) if run.process.is_none() => {}
                 // It is over, and its processes are being ended here.
                 None if here.contains_key(&run.id) => {}
-                None if self.is_watched(&run, &around.others) => {}
+                None if dead.is_empty() && !around.others.is_empty() && self.may_be_watched(&run) => {
+                    let until = self.watched_until(&run);
+                    around.look_again = [around.look_again, until].into_iter().flatten().min();
+                }
                 Some(_) | None => around.abandoned.push(run),
             }
         }
@@ -84,11 +96,33 @@ impl Executor {
         Ok(around)
     }
 
+    /// Looks after all runs that nobody looks after, each on a thread of its own.
+    pub fn adopt_abandoned(self: &Arc<Self>) -> Result<(), RunError> {
+        for run in self.look_around()?.abandoned {
+            self.adopt(&run, false, || {})?;
+        }
+        Ok(())
+    }
+
     /// A run that is over without being settled may be in the hands of any other worker, which ends its processes.
-    fn is_watched(&self, run: &Run, others: &[Other]) -> bool {
-        let grace = self.settings.grace * 2;
-        let over = run.completed_at.map(|at| clock::now().since(at.moment));
-        !others.is_empty() && over.is_some_and(|span| span < grace)
+    fn may_be_watched(&self, run: &Run) -> bool {
+        self.watched_until(run).is_some_and(|until| clock::now() < until)
+    }
+
+    fn watched_until(&self, run: &Run) -> Option<Moment> {
+        run.completed_at.map(|at| at.moment.after(self.settings.grace + SETTLED_WITHIN))
+    }
+
+    /// Something that can be read once another worker is gone.
+    fn watch_worker(&self, worker: &Worker) -> Option<Arc<OwnedFd>> {
+        let senses = self.leases.senses();
+        if senses.shares_pids_with(&worker.origin)
+            && let Watch::Exit(exit) = process::watch(worker.process)
+        {
+            return Some(Arc::new(exit));
+        }
+        // Numbers of another pid namespace mean nothing here, but its kernel lock does.
+        if worker.origin.boot == senses.origin().boot { senses.sentry(worker.holder) } else { None }
     }
 
     fn is_gone(&self, worker: &Worker) -> bool {
@@ -119,7 +153,7 @@ impl Executor {
         })?;
         let Some((run, request)) = taken else { return Ok(None) };
         self.tell(&Told::Adopted(run.clone()), None);
-        let control = self.enter(&run.id).map_err(RunError::Machine)?;
+        let control = self.enter(&run).map_err(RunError::Machine)?;
         let executor = Arc::clone(self);
         let work = move || {
             executor.look_after(run, request, silent, &control);
@@ -130,7 +164,7 @@ impl Executor {
     }
 
     fn look_after(&self, run: Run, request: Request, silent: bool, control: &Control) {
-        let id = run.id.clone();
+        let found = run.clone();
         let done = if !run.status.is_active() {
             self.end_processes(&run);
             Done::said(run, request)
@@ -149,48 +183,64 @@ impl Executor {
             }
         };
         if let Err(error) = self.conclude(done, None) {
-            self.trouble(format!("cannot note the end of {id}: {error}"));
+            self.trouble(format!("cannot note the end of {}: {error}", found.id));
+            self.leave(&found);
         }
-        self.leave(&id);
     }
 
     /// Waits until nothing of the run lives. None when its end was said before its processes were ended.
     fn see_through(&self, run: &Run, control: &Control) -> io::Result<Option<Seen>> {
         let Some(process) = run.process else { return Ok(Some(Seen::Vanished)) };
         let life = self.leases.senses().life();
-        // Opened before the look: if it is alive then, its end can be told afterwards.
-        let exit = process.command.map(process::watch);
-        let exit = match exit {
+        let held = life.look(process.holder) == LockSight::Held;
+        // A command that nobody had the time to write down is found by its mark.
+        let command = process.command.or_else(|| held.then(|| tree::marked_leader(&mark(run))).flatten());
+        let exit = match command.map(process::watch) {
             Some(Watch::Exit(exit)) => Some(exit),
-            Some(Watch::Gone | Watch::Unavailable) | None => None,
+            Some(Watch::Unavailable) if held => None,
+            Some(Watch::Gone | Watch::Unavailable) | None => {
+                // How it ended was seen by nobody. What it left behind is ended with it.
+                self.end_processes(run);
+                return Ok(Some(Seen::Vanished));
+            }
         };
-        while life.look(process.holder) == LockSight::Held {
+        loop {
             match control.asked() {
                 Ask::Nothing => {}
                 Ask::Cancel => {
                     self.end_processes(run);
                     return Ok(Some(Seen::Stopped(None)));
                 }
+                Ask::Over => {
+                    self.end_processes(run);
+                    return Ok(None);
+                }
                 Ask::LetGo => return Ok(None),
             }
-            // The command itself may be over while something that it left runs on.
-            if let Some(ending) = exit.as_ref().and_then(process::exit_status) {
+            let ended = match &exit {
+                Some(exit) => poll::wait(&[exit.as_fd()], Some(Duration::ZERO))?.any(),
+                None => life.look(process.holder) != LockSight::Held,
+            };
+            if ended {
+                let status = exit.as_ref().zip(command).and_then(|(exit, command)| {
+                    process::exit_status(exit, command)
+                        .map(|status| Seen::Ended(Ending::from_wait(status).into()))
+                });
                 self.end_processes(run);
-                return Ok(Some(Seen::Ended(Ending::from_wait(ending).into())));
+                return Ok(Some(status.unwrap_or(Seen::Vanished)));
             }
             if run.times_out_at().is_some_and(|at| at <= clock::now()) && self.time_out(run) {
                 self.end_processes(run);
                 return Ok(None);
             }
-            let sentry = self.leases.senses().sentry(process.holder);
+            let sentry = if exit.is_none() { self.leases.senses().sentry(process.holder) } else { None };
             let mut descriptors: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
             descriptors.extend(exit.as_ref().map(AsFd::as_fd));
             descriptors.extend(sentry.as_ref().map(|sentry| sentry.as_fd()));
-            let limit = run.times_out_at().map(|at| at.since(clock::now()));
+            // A store that could not be written when the time was up is not asked all the time.
+            let limit = run.times_out_at().map(|at| at.since(clock::now()).max(AGAIN));
             poll::wait(&descriptors, limit)?;
         }
-        let ending = exit.as_ref().and_then(process::exit_status);
-        Ok(Some(ending.map_or(Seen::Vanished, |ending| Seen::Ended(Ending::from_wait(ending).into()))))
     }
 
     fn time_out(&self, run: &Run) -> bool {
@@ -214,14 +264,11 @@ impl Executor {
                 }
                 Some(_) => {}
                 // It may just have been taken or be over: only the record tells.
-                None => {
-                    let found = self.runs.store().read(|tables| tables.run(&id))?;
-                    let taken =
-                        found.and_then(|run| run.worker).is_some_and(|worker| worker != self.worker.id);
-                    if taken {
-                        control.ask(Ask::LetGo);
-                    }
-                }
+                None => match self.runs.store().read(|tables| tables.run(&id))? {
+                    Some(run) if run.claim != control.claim => control.ask(Ask::LetGo),
+                    Some(run) if run.status.is_terminal() => control.ask(Ask::Over),
+                    Some(_) | None => {}
+                },
             }
         }
         Ok(())

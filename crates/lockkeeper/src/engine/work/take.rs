@@ -1,10 +1,10 @@
 //! Taking runs: the lease first, then the claim.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::id::{Owner, RunId};
+use lockkeeper_core::id::{HolderId, LeaseId, Owner, RunId};
 use lockkeeper_core::lease::{self, Grant, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Lease};
@@ -24,10 +24,10 @@ use crate::platform::random;
 use crate::store::runs::Tables;
 use crate::store::{Bell, StoreError};
 
-/// So many queued runs are looked at for one that can begin.
-const LOOK_AT: usize = 512;
+/// So many different wishes are looked at for one that can be had.
+const LOOK_AT: usize = 4096;
 /// So many runs wait in line for their leases at once, for each worker.
-const IN_LINE: usize = 32;
+const IN_LINE: usize = 128;
 /// How long a place in line stays if this process is not heard of; it stays as long as the process lives.
 const STAYS: Duration = Duration::from_secs(120);
 
@@ -64,12 +64,16 @@ pub enum Taken {
 pub struct Line {
     bell: Option<Box<dyn Bell>>,
     waiting: Vec<Waiting>,
+    /// The kernel locks that the processes of those who wait will share.
+    lives: HashMap<LeaseId, LifeLock>,
     /// The kernel lock that the next run will share.
     life: Option<LifeLock>,
     /// Whether something is held by a file, of whose end nobody tells.
     pub(super) look_again: bool,
+    /// Whether some have no place, because there are so many.
+    crowded: bool,
     /// Who was told to be waiting for what.
-    told: HashSet<(RunId, String)>,
+    told: HashMap<RunId, String>,
 }
 
 impl Line {
@@ -81,6 +85,15 @@ impl Line {
     /// Whether any run has a place in line.
     pub(super) fn is_used(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Whether any run waits that would not be told of its turn.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    fn has(&self, owner: &Owner) -> bool {
+        self.waiting.iter().any(|waiting| waiting.ticket.claim.owner == *owner)
     }
 }
 
@@ -96,37 +109,95 @@ impl Executor {
     /// Takes the next run that can begin. Those that others are in the way of get a place in line.
     pub(super) fn take_next(&self, line: &mut Line) -> Result<Option<Job>, RunError> {
         line.look_again = false;
-        let candidates = self.runs.store().read(candidates)?;
+        let candidates = self.runs.store().read(|tables| self.candidates(tables))?;
         let mut jammed: Vec<(Run, Request)> = Vec::new();
         let mut known: HashSet<String> = HashSet::new();
         for (run, request) in candidates {
+            if !request.needs_lease() && !self.needs_files(&request) {
+                if let Some(job) = self.take_free(&run, request, line)? {
+                    return Ok(Some(job));
+                }
+                continue;
+            }
             // Thousands may want the same: it is asked for once.
-            let wish = wish(&request);
-            if request.needs_lease() && known.contains(&wish) {
+            if known.contains(&request.wish()) {
+                continue;
+            }
+            // Whoever has a place is told of its turn.
+            if line.has(&owner(&run, &request)) {
+                known.insert(request.wish());
+                jammed.push((run, request));
                 continue;
             }
             match self.take_known(&run, request.clone(), line)? {
-                Taken::Job(job) => {
-                    self.leave_line(line)?;
-                    return Ok(Some(*job));
-                }
+                Taken::Job(job) => return Ok(Some(*job)),
                 Taken::Lost => {}
                 Taken::Held(jams) => {
                     self.tell_waiting(&run, &jams, line);
-                    known.insert(wish);
+                    known.insert(request.wish());
                     jammed.push((run, request));
                 }
             }
         }
+        self.leave_places(line, |owner_of| {
+            jammed.iter().any(|(run, request)| owner(run, request) == *owner_of)
+        })?;
+        line.told.retain(|id, _| jammed.iter().any(|(run, _)| run.id == *id));
+        line.crowded = jammed.len() > IN_LINE;
         for (run, request) in jammed.into_iter().take(IN_LINE) {
             if let Some(grant) = self.queue_up(&run, &request, line)?
                 && let Some(job) = self.claim_with(&run, request, Some(grant.lease), line)?
             {
-                self.leave_line(line)?;
                 return Ok(Some(job));
             }
         }
         Ok(None)
+    }
+
+    /// Runs that could begin now, with their requests, the next one first. Of those that want the same lease, the first
+    /// is enough; where requests are locked by files, each may be free.
+    fn candidates(&self, tables: &Tables<'_>) -> Result<Vec<(Run, Request)>, StoreError> {
+        let ready = match self.settings.aiflow {
+            Some(_) => tables.ready(None, LOOK_AT)?,
+            None => tables.ready_by_wish(LOOK_AT)?,
+        };
+        let due = tables.due_retries(tables.now().moment, LOOK_AT)?;
+        let mut found = Vec::new();
+        for run in due.into_iter().chain(ready) {
+            found.extend(with_request(tables, Some(run))?);
+        }
+        Ok(found)
+    }
+
+    /// Takes a run that needs no lease: this one, or whichever of its kind is the next by now.
+    fn take_free(&self, run: &Run, request: Request, line: &mut Line) -> Result<Option<Job>, RunError> {
+        if run.status != Status::Queued {
+            return self.claim_with(run, request, None, line);
+        }
+        let holder = self.next_life(line)?.holder();
+        let life = line.life.as_ref().expect("it was made just now");
+        let claimed = self.runs.store().write(|tables| match with_request(tables, tables.ready_for("")?)? {
+            Some((run, request)) => self.claim_in(tables, &run, request, life),
+            None => Ok(None),
+        });
+        let claimed = match claimed {
+            Ok(claimed) => claimed,
+            Err(error) => match self.was_taken(holder) {
+                Some(taken) => Some(taken),
+                None => return Err(error.into()),
+            },
+        };
+        Ok(claimed.map(|(run, request)| {
+            let life = line.life.take().expect("it was made above");
+            Job { run, request, life, lease: None, files: LockFiles::default() }
+        }))
+    }
+
+    /// Whether a run was taken for this kernel lock after all: what failed may have been only that the disk was not told.
+    fn was_taken(&self, holder: HolderId) -> Option<(Run, Request)> {
+        self.insist("see whether a run was taken", || {
+            self.runs.store().read(|tables| with_request(tables, tables.run_of_holder(holder)?))
+        })
     }
 
     /// Sleeps until a lease is granted that a run waits for, or one of `interrupts` can be read.
@@ -141,6 +212,9 @@ impl Executor {
         let Some(grant) = self.leases.wait_any(&mut line.waiting, &**bell, &patience)? else {
             return Ok(None);
         };
+        if let Some(life) = line.lives.remove(&grant.lease.id) {
+            line.life = Some(life);
+        }
         let id = run_of(&grant.lease.claim.owner);
         let found = match &id {
             Some(id) => self.runs.store().read(|tables| with_request(tables, tables.run(id)?))?,
@@ -150,18 +224,27 @@ impl Executor {
             let _ = self.leases.release(grant.lease.id, Some(grant.lease.token))?;
             return Ok(None);
         };
-        let job = self.claim_with(&run, request, Some(grant.lease), line)?;
-        if job.is_some() {
-            self.leave_line(line)?;
-        }
-        Ok(job)
+        self.claim_with(&run, request, Some(grant.lease), line)
     }
 
     /// Gives up all places in line.
     pub(super) fn leave_line(&self, line: &mut Line) -> Result<(), RunError> {
-        for waiting in line.waiting.drain(..) {
-            self.leases.give_up(&waiting.ticket)?;
+        self.leave_places(line, |_| false)
+    }
+
+    /// Gives up the places of all but some.
+    fn leave_places(&self, line: &mut Line, keep: impl Fn(&Owner) -> bool) -> Result<(), RunError> {
+        let mut place = 0;
+        while place < line.waiting.len() {
+            if keep(&line.waiting[place].ticket.claim.owner) {
+                place += 1;
+                continue;
+            }
+            self.leases.give_up(&line.waiting[place].ticket)?;
+            let left = line.waiting.remove(place);
+            line.lives.remove(&left.ticket.id);
         }
+        line.lives.retain(|id, _| line.waiting.iter().any(|waiting| waiting.ticket.id == *id));
         Ok(())
     }
 
@@ -177,15 +260,26 @@ impl Executor {
             first = tables.ready(None, 1)?;
         }
         let Some((run, request)) = with_request(tables, first.pop())? else { return Ok(None) };
-        if request.needs_lease()
-            || self.needs_files(&request)
-            || run.give_up_at.is_some_and(|at| at <= now.moment)
-        {
+        if request.needs_lease() || self.needs_files(&request) {
+            return Ok(None);
+        }
+        self.claim_in(tables, &run, request, life)
+    }
+
+    fn claim_in(
+        &self,
+        tables: &Tables<'_>,
+        run: &Run,
+        request: Request,
+        life: &LifeLock,
+    ) -> Result<Option<(Run, Request)>, StoreError> {
+        let now = tables.now();
+        if run.status == Status::Queued && run.give_up_at.is_some_and(|at| at <= now.moment) {
             return Ok(None);
         }
         let taker = Taker { worker: self.worker.id.clone(), holder: Some(life.holder()), lease: None };
-        match life::claim(&run, taker, now) {
-            Ok(moved) => Ok(Some((advance(tables, &run, moved)?, request))),
+        match life::claim(run, taker, now) {
+            Ok(moved) => Ok(Some((advance(tables, run, moved)?, request))),
             Err(_) => Ok(None),
         }
     }
@@ -234,9 +328,9 @@ impl Executor {
                 return Ok(None);
             }
         };
-        let holder = Some(self.next_life(line)?.holder());
+        let holder = self.next_life(line)?.holder();
         let held = lease.as_ref().map(|lease| (lease.id, lease.token));
-        let taker = Taker { worker: self.worker.id.clone(), holder, lease: held };
+        let taker = Taker { worker: self.worker.id.clone(), holder: Some(holder), lease: held };
         let claimed = self.runs.store().write(|tables| {
             let Some(run) = tables.run(&run.id)? else { return Ok(None) };
             let now = tables.now();
@@ -248,24 +342,23 @@ impl Executor {
                 Err(_) => Ok(None),
             }
         });
-        match claimed {
-            Ok(Some(run)) => {
-                let life = line.life.take().expect("it was made above");
-                Ok(Some(Job { run, request, life, lease, files }))
-            }
-            lost => {
-                if let Some((id, token)) = held {
-                    let _ = self.leases.release(id, Some(token))?;
-                }
-                lost.map(|_| None).map_err(RunError::from)
-            }
+        let (claimed, error) = match claimed {
+            Ok(claimed) => (claimed, None),
+            Err(error) => (self.was_taken(holder).map(|(run, _)| run), Some(error)),
+        };
+        if let Some(run) = claimed {
+            let life = line.life.take().expect("it was made above");
+            return Ok(Some(Job { run, request, life, lease, files }));
         }
+        if let Some((id, token)) = held {
+            let _ = self.leases.release(id, Some(token))?;
+        }
+        error.map_or(Ok(None), |error| Err(error.into()))
     }
 
     /// Gets a place in line; the lease itself when it has become free meanwhile.
     fn queue_up(&self, run: &Run, request: &Request, line: &mut Line) -> Result<Option<Grant>, RunError> {
-        let owner = owner(run);
-        if line.waiting.iter().any(|waiting| waiting.ticket.claim.owner == owner) {
+        if line.has(&owner(run, request)) {
             return Ok(None);
         }
         if line.bell.is_none() {
@@ -276,7 +369,12 @@ impl Executor {
         let order = self.order(run, request, Some(WaitTerms { bell, stays }), line)?;
         match self.leases.acquire(&order)? {
             Outcome::Granted(grant) => return Ok(Some(grant)),
-            Outcome::Waiting(waiting) => line.waiting.push(waiting),
+            Outcome::Waiting(waiting) => {
+                let life = line.life.take().expect("the order names it");
+                line.lives.insert(waiting.ticket.id, life);
+                self.tell_waiting(run, &waiting.jams, line);
+                line.waiting.push(waiting);
+            }
             // It is asked for again whenever something changes.
             Outcome::Held(_) | Outcome::Deadlock(_) | Outcome::Gone => {}
         }
@@ -298,7 +396,7 @@ impl Executor {
         let voucher = Voucher::KernelLock { holder, process: self.worker.process };
         let proof = Proof { origin: self.worker.origin.clone(), voucher };
         let claim = Claim {
-            owner: owner(run),
+            owner: owner(run, request),
             resources,
             proof,
             contract: Contract::Strict,
@@ -310,56 +408,44 @@ impl Executor {
     }
 
     fn tell_waiting(&self, run: &Run, jams: &[Jam], line: &mut Line) {
-        let why = jams.first().map_or_else(
-            || "waiting would never end".to_owned(),
-            |jam| {
-                let holder = jam.leases.first().map(|found| &found.record.claim.owner);
-                let ahead = jam.tickets.first().map(|found| &found.record.claim.owner);
-                let target = &jam.resource.target;
-                match (holder, ahead) {
-                    (Some(holder), _) => format!("{target} is held by {holder}"),
-                    (None, Some(ahead)) => format!("{ahead} is before it in line for {target}"),
-                    (None, None) => format!("{target} is held"),
-                }
-            },
-        );
-        self.tell_once(run, why, line);
+        self.tell_once(run, why(jams), line);
     }
 
     fn tell_once(&self, run: &Run, why: String, line: &mut Line) {
-        if line.told.insert((run.id.clone(), why.clone())) {
+        if line.told.get(&run.id) != Some(&why) {
+            line.told.insert(run.id.clone(), why.clone());
             self.tell(&Told::Waiting(run.clone(), why), None);
         }
     }
 }
 
-/// Runs that could begin now, with their requests, the next one first.
-fn candidates(tables: &Tables<'_>) -> Result<Vec<(Run, Request)>, StoreError> {
-    let mut found = Vec::new();
-    let due = tables.due_retries(tables.now().moment, LOOK_AT)?;
-    for run in due.into_iter().chain(tables.ready(None, LOOK_AT)?) {
-        found.extend(with_request(tables, Some(run))?);
+/// What a run waits for, and how many are before it.
+pub(in crate::engine) fn why(jams: &[Jam]) -> String {
+    let Some(jam) = jams.first() else { return "waiting would never end".to_owned() };
+    let holder = jam.leases.first().map(|found| &found.record.claim.owner);
+    let ahead = jam.tickets.first().map(|found| &found.record.claim.owner);
+    let target = &jam.resource.target;
+    let position = jams.iter().map(|jam| jam.tickets.len()).max().unwrap_or(0) + 1;
+    match (holder, ahead) {
+        (Some(holder), _) => format!("{target} is held by {holder}, position {position}"),
+        (None, Some(ahead)) => format!("{ahead} is before it in line for {target}, position {position}"),
+        (None, None) => format!("{target} is held"),
     }
-    Ok(found)
 }
 
-fn with_request(tables: &Tables<'_>, run: Option<Run>) -> Result<Option<(Run, Request)>, StoreError> {
+pub(super) fn with_request(
+    tables: &Tables<'_>,
+    run: Option<Run>,
+) -> Result<Option<(Run, Request)>, StoreError> {
     let Some(run) = run else { return Ok(None) };
     let request = tables.request(&run.request)?;
     Ok(request.map(|stored| (run, stored.request)))
 }
 
-/// Two requests with the same text want the same.
-fn wish(request: &Request) -> String {
-    let names = request.locks.iter().map(|name| format!("n{name}"));
-    let paths = request.paths.iter().map(|path| format!("p{path}"));
-    let mut all: Vec<String> = names.chain(paths).collect();
-    all.sort();
-    format!("{}\n{}", request.shared, all.join("\n"))
-}
-
-fn owner(run: &Run) -> Owner {
-    format!("run:{}", run.id).parse().expect("an id is never empty")
+/// Who holds what a run needs: the run itself, or the group that it is a part of.
+fn owner(run: &Run, request: &Request) -> Owner {
+    let own = || format!("run:{}", run.id).parse().expect("an id is never empty");
+    request.conductor().and_then(|group| group.parse().ok()).unwrap_or_else(own)
 }
 
 fn run_of(owner: &Owner) -> Option<RunId> {

@@ -1,5 +1,6 @@
 //! Where things stand in the picture of a phase: waves from left to right, their groups from top to bottom.
 
+use super::lines::rise;
 use crate::stages::estimate::span_in_words;
 use crate::stages::plan::PhasePlan;
 
@@ -45,6 +46,7 @@ pub(super) fn layout(planned: &PhasePlan, top: usize) -> Layout {
     let all = vec![(0..planned.groups.len()).collect()];
     let waves = if planned.plan.waves.is_empty() { &all } else { &planned.plan.waves };
     let mut cards: Vec<Card> = (0..planned.groups.len()).map(|place| card(planned, place)).collect();
+    let top = top + room(planned);
     let (mut columns, mut bottom) = (Vec::new(), top);
     for (wave, members) in waves.iter().enumerate() {
         let x = MARGIN + wave * (BOX_WIDTH + GAP_ACROSS);
@@ -59,6 +61,19 @@ pub(super) fn layout(planned: &PhasePlan, top: usize) -> Layout {
     }
     let right = columns.last().map_or(0, |x| x + BOX_WIDTH + GAP_ACROSS / 2 + MARGIN);
     Layout { cards, columns, width: right.max(PAGE), bottom }
+}
+
+/// The room above the boxes for lines that go over some of them.
+fn room(planned: &PhasePlan) -> usize {
+    let mut wave_of = vec![0; planned.groups.len()];
+    for (wave, members) in planned.plan.waves.iter().enumerate() {
+        members.iter().for_each(|place| wave_of[*place] = wave);
+    }
+    let conflicts = planned.findings.conflicts.iter().map(|conflict| (conflict.group1, conflict.group2));
+    let steps = planned.plan.steps.iter().enumerate();
+    let waits = steps.flat_map(|(place, step)| step.after.iter().map(move |bond| (place, bond.group)));
+    let gap = conflicts.chain(waits).map(|(a, b)| wave_of[a].abs_diff(wave_of[b])).max().unwrap_or(0);
+    if gap > 1 { rise(gap) + 8 } else { 0 }
 }
 
 fn card(planned: &PhasePlan, place: usize) -> Card {

@@ -2,13 +2,14 @@
 //!
 //! It needs no font, script or other file, and has its colours for light and for dark.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
-use lockkeeper_core::conflict::Severity;
+use lockkeeper_core::conflict::{Ruling, Severity};
 use lockkeeper_core::plan::{Cause, Mode};
 
 use super::layout::{BOX_WIDTH, Card, Layout, MARGIN, layout, short, wrapped};
+use super::lines::line;
 use crate::stages::estimate::span_in_words;
 use crate::stages::plan::PhasePlan;
 
@@ -123,21 +124,30 @@ impl Drawing<'_> {
         Ok(())
     }
 
+    /// Arrows for dependencies and turns, and dashed lines between groups of one folder that exclude each other.
     fn waits(&mut self, place: &Layout) -> std::fmt::Result {
-        let planned = self.planned;
-        for (target, step) in planned.plan.steps.iter().enumerate() {
-            for bond in &step.after {
-                let turn = match bond.cause {
-                    Cause::Completion | Cause::Beginning => "",
+        for (target, step) in self.planned.plan.steps.iter().enumerate() {
+            let folders = step.excludes.iter().filter(|bond| bond.group < target);
+            for (bond, arrow) in
+                step.after.iter().map(|bond| (bond, true)).chain(folders.map(|bond| (bond, false)))
+            {
+                let class = match bond.cause {
+                    Cause::Completion | Cause::Beginning => "wait",
                     // These are drawn as conflicts.
                     Cause::Conflict(_) => continue,
-                    Cause::Folder(_) | Cause::Phase => " turn",
+                    Cause::Folder(_) | Cause::Phase => "wait turn",
                 };
-                let curve = curve(&place.cards[bond.group], &place.cards[target], true);
-                let why = escaped(&format!("{}: {}", planned.id(target), planned.explain(bond)));
+                let (from, to) = if arrow {
+                    (&place.cards[bond.group], &place.cards[target])
+                } else {
+                    ordered(place, bond.group, target)
+                };
+                let head = if arrow { " marker-end=\"url(#arrow)\"" } else { "" };
+                let curve = line(from, to, arrow).path;
+                let why = escaped(&format!("{}: {}", self.planned.id(target), self.planned.explain(bond)));
                 writeln!(
                     self.text,
-                    "<path class=\"wait{turn}\" marker-end=\"url(#arrow)\" d=\"{curve}\"><title>{why}</title></path>"
+                    "<path class=\"{class}\"{head} d=\"{curve}\"><title>{why}</title></path>"
                 )?;
             }
         }
@@ -147,14 +157,15 @@ impl Drawing<'_> {
     /// Lines between groups that conflict, with a head where the one waits for the other.
     fn conflicts(&mut self, place: &Layout) -> std::fmt::Result {
         let planned = self.planned;
+        let bonds = planned.plan.steps.iter().flat_map(|step| &step.after);
+        let turns: HashSet<Cause> = bonds.map(|bond| bond.cause).collect();
         for (number, conflict) in planned.findings.conflicts.iter().enumerate() {
             let (a, b) = ordered(place, conflict.group1, conflict.group2);
             let class = class(conflict.ruling.severity);
             let why = escaped(&format!("both match {}", conflict.witness));
-            let bonds = planned.plan.steps.iter().flat_map(|step| &step.after);
-            let in_turn = bonds.into_iter().any(|bond| bond.cause == Cause::Conflict(number));
+            let in_turn = turns.contains(&Cause::Conflict(number));
             let head = if in_turn { " marker-end=\"url(#arrow)\"" } else { "" };
-            let curve = curve(a, b, in_turn);
+            let curve = line(a, b, in_turn).path;
             writeln!(
                 self.text,
                 "<path class=\"meet {class}\"{head} d=\"{curve}\"><title>{why}</title></path>"
@@ -163,18 +174,15 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// The numbers of the conflicts, on the gap behind the earlier group so that no box hides them.
+    /// The numbers of the conflicts, over all boxes.
     fn discs(&mut self, place: &Layout) -> std::fmt::Result {
         let mut used: BTreeMap<(usize, usize), usize> = BTreeMap::new();
         for (number, conflict) in self.planned.findings.conflicts.iter().enumerate() {
             let (a, b) = ordered(place, conflict.group1, conflict.group2);
-            let (x, y) = (
-                a.x + BOX_WIDTH + 60,
-                if a.wave == b.wave { (a.middle() + b.middle()) / 2 } else { near(a, b) },
-            );
+            let (x, y) = line(a, b, false).middle;
             // Discs that would lie on each other are moved apart.
             let slot = used.entry((x, y / 24)).or_default();
-            let x = x + *slot * 26 - if a.wave == b.wave { 16 } else { 0 };
+            let x = x + *slot * 26;
             *slot += 1;
             let class = class(conflict.ruling.severity);
             writeln!(self.text, "<circle class=\"disc {class}\" cx=\"{x}\" cy=\"{y}\" r=\"12\"/>")?;
@@ -188,26 +196,27 @@ impl Drawing<'_> {
         Ok(())
     }
 
+    /// What the numbers and the dashed lines mean.
     fn legend(&mut self, top: usize) -> Result<usize, std::fmt::Error> {
         let planned = self.planned;
-        let mut y = top;
-        for (number, conflict) in planned.findings.conflicts.iter().enumerate() {
-            let rule = planned
-                .rule_name(conflict.ruling)
-                .map_or_else(|| "no rule".to_owned(), |rule| format!("rule {rule}"));
+        let ruled = |ruling: Ruling| {
+            let rule =
+                planned.rule_name(ruling).map_or_else(|| "no rule".to_owned(), |rule| format!("rule {rule}"));
+            format!("{rule}, {}, {}", ruling.severity, ruling.action)
+        };
+        let conflicts = planned.findings.conflicts.iter().enumerate().map(|(number, conflict)| {
             let groups = format!("{} and {}", planned.id(conflict.group1), planned.id(conflict.group2));
-            let what = format!(
-                "{}  {groups}: {} at {} — {rule}, {}, {}",
-                number + 1,
-                conflict.kind,
-                conflict.witness,
-                conflict.ruling.severity,
-                conflict.ruling.action
-            );
-            for line in wrapped(&what, 120) {
-                y += LINE;
-                self.line(MARGIN, y, "text", &line)?;
-            }
+            let (kind, witness) = (conflict.kind, &conflict.witness);
+            format!("{}  {groups}: {kind} at {witness} — {}", number + 1, ruled(conflict.ruling))
+        });
+        let folders = planned.findings.same_dir.iter().filter_map(|found| {
+            let ids: Vec<&str> = found.groups.iter().map(|group| planned.id(*group)).collect();
+            Some(format!("{}: SAME_DIR at {} — {}", ids.join(", "), found.folder, ruled(found.ruling?)))
+        });
+        let mut y = top;
+        for line in conflicts.chain(folders).flat_map(|what| wrapped(&what, 120)) {
+            y += LINE;
+            self.line(MARGIN, y, "text", &line)?;
         }
         Ok(y)
     }
@@ -223,23 +232,6 @@ fn ordered(place: &Layout, a: usize, b: usize) -> (&Card, &Card) {
     if (a.wave, a.y) <= (b.wave, b.y) { (a, b) } else { (b, a) }
 }
 
-/// The height of a line between two boxes where it leaves the first one's gap half way.
-fn near(a: &Card, b: &Card) -> usize {
-    if b.wave == a.wave + 1 { (a.middle() + b.middle()) / 2 } else { (a.middle() * 3 + b.middle()) / 4 }
-}
-
-/// A line from the right of one box to the left of another; a bow to the right when they stand in one column.
-fn curve(from: &Card, to: &Card, arrow: bool) -> String {
-    let (x, y, end_y) = (from.x + BOX_WIDTH, from.middle(), to.middle());
-    if from.wave == to.wave {
-        let end = to.x + BOX_WIDTH + usize::from(arrow) * 2;
-        return format!("M{x} {y}C{} {y} {} {end_y} {end} {end_y}", x + 58, x + 58);
-    }
-    let end = to.x.saturating_sub(usize::from(arrow) * 2);
-    let half = end.abs_diff(x) / 2;
-    format!("M{x} {y}C{} {y} {} {end_y} {end} {end_y}", x + half, end - half.min(end))
-}
-
 fn class(severity: Severity) -> &'static str {
     match severity {
         Severity::Fatal => "fatal",
@@ -248,7 +240,7 @@ fn class(severity: Severity) -> &'static str {
     }
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

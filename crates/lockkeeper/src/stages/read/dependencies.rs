@@ -75,5 +75,5 @@ pub(super) fn endpoint(text: &Placed<String>) -> Endpoint {
         Some((phase, name)) if !phase.is_empty() && !name.is_empty() => (Some(phase.to_owned()), name),
         Some(_) | None => (None, text.value.as_str()),
     };
-    Endpoint { phase, name: name.to_owned(), place: text.place }
+    Endpoint { phase, name: name.to_owned(), whole: text.value.clone(), place: text.place }
 }

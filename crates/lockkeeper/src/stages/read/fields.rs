@@ -1,5 +1,7 @@
 //! The fields of a mapping, taken one by one; what nobody takes is unknown.
 
+use std::collections::HashMap;
+
 use super::Notes;
 use crate::stages::place::Place;
 use crate::stages::problem::{Problem, UnknownKey};
@@ -17,6 +19,8 @@ pub(super) struct Entry<'a> {
 /// What is left of a mapping.
 pub(super) struct Fields<'a> {
     entries: Vec<Entry<'a>>,
+    /// The lines of all keys, also of those that were taken.
+    lines: HashMap<String, usize>,
 }
 
 impl<'a> Fields<'a> {
@@ -29,7 +33,7 @@ impl<'a> Fields<'a> {
             }
             return None;
         };
-        let mut fields = Self { entries: Vec::new() };
+        let mut fields = Self { entries: Vec::new(), lines: HashMap::new() };
         let mut merged = Vec::new();
         for (key, value) in map {
             match key.text() {
@@ -67,13 +71,14 @@ impl<'a> Fields<'a> {
     }
 
     fn add(&mut self, name: &str, place: Place, node: &'a Node, path: &str, notes: &mut Notes) {
-        if let Some(first) = self.entries.iter().find(|entry| entry.key == name) {
-            let message = format!("`{name}` stands here twice, first in line {}", first.key_place.line);
+        if let Some(first) = self.lines.get(name) {
+            let message = format!("`{name}` stands here twice, first in line {first}");
             let problem = Problem::error("DUPLICATE_KEY", place, message);
             notes.problem(problem.with_hint("only one of them can count: put them together"));
             return;
         }
         let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        self.lines.insert(name.to_owned(), place.line);
         self.entries.push(Entry { key: name.to_owned(), key_place: place, node, path });
     }
 
@@ -82,7 +87,7 @@ impl<'a> Fields<'a> {
             Value::Map(map) => {
                 for (key, node) in map {
                     let Some(name) = key.text() else { continue };
-                    if self.entries.iter().all(|entry| entry.key != name) {
+                    if !self.lines.contains_key(name) {
                         self.add(name, key.place, node, path, notes);
                     }
                 }

@@ -8,6 +8,9 @@ use crate::stages::place::Placed;
 use crate::stages::problem::Problem;
 use crate::stages::yaml::{Node, Value};
 
+/// The most phases of a file.
+const MAX_PHASES: usize = 500;
+
 /// Reads phases by name, or a list whose entries name theirs.
 pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
     match &entry.node.value {
@@ -35,7 +38,7 @@ fn listed(node: &Node, path: &str, stages: &mut Stages, notes: &mut Notes) {
         phase_fields(&groups, &mut fields, name, stages, notes);
         fields.finish(notes);
     } else {
-        let at = phase_index(stages, name);
+        let at = phase_index(stages, name, notes);
         let group = group(fields, node, path, None, at, stages, notes);
         stages.phases[at].groups.push(group);
     }
@@ -44,7 +47,7 @@ fn listed(node: &Node, path: &str, stages: &mut Stages, notes: &mut Notes) {
 /// A list of groups, a mapping with `groups` in it, or groups by their ids.
 fn phase_content(entry: &Entry<'_>, name: Placed<String>, stages: &mut Stages, notes: &mut Notes) {
     if !matches!(entry.node.value, Value::Map(_)) {
-        let at = phase_index(stages, name);
+        let at = phase_index(stages, name, notes);
         group_list(entry, at, stages, notes);
         return;
     }
@@ -54,7 +57,7 @@ fn phase_content(entry: &Entry<'_>, name: Placed<String>, stages: &mut Stages, n
         fields.finish(notes);
         return;
     }
-    let at = phase_index(stages, name);
+    let at = phase_index(stages, name, notes);
     for named in fields.rest() {
         let Some(fields) = Fields::of(named.node, &named.path, notes) else { continue };
         let id = Placed::new(named.key.clone(), named.key_place);
@@ -70,7 +73,7 @@ fn phase_fields(
     stages: &mut Stages,
     notes: &mut Notes,
 ) {
-    let at = phase_index(stages, name);
+    let at = phase_index(stages, name, notes);
     limits(fields, &mut stages.phases[at], notes);
     group_list(groups, at, stages, notes);
 }
@@ -98,13 +101,19 @@ fn group_list(entry: &Entry<'_>, at: usize, stages: &mut Stages, notes: &mut Not
     }
 }
 
-/// Finds a phase, or makes it.
-pub(super) fn phase_index(stages: &mut Stages, name: Placed<String>) -> usize {
+/// Finds a phase, or makes it. Beyond [`MAX_PHASES`] all is put into the last one, and told.
+pub(super) fn phase_index(stages: &mut Stages, name: Placed<String>, notes: &mut Notes) -> usize {
     let known = stages.phases.iter().position(|phase| same_phase(&phase.name.value, &name.value));
-    known.unwrap_or_else(|| {
-        stages.phases.push(Phase { name, groups: Vec::new(), can_parallel: None, max_groups: None });
-        stages.phases.len() - 1
-    })
+    if let Some(at) = known {
+        return at;
+    }
+    if stages.phases.len() >= MAX_PHASES {
+        let message = format!("there are more than {MAX_PHASES} phases");
+        notes.problem_once(Problem::error("TOO_LARGE", name.place, message));
+        return stages.phases.len() - 1;
+    }
+    stages.phases.push(Phase { name, groups: Vec::new(), can_parallel: None, max_groups: None });
+    stages.phases.len() - 1
 }
 
 fn group(
@@ -137,7 +146,8 @@ fn group(
     let command = notes.command(&mut fields);
     if let Some(entry) = fields.take(&["depends_on", "dependencies", "needs", "after"]) {
         let phase = stages.phases[phase].name.value.clone();
-        let target = Endpoint { phase: Some(phase), name: id.value.clone(), place: id.place };
+        let (name, whole) = (id.value.clone(), format!("{phase}.{}", id.value));
+        let target = Endpoint { phase: Some(phase), name, whole, place: id.place };
         for source in notes.texts(&entry) {
             let source = endpoint(&source);
             stages.dependencies.push(Dependency {

@@ -20,7 +20,7 @@ pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
             let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
             for phase in fields.rest() {
                 let name = Placed::new(phase.key.clone(), phase.key_place);
-                let at = phase_index(stages, name);
+                let at = phase_index(stages, name, notes);
                 one(phase.node, &phase.path, at, stages, notes);
             }
         }
@@ -30,7 +30,7 @@ pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
 /// The name of a phase whose groups may run side by side, or a mapping that names it.
 fn listed(node: &Node, path: &str, stages: &mut Stages, notes: &mut Notes) {
     if let Some(name) = node.text() {
-        let at = phase_index(stages, Placed::new(name.to_owned(), node.place));
+        let at = phase_index(stages, Placed::new(name.to_owned(), node.place), notes);
         stages.phases[at].can_parallel = Some(Placed::new(true, node.place));
         return;
     }
@@ -39,7 +39,7 @@ fn listed(node: &Node, path: &str, stages: &mut Stages, notes: &mut Notes) {
         notes.problem(Problem::error("NO_PHASE", node.place, "this does not say for which phase it is"));
         return;
     };
-    let at = phase_index(stages, name);
+    let at = phase_index(stages, name, notes);
     settle(fields, &mut stages.phases[at], notes);
 }
 

@@ -21,7 +21,9 @@ pub(super) fn explain(error: &ScanError, source: &Source) -> Problem {
         ));
     }
     let problem = Problem::error("YAML", place, format!("this is not YAML: {}", error.info()));
-    match hint(line, place) {
+    // In the middle of a list or mapping in brackets it is not the first mark that is wrong.
+    let in_brackets = error.info().contains("expected ','");
+    match hint(line, place).filter(|_| !in_brackets) {
         Some(hint) => problem.with_hint(hint),
         None => problem,
     }

@@ -1,6 +1,6 @@
 //! What is to be done next, and what has to be looked after.
 
-use lockkeeper_core::id::RunId;
+use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
 use rusqlite::params;
@@ -36,9 +36,43 @@ impl Tables<'_> {
         }
     }
 
+    /// The next run that wants exactly this.
+    pub fn ready_for(&self, wish: &str) -> Result<Option<Run>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} {FROM} WHERE run.status = 'queued' AND run.ready = 1 AND run.wish = ?1
+             ORDER BY run.priority DESC, run.seq LIMIT 1"
+        );
+        self.one(&sql, [wish])
+    }
+
+    /// Of the runs that can begin, the next one of those that want the same, the most urgent first. Its cost grows with
+    /// the number of different wishes, not with the number of runs.
+    pub fn ready_by_wish(&self, limit: usize) -> Result<Vec<Run>, StoreError> {
+        let sql = format!(
+            "WITH RECURSIVE wishes (wish) AS (
+                 SELECT min(wish) FROM run WHERE status = 'queued' AND ready = 1
+                 UNION ALL
+                 SELECT (SELECT min(run.wish) FROM run
+                         WHERE run.status = 'queued' AND run.ready = 1 AND run.wish > wishes.wish)
+                 FROM wishes WHERE wishes.wish IS NOT NULL
+             ), firsts (seq) AS (
+                 SELECT (SELECT run.seq FROM run
+                         WHERE run.status = 'queued' AND run.ready = 1 AND run.wish = wishes.wish
+                         ORDER BY run.priority DESC, run.seq LIMIT 1)
+                 FROM wishes WHERE wishes.wish IS NOT NULL
+             )
+             SELECT {COLUMNS} FROM firsts JOIN run ON run.seq = firsts.seq
+                 JOIN request ON request.seq = run.request
+             ORDER BY run.priority DESC, run.seq LIMIT ?1"
+        );
+        self.many(&sql, [i64::try_from(limit).unwrap_or(i64::MAX)])
+    }
+
     /// Runs whose next attempt is due.
     pub fn due_retries(&self, now: Moment, limit: usize) -> Result<Vec<Run>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 ORDER BY run.retry_at LIMIT ?2");
+        let sql = format!(
+            "SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 AND run.ready = 1 ORDER BY run.retry_at LIMIT ?2"
+        );
         self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])
     }
 
@@ -66,7 +100,8 @@ impl Tables<'_> {
             "SELECT min(give_up_at) FROM run WHERE status = 'queued' AND give_up_at IS NOT NULL",
             [],
         )?;
-        let retry = self.number("SELECT min(retry_at) FROM run WHERE retry_at IS NOT NULL", [])?;
+        let retry =
+            self.number("SELECT min(retry_at) FROM run WHERE retry_at IS NOT NULL AND ready = 1", [])?;
         let outside = self.number(
             "SELECT min(started_moment + timeout) FROM run
              WHERE (holder IS NOT NULL OR worker IS NOT NULL) AND holder IS NULL AND status = 'running'",
@@ -81,6 +116,11 @@ impl Tables<'_> {
             "SELECT {COLUMNS} {FROM} WHERE run.holder IS NOT NULL OR run.worker IS NOT NULL ORDER BY run.seq"
         );
         self.many(&sql, [])
+    }
+
+    /// The run whose processes share this kernel lock.
+    pub fn run_of_holder(&self, holder: HolderId) -> Result<Option<Run>, StoreError> {
+        self.one(&format!("SELECT {COLUMNS} {FROM} WHERE run.holder = ?1"), [holder.0.cast_signed()])
     }
 
     /// How many queued runs come before this one.

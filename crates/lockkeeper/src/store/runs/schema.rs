@@ -64,6 +64,7 @@ CREATE TABLE run (
     lease INTEGER, token INTEGER,
     priority INTEGER NOT NULL,
     ready INTEGER NOT NULL,
+    wish TEXT NOT NULL,
     queued_at INTEGER NOT NULL, queued_moment INTEGER NOT NULL, give_up_at INTEGER,
     started_at INTEGER, started_moment INTEGER, timeout INTEGER, retry_at INTEGER,
     completed_at INTEGER, completed_moment INTEGER,
@@ -80,6 +81,7 @@ CREATE TABLE run (
 CREATE INDEX run_request ON run (request, seq);
 CREATE INDEX run_status ON run (status, seq);
 CREATE INDEX run_queue ON run (priority DESC, seq) WHERE status = 'queued' AND ready = 1;
+CREATE INDEX run_wish ON run (wish, priority DESC, seq) WHERE status = 'queued' AND ready = 1;
 CREATE INDEX run_give_up ON run (give_up_at) WHERE status = 'queued' AND give_up_at IS NOT NULL;
 CREATE INDEX run_retry ON run (retry_at) WHERE retry_at IS NOT NULL;
 CREATE INDEX run_living ON run (seq) WHERE holder IS NOT NULL OR worker IS NOT NULL;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockkeeper_core::id::{RequestId, RunId};
-use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::life::Moved;
 use lockkeeper_core::run::{Event, Run, Stamp, Status};
 use rusqlite::types::ToSql;
@@ -34,18 +34,22 @@ impl<'t> Tables<'t> {
     pub fn insert_run(&self, run: &Run, priority: i32, event: &Event) -> Result<(), StoreError> {
         run.check().map_err(|error| StoreError::Mismatch(error.to_string()))?;
         let request = self.request_seq(&run.request)?;
+        let stored = self.request(&run.request)?.map(|stored| stored.request);
+        let wish = stored.as_ref().map_or_else(String::new, Request::wish);
+        // Who conducts it takes it by name; nobody else is to find it.
+        let conducted = stored.is_some_and(|request| request.conductor().is_some());
         let row = split(run);
         self.execute(
             "INSERT INTO run (id, request, status, attempt, claim, worker, holder, pid, pid_started, lease, token,
-                 priority, ready, queued_at, queued_moment, give_up_at, started_at, started_moment, timeout, retry_at,
+                 priority, ready, wish, queued_at, queued_moment, give_up_at, started_at, started_moment, timeout, retry_at,
                  completed_at, completed_moment, exit_code, signal, reason, message, help, events)
              VALUES (:id, :request, :status, :attempt, :claim, NULL, NULL, NULL, NULL, NULL, NULL,
-                 :priority, (SELECT unmet = 0 FROM request WHERE seq = :request), :queued_at, :queued_moment,
+                 :priority, (SELECT unmet = 0 AND NOT :conducted FROM request WHERE seq = :request), :wish, :queued_at, :queued_moment,
                  :give_up_at, NULL, NULL, :timeout, NULL, :completed_at, :completed_moment,
                  NULL, NULL, :reason, :message, 0, 0)",
             named_params! {
                 ":id": run.id.as_str(), ":request": request, ":status": row.status, ":attempt": run.attempt,
-                ":claim": row.claim, ":priority": priority, ":queued_at": run.queued_at.unix_micros,
+                ":claim": row.claim, ":priority": priority, ":wish": wish, ":conducted": conducted, ":queued_at": run.queued_at.unix_micros,
                 ":queued_moment": run.queued_at.moment.as_micros(), ":give_up_at": row.give_up_at,
                 ":timeout": row.timeout, ":completed_at": row.completed_at,
                 ":completed_moment": row.completed_moment, ":reason": row.reason, ":message": run.message,

@@ -1,0 +1,266 @@
+//! Workers against the bare things: how soon a run starts, how many a second, and what an idle worker costs.
+//!
+//! usage: scripts/bench work. Every figure is taken side by side with what it is compared to, in turns, since the
+//! machine may be busy. Exits 1 when a limit is missed.
+#![expect(clippy::unwrap_used, reason = "a measurement that cannot go on says so")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lockkeeper::core::record::Priority;
+use lockkeeper::core::request::Request;
+use lockkeeper::core::retry::RetryPolicy;
+use lockkeeper::engine::runs::Runs;
+
+/// Runs of one measurement.
+const RUNS: usize = 400;
+/// How often each pair is measured; the median counts.
+const ROUNDS: usize = 5;
+/// Of bare spawning, a worker has to reach this share.
+const SHARE: f64 = 0.8;
+/// A run has to start within so long, in the median.
+const START: Duration = Duration::from_millis(10);
+
+fn main() {
+    if !std::env::args().any(|arg| arg == "--bench") {
+        return;
+    }
+    let missed = [starts(), throughput(), idle()].into_iter().filter(|kept| !kept).count();
+    others();
+    if missed > 0 {
+        eprintln!("{missed} limits were missed");
+        std::process::exit(1);
+    }
+}
+
+fn binary() -> PathBuf {
+    std::env::var_os("LOCKKEEPER_BENCH_BINARY")
+        .map_or_else(|| env!("CARGO_BIN_EXE_lockkeeper").into(), Into::into)
+}
+
+fn request(id: &str, command: &[&str]) -> Request {
+    Request {
+        id: id.parse().unwrap(),
+        title: String::new(),
+        command: command.iter().map(|word| (*word).to_owned()).collect(),
+        dir: "/".to_owned(),
+        env: Vec::new(),
+        locks: Vec::new(),
+        paths: Vec::new(),
+        shared: false,
+        priority: Priority::new(0).unwrap(),
+        after: Vec::new(),
+        queue_timeout: None,
+        timeout: None,
+        retry: RetryPolicy::default(),
+        success: vec![0],
+        key: None,
+        origin: None,
+    }
+}
+
+fn worker(folder: &Path, wrapper: &[&str], args: &[&str]) -> Child {
+    let binary = binary();
+    let mut line: Vec<&std::ffi::OsStr> = wrapper.iter().map(std::ffi::OsStr::new).collect();
+    line.push(binary.as_os_str());
+    let mut command = Command::new(line[0]);
+    command.args(&line[1..]).arg("--dir").arg(folder.join("store")).args(["work", "--quiet"]).args(args);
+    command.arg("--status-dir").arg(folder.join("swarm"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+fn end(mut worker: Child) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(&worker), rustix::process::Signal::TERM)
+        .unwrap();
+    worker.wait().unwrap();
+}
+
+fn median<T: PartialOrd + Copy>(mut values: Vec<T>) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    values[values.len() / 2]
+}
+
+/// From the call of submit to the first word of the command, which says what time it is.
+fn starts() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(&folder.path().join("store")).unwrap();
+    let worker = worker(folder.path(), &[], &["--jobs", "2"]);
+    let (mut spans, mut bare) = (Vec::new(), Vec::new());
+    for number in 0..60 {
+        let since = wall();
+        let id = runs.submit(&request(&format!("r{number}"), &["date", "+%s%N"]), None).unwrap().run;
+        runs.wait(&id, None, None).unwrap();
+        spans.push(told(&std::fs::read_to_string(runs.folder_of(&id).output()).unwrap()) - since);
+        let since = wall();
+        let output = Command::new("date").arg("+%s%N").output().unwrap();
+        bare.push(told(&String::from_utf8(output.stdout).unwrap()) - since);
+    }
+    end(worker);
+    let (p50, bare) = (median(spans), median(bare));
+    println!("submit to start, p50: {:.2} ms; the command alone: {:.2} ms", p50 * 1e3, bare * 1e3);
+    p50 - bare <= START.as_secs_f64()
+}
+
+fn wall() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+fn told(text: &str) -> f64 {
+    text.trim().parse::<f64>().unwrap() / 1e9
+}
+
+/// No-op runs a second, with the time of the first claim and the last end from the events.
+fn throughput() -> bool {
+    let mut kept = true;
+    for jobs in [1, 2, 4] {
+        let (mut shares, mut speeds, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let (bare, bare_cpu) = bare(jobs);
+            let (ours, our_cpu) = through_worker(jobs);
+            shares.push(ours / bare);
+            speeds.push(ours);
+            cpu.push(our_cpu.as_secs_f64() / bare_cpu.as_secs_f64());
+        }
+        let share = median(shares);
+        println!(
+            "no-op runs with {jobs} jobs: {:.0} a second, {share:.2} of bare spawning (limit {SHARE}), {:.1} times its CPU",
+            median(speeds),
+            median(cpu),
+        );
+        kept &= share >= SHARE;
+    }
+    kept
+}
+
+fn bare(jobs: usize) -> (f64, Duration) {
+    let (since, cpu) = (Instant::now(), children_cpu());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                for _ in 0..RUNS / jobs {
+                    let mut command = Command::new("true");
+                    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                    assert!(command.status().unwrap().success());
+                }
+            });
+        }
+    });
+    (RUNS as f64 / since.elapsed().as_secs_f64(), children_cpu() - cpu)
+}
+
+fn through_worker(jobs: usize) -> (f64, Duration) {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(&folder.path().join("store")).unwrap();
+    let requests: Vec<Request> = (0..RUNS).map(|number| request(&format!("r{number}"), &["true"])).collect();
+    runs.submit_all(&requests, None).unwrap();
+    let cpu = children_cpu();
+    let mut worker = worker(folder.path(), &[], &["--drain", "--jobs", &jobs.to_string()]);
+    assert!(worker.wait().unwrap().success());
+    let events = runs.store().read(|tables| tables.events_after(0, usize::MAX)).unwrap();
+    let first = events.iter().find(|event| event.kind == "claimed").unwrap().at;
+    let last = events.iter().rfind(|event| event.kind == "ended").unwrap().at;
+    (RUNS as f64 / (last - first) as f64 * 1e6, children_cpu() - cpu)
+}
+
+/// The CPU time of all children that were waited for, and of this process.
+fn children_cpu() -> Duration {
+    let ticks = rustix::param::clock_ticks_per_second();
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_ascii_whitespace().collect();
+    let sum: u64 = fields[11..15].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(sum * 1000 / ticks)
+}
+
+/// What a worker with nothing to do asks of the kernel.
+fn idle() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(&folder.path().join("store")).unwrap();
+    let log = folder.path().join("calls");
+    let strace = ["strace", "-f", "-qq", "-o", log.to_str().unwrap()];
+    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
+        println!("idle worker: SKIPPED, needs strace(1)");
+        return true;
+    }
+    let worker = worker(folder.path(), &strace, &["--jobs", "4"]);
+    let id = runs.submit(&request("first", &["true"]), None).unwrap().run;
+    runs.wait(&id, None, None).unwrap();
+    let calls = || std::fs::read_to_string(&log).unwrap_or_default().lines().count();
+    std::thread::sleep(Duration::from_secs(2));
+    let before = calls();
+    std::thread::sleep(Duration::from_secs(3));
+    let asked = calls() - before;
+    println!("idle worker: {asked} system calls in 3 s");
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", worker.id())).unwrap();
+    for pid in children.split_ascii_whitespace() {
+        let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    let mut worker = worker;
+    worker.wait().unwrap();
+    asked == 0
+}
+
+/// Others that execute queued commands, where they are installed.
+fn others() {
+    let there = |name: &str| {
+        Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+            || Command::new(name).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    };
+    const THEIRS: usize = 100;
+    if there("tsp") {
+        let folder = tempfile::tempdir().unwrap();
+        let tsp = |args: &[&str]| {
+            let status = Command::new("tsp")
+                .args(args)
+                .env("TMPDIR", folder.path())
+                .env("TS_SOCKET", folder.path().join("socket"))
+                .stdout(Stdio::null())
+                .status();
+            assert!(status.unwrap().success());
+        };
+        let since = Instant::now();
+        (0..THEIRS).for_each(|_| tsp(&["true"]));
+        tsp(&["-w"]);
+        println!(
+            "task-spooler: {:.0} no-op runs a second, submitted one by one",
+            THEIRS as f64 / since.elapsed().as_secs_f64()
+        );
+        tsp(&["-K"]);
+    } else {
+        println!("task-spooler: not installed (Debian package task-spooler)");
+    }
+    if there("pueue") && there("pueued") {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("pueue.yml");
+        let text = format!(
+            "client: {{}}\ndaemon: {{}}\nshared:\n  pueue_directory: {0}\n  runtime_directory: {0}\n  use_unix_socket: true\n",
+            folder.path().display()
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut daemon = Command::new("pueued").arg("-c").arg(&config).stdout(Stdio::null()).spawn().unwrap();
+        let pueue = |args: &[&str]| {
+            Command::new("pueue")
+                .arg("-c")
+                .arg(&config)
+                .args(args)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+        };
+        while !pueue(&["status"]).unwrap().success() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let since = Instant::now();
+        (0..THEIRS).for_each(|_| assert!(pueue(&["add", "true"]).unwrap().success()));
+        pueue(&["wait"]).unwrap();
+        println!(
+            "pueue: {:.0} no-op runs a second, submitted one by one",
+            THEIRS as f64 / since.elapsed().as_secs_f64()
+        );
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    } else {
+        println!("pueue: not installed (crates.io pueue)");
+    }
+}

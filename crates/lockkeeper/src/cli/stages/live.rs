@@ -1,0 +1,154 @@
+//! How a phase goes on: a bar for each group on a terminal, a line for each step elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use lockkeeper::core::plan::{Progress, Standing};
+use lockkeeper::core::time::format_span;
+use lockkeeper::engine::stages::News;
+use lockkeeper::platform::terminal::Size;
+use lockkeeper::stages::PhasePlan;
+
+use super::run::word;
+use crate::cli::{print, table};
+
+/// How many characters a bar has.
+const BAR: usize = 20;
+
+/// Shows how a phase goes on.
+pub(super) struct Live<'p> {
+    plan: &'p PhasePlan,
+    quiet: bool,
+    on_terminal: bool,
+    groups: Vec<View>,
+    /// How many lines of the block stand above the cursor.
+    drawn: usize,
+}
+
+#[derive(Default)]
+struct View {
+    began: Option<Instant>,
+    ended: Option<Duration>,
+    agents_done: usize,
+    note: String,
+}
+
+impl<'p> Live<'p> {
+    pub(super) fn new(quiet: bool, plan: &'p PhasePlan) -> Self {
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let on_terminal = !quiet && std::io::stderr().is_terminal() && !dumb;
+        let groups = plan.groups.iter().map(|_| View::default()).collect();
+        Self { plan, quiet, on_terminal, groups, drawn: 0 }
+    }
+
+    /// Shows what happened, and how things stand.
+    pub(super) fn show(&mut self, news: Option<&News>, standings: &[Standing]) {
+        if let Some(news) = news {
+            self.note(news);
+            if !self.on_terminal && !self.quiet {
+                print::talk(&self.line(news));
+            }
+        }
+        if self.on_terminal {
+            self.draw(standings);
+        }
+    }
+
+    /// The block stays as it is.
+    pub(super) fn end(&mut self) {
+        self.drawn = 0;
+    }
+
+    fn note(&mut self, news: &News) {
+        match news {
+            News::Waits { group, why } => {
+                let view = &mut self.groups[*group];
+                view.began.get_or_insert_with(Instant::now);
+                view.note = format!("waits: {why}");
+            }
+            News::Began { group, .. } => {
+                let view = &mut self.groups[*group];
+                view.began.get_or_insert_with(Instant::now);
+                view.note.clear();
+            }
+            News::Agent { group, .. } => self.groups[*group].agents_done += 1,
+            News::Ended { group, why, .. } => {
+                let view = &mut self.groups[*group];
+                view.ended = Some(view.began.map_or(Duration::ZERO, |began| began.elapsed()));
+                view.note = why.clone().unwrap_or_default();
+            }
+            News::Downgraded { .. } | News::Stopping { .. } => {}
+        }
+    }
+
+    fn line(&self, news: &News) -> String {
+        let id = |place: &usize| table::plain(self.plan.id(*place));
+        match news {
+            News::Waits { group, why } => format!("{}: waits, {}", id(group), table::plain(why)),
+            News::Began { group, .. } => format!("{}: began", id(group)),
+            News::Agent { group, agent, run } => {
+                format!("{}: {} {}", id(group), table::plain(agent), run.status)
+            }
+            News::Ended { group, standing, why } => {
+                let why = why.as_ref().map_or_else(String::new, |why| format!(", {}", table::plain(why)));
+                format!("{}: {}{why}", id(group), word(*standing))
+            }
+            News::Downgraded { rule, what } => format!("rule {}: {}", table::plain(rule), table::plain(what)),
+            News::Stopping { why } => format!("ending everything: {}", table::plain(why)),
+        }
+    }
+
+    fn draw(&mut self, standings: &[Standing]) {
+        let mut stderr = std::io::stderr().lock();
+        let columns = Size::of(&stderr).map_or(80, |size| size.columns);
+        let width =
+            (0..self.groups.len()).map(|place| self.plan.id(place).chars().count()).max().unwrap_or(0);
+        let mut text = String::new();
+        if self.drawn > 0 {
+            text.push_str(&format!("\x1b[{}A", self.drawn));
+        }
+        for (place, view) in self.groups.iter().enumerate() {
+            let line = self.bar(place, view, standings, width);
+            text.push_str(&format!("\r\x1b[K{}\n", table::cut(&line, columns)));
+        }
+        self.drawn = self.groups.len();
+        // Talk that cannot be printed is not worth failing for.
+        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    }
+
+    fn bar(&self, place: usize, view: &View, standings: &[Standing], width: usize) -> String {
+        let standing = standings.get(place).copied().unwrap_or(Standing::Waiting);
+        let elapsed = view.ended.or_else(|| view.began.map(|began| began.elapsed()));
+        let estimate = self.plan.estimates[place].max(Duration::from_millis(1));
+        let share = match standing {
+            Standing::Waiting | Standing::Skipped => 0.0,
+            Standing::Running => {
+                let by_time = elapsed.unwrap_or_default().as_secs_f64() / estimate.as_secs_f64();
+                by_time.min(0.95)
+            }
+            Standing::Succeeded | Standing::Failed => 1.0,
+        };
+        let filled = (share * BAR as f64) as usize;
+        let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR - filled));
+        let agents = self.plan.groups[place].agents.len().max(1);
+        let note = if view.note.is_empty() { self.waits(place, standings) } else { view.note.clone() };
+        let time = elapsed.map_or_else(String::new, format_span);
+        let id = table::plain(self.plan.id(place));
+        format!(
+            "{id:<width$} [{bar}] {:<8} {}/{agents} {time:>8}  {}",
+            word(standing),
+            view.agents_done,
+            table::plain(&note)
+        )
+    }
+
+    /// Whom a group waits for that has not begun.
+    fn waits(&self, place: usize, standings: &[Standing]) -> String {
+        if standings.get(place) != Some(&Standing::Waiting) {
+            return String::new();
+        }
+        let bonds = Progress::at(&self.plan.plan, standings).waits_for(place);
+        let names: Vec<&str> = bonds.iter().map(|bond| self.plan.id(bond.group)).collect();
+        if names.is_empty() { String::new() } else { format!("after {}", names.join(", ")) }
+    }
+}

@@ -1,0 +1,155 @@
+//! `stages report`: what the logs tell about the last executions.
+
+use std::path::PathBuf;
+
+use lockkeeper::conflicts::ConflictLog;
+use lockkeeper::core::alert::{Counts, Limits, raise};
+use lockkeeper::encoding::alert_to_json;
+use lockkeeper::engine::stages::ExecutionLog;
+use lockkeeper::engine::stages::report::{Report as Executions, Session};
+use lockkeeper::report::{Exit, Report};
+use lockkeeper::stages::{picture, span_in_words};
+use serde_json::{Value, json};
+
+use crate::cli::context::Context;
+use crate::cli::{print, table};
+
+const HOUR: i64 = 3_600_000_000;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The STAGES.yml whose logs are read
+    #[arg(value_name = "FILE", default_value = "STAGES.yml")]
+    file: PathBuf,
+    /// How many executions to show, the latest last
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
+    last: usize,
+    /// Draw the latest execution over time, as an SVG picture
+    #[arg(long, conflicts_with = "json")]
+    svg: bool,
+}
+
+pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    let path = ExecutionLog::path_beside(&args.file);
+    let Some(report) = Executions::read(&path)? else {
+        return Err(Report::usage(format!("nothing was run yet: there is no {}", path.display()))
+            .with_hint("`lockkeeper stages run FILE` runs it"));
+    };
+    let skip = report.sessions.len().saturating_sub(args.last.max(1));
+    let shown = &report.sessions[skip..];
+    if args.svg {
+        let latest = shown.last().filter(|session| !session.groups.is_empty());
+        let latest = latest.ok_or_else(|| Report::usage("there is no execution to draw"))?;
+        print::out(&draw(latest));
+        return Ok(Exit::Done);
+    }
+    let now = lockkeeper::clock::WallTime::now();
+    let hour_ago = lockkeeper::clock::WallTime::from_micros(now.as_micros() - HOUR);
+    let counts = Counts { downgrades: report.downgrades_since(hour_ago), ..Counts::default() };
+    let alerts = raise(&counts, &Limits::default());
+    let conflicts = ConflictLog::beside(&args.file).summary()?;
+    let conflicts =
+        conflicts.map_or(0, |summary| summary.pairs().iter().map(|(_, _, pair)| pair.lines).sum::<usize>());
+    if context.json {
+        print::json(&json!({
+            "executions": shown.iter().map(document).collect::<Vec<_>>(),
+            "conflicts": conflicts,
+            "downgrades_last_hour": counts.downgrades,
+            "alerts": alerts.iter().map(alert_to_json).collect::<Vec<_>>(),
+            "skipped_lines": report.skipped,
+        }));
+        return Ok(Exit::Done);
+    }
+    for session in shown {
+        print::out(&text(session));
+    }
+    print::data(&format!(
+        "{conflicts} conflicts in the log, {} downgrades within an hour",
+        counts.downgrades
+    ));
+    for alert in &alerts {
+        print::talk(&format!("alert: {alert}"));
+    }
+    if report.skipped > 0 {
+        print::talk(&format!("{} lines of the log are none", report.skipped));
+    }
+    Ok(Exit::Done)
+}
+
+fn text(session: &Session) -> String {
+    let mut text = format!("{}  {}", table::plain(&session.phase), table::plain(&session.id));
+    if let (Some(wall), Some(serial), Some(waited)) = (session.wall, session.serial, session.waited) {
+        let speed_up = session.speed_up().unwrap_or(1.0);
+        text.push_str(&format!(
+            "  {} instead of {} one by one: {speed_up:.1} times as fast; waited {}",
+            span_in_words(wall),
+            span_in_words(serial),
+            span_in_words(waited)
+        ));
+    }
+    text.push('\n');
+    let rows: Vec<Vec<String>> = session
+        .groups
+        .iter()
+        .map(|bar| {
+            let took =
+                bar.ended_at.map_or_else(|| "-".to_owned(), |end| span_in_words(end.since(bar.began_at)));
+            vec![
+                table::plain(&bar.group),
+                table::plain(&bar.status),
+                bar.began_at.to_string(),
+                took,
+                table::plain(bar.reason.as_deref().unwrap_or("")),
+            ]
+        })
+        .collect();
+    text.push_str(&table::table(&["GROUP", "STATUS", "BEGAN", "TOOK", "WHY"], &rows));
+    for (at, rule, what) in &session.downgrades {
+        text.push_str(&format!("{at}  rule {}: {}\n", table::plain(rule), table::plain(what)));
+    }
+    text
+}
+
+fn draw(session: &Session) -> String {
+    let begin = session.groups.iter().map(|bar| bar.began_at).min();
+    let begin = begin.unwrap_or(lockkeeper::clock::WallTime::UNIX_EPOCH);
+    let last = session.groups.iter().filter_map(|bar| bar.ended_at).max().unwrap_or(begin);
+    let bars: Vec<picture::Bar<'_>> = session
+        .groups
+        .iter()
+        .map(|bar| picture::Bar {
+            label: &bar.group,
+            status: &bar.status,
+            begins: bar.began_at.since(begin),
+            ends: bar.ended_at.unwrap_or(last).since(begin),
+        })
+        .collect();
+    picture::gantt(&format!("{} {}", session.phase, session.id), &bars)
+}
+
+fn document(session: &Session) -> Value {
+    let millis = |span: Option<std::time::Duration>| {
+        span.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+    };
+    let groups: Vec<Value> = session
+        .groups
+        .iter()
+        .map(|bar| {
+            json!({
+                "group_id": bar.group, "status": bar.status, "started_at": bar.began_at.to_string(),
+                "completed_at": bar.ended_at.map(|at| at.to_string()), "reason": bar.reason,
+            })
+        })
+        .collect();
+    let downgrades: Vec<Value> = session
+        .downgrades
+        .iter()
+        .map(|(at, rule, what)| json!({ "timestamp": at.to_string(), "rule": rule, "to": what }))
+        .collect();
+    json!({
+        "execution_id": session.id, "phase": session.phase, "mode": session.mode, "groups": groups,
+        "wall_ms": millis(session.wall), "serial_ms": millis(session.serial),
+        "waited_ms": millis(session.waited), "speed_up": session.speed_up(),
+        "downgrades": downgrades, "stopped": session.stopped,
+    })
+}

@@ -1,0 +1,307 @@
+//! One group: its lease, then its agents, as many at once as it allows.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockkeeper_core::id::{Name, Owner, RequestId};
+use lockkeeper_core::lease::{self, Outcome, WaitTerms};
+use lockkeeper_core::liveness::{Contract, Proof, Voucher};
+use lockkeeper_core::pattern::Pattern;
+use lockkeeper_core::record::{Claim, Lease, Priority};
+use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::resource::{Mode, Resource, Target};
+use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_core::run::Run;
+use lockkeeper_core::time::Ttl;
+
+use super::agents::AgentCommand;
+use super::{News, StageError};
+use crate::engine::runs::RunError;
+use crate::engine::work::{Executor, Taken};
+use crate::engine::{Patience, Waited};
+
+/// How long a run that somebody else executes is waited for before looking whether everything is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long a place in line stays if this process is not heard of; it stays as long as the process lives.
+const STAYS: Duration = Duration::from_secs(120);
+
+/// A group that is to be executed.
+pub(super) struct Task<'t> {
+    pub(super) executor: &'t Executor,
+    pub(super) place: usize,
+    pub(super) owner: Owner,
+    pub(super) name: Name,
+    pub(super) paths: Vec<Pattern>,
+    pub(super) agents: &'t [AgentCommand],
+    pub(super) ids: Vec<RequestId>,
+    pub(super) at_once: usize,
+    pub(super) dir: &'t str,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) retry: RetryPolicy,
+    pub(super) timeout: Option<Duration>,
+    pub(super) patience: Duration,
+    pub(super) tries: u64,
+    pub(super) control: &'t Control,
+}
+
+/// How all groups are told to end, or to go on waiting.
+pub(super) struct Control {
+    stop: AtomicBool,
+    /// Readable once everything is to end.
+    stopped: OwnedFd,
+    stopper: Mutex<Option<OwnedFd>>,
+    /// Whether groups wait for their leases for as long as it takes.
+    pub(super) patient: AtomicBool,
+    /// Runs that are being executed.
+    active: Mutex<Vec<lockkeeper_core::id::RunId>>,
+}
+
+impl Control {
+    pub(super) fn new() -> Result<Self, RunError> {
+        let (stopped, stopper) = crate::platform::pipe::nonblocking().map_err(RunError::Machine)?;
+        Ok(Self {
+            stop: AtomicBool::new(false),
+            stopped,
+            stopper: Mutex::new(Some(stopper)),
+            patient: AtomicBool::new(false),
+            active: Mutex::default(),
+        })
+    }
+
+    /// Ends everything: nothing new begins, and what runs is called off.
+    pub(super) fn stop(&self, executor: &Executor, why: &str) {
+        self.stop.store(true, Ordering::SeqCst);
+        drop(locked(&self.stopper).take());
+        for run in locked(&self.active).iter() {
+            // It may have ended meanwhile.
+            let _ = executor.runs().cancel(run, Some(why));
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// How a group ended.
+pub(super) enum End {
+    Succeeded,
+    Failed(String),
+    Stopped,
+}
+
+/// What a group has to say while it goes on.
+pub(super) enum Word {
+    News(News),
+    /// Its lease was waited for in vain, for so long altogether.
+    LockTimeout(Duration),
+    /// Others held what it needs when it came.
+    Met,
+}
+
+impl Task<'_> {
+    /// Executes the group from its lease to its last agent.
+    pub(super) fn execute(&self, say: &(dyn Fn(Word) + Sync)) -> Result<End, StageError> {
+        let begun = Instant::now();
+        let Some(lease) = self.hold(say)? else {
+            let waited = lockkeeper_core::time::format_span(begun.elapsed());
+            let why = format!("it waited {waited} for its lease in vain");
+            return Ok(if self.control.is_stopped() { End::Stopped } else { End::Failed(why) });
+        };
+        say(Word::News(News::Began { group: self.place, waited: begun.elapsed() }));
+        let ended = self.run_agents(say);
+        // The end of this process frees it all the same.
+        let _ = self.executor.leases().release(lease.id, Some(lease.token));
+        ended
+    }
+
+    /// Takes the lease; none when it was waited for in vain, or everything is to end.
+    fn hold(&self, say: &(dyn Fn(Word) + Sync)) -> Result<Option<Lease>, StageError> {
+        let leases = self.executor.leases();
+        let bell = leases.store().bell().map_err(RunError::from)?;
+        let stays = Ttl::new(STAYS).expect("two minutes are a TTL");
+        let terms = WaitTerms { bell: Some(bell.id()), stays };
+        let mut waiting = match leases.acquire(&self.order(terms)).map_err(RunError::from)? {
+            Outcome::Granted(grant) => return Ok(Some(grant.lease)),
+            Outcome::Waiting(waiting) => waiting,
+            Outcome::Held(_) | Outcome::Deadlock(_) | Outcome::Gone => return Ok(None),
+        };
+        say(Word::Met);
+        say(Word::News(News::Waits { group: self.place, why: crate::engine::work::why(&waiting.jams) }));
+        let begun = Instant::now();
+        let mut tries = 0;
+        loop {
+            let ticket = waiting.ticket.clone();
+            let until = Instant::now().checked_add(self.patience);
+            let interrupts = [self.control.stopped.as_fd()];
+            let patience = Patience { until, interrupts: &interrupts, grace: Duration::ZERO, tick: None };
+            match leases.wait(waiting, &*bell, &patience, &mut |_| {}).map_err(RunError::from)? {
+                Waited::Granted(grant) => return Ok(Some(grant.lease)),
+                Waited::Gone => return Ok(None),
+                Waited::Interrupted(_) => {
+                    leases.give_up(&ticket).map_err(RunError::from)?;
+                    return Ok(None);
+                }
+                Waited::TimedOut(still) => {
+                    tries += 1;
+                    say(Word::LockTimeout(begun.elapsed()));
+                    if tries > self.tries && !self.control.patient.load(Ordering::SeqCst) {
+                        leases.give_up(&ticket).map_err(RunError::from)?;
+                        return Ok(None);
+                    }
+                    waiting = still;
+                }
+            }
+        }
+    }
+
+    fn run_agents(&self, say: &(dyn Fn(Word) + Sync)) -> Result<End, StageError> {
+        let next = AtomicUsize::new(0);
+        let failed: Mutex<Option<String>> = Mutex::new(None);
+        let broken: Mutex<Option<StageError>> = Mutex::new(None);
+        thread::scope(|scope| {
+            for _ in 0..self.at_once.clamp(1, self.agents.len().max(1)) {
+                scope.spawn(|| {
+                    loop {
+                        let place = next.fetch_add(1, Ordering::SeqCst);
+                        let over = locked(&failed).is_some() || locked(&broken).is_some();
+                        let Some(agent) =
+                            self.agents.get(place).filter(|_| !over && !self.control.is_stopped())
+                        else {
+                            return;
+                        };
+                        match self.run_agent(agent, &self.ids[place]) {
+                            Ok(Some(run)) => {
+                                if RequestStatus::from(&run) != RequestStatus::Done {
+                                    let reason = run.reason.map_or("", |reason| reason.as_str());
+                                    let why = format!("agent {}: {} {reason}", agent.agent, run.status);
+                                    locked(&failed).get_or_insert(why.trim_end().to_owned());
+                                }
+                                let (group, agent) = (self.place, agent.agent.clone());
+                                say(Word::News(News::Agent { group, agent, run: Box::new(run) }));
+                            }
+                            Ok(None) => return,
+                            Err(error) => {
+                                locked(&broken).get_or_insert(error);
+                                return;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        if let Some(error) = broken.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            return Err(error);
+        }
+        let failed = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Ok(match failed {
+            _ if self.control.is_stopped() => End::Stopped,
+            Some(why) => End::Failed(why),
+            None => End::Succeeded,
+        })
+    }
+
+    /// Brings one agent's request to its end; none when everything is to end before it began.
+    fn run_agent(&self, agent: &AgentCommand, id: &RequestId) -> Result<Option<Run>, StageError> {
+        let runs = self.executor.runs();
+        let known = runs.store().read(|tables| tables.request(id)).map_err(RunError::from)?;
+        let mut run = match known {
+            None => runs.submit(&self.request(agent, id), None)?.run,
+            Some(known) if known.request.origin.as_deref() != Some(self.owner.as_str()) => {
+                return Err(StageError::NotOurs(id.clone()));
+            }
+            Some(known) if known.status == RequestStatus::Done => {
+                return Ok(Some(runs.find(id.as_str())?));
+            }
+            Some(_) => runs.find(id.as_str())?.id,
+        };
+        let mut again = true;
+        loop {
+            let found = runs.find(run.as_str())?;
+            if found.status.is_terminal() {
+                // What an earlier execution left is tried once more.
+                let left_over = again && RequestStatus::from(&found) != RequestStatus::Done;
+                if !left_over || self.control.is_stopped() {
+                    return Ok(Some(found));
+                }
+                run = runs.run_again(id)?;
+            }
+            again = false;
+            if self.control.is_stopped() {
+                let _ = runs.cancel(&run, Some("everything was ended"));
+                return Ok(None);
+            }
+            match self.executor.take(&run)? {
+                Taken::Job(job) => {
+                    locked(&self.control.active).push(run.clone());
+                    // It may have been told to end just before that.
+                    if self.control.is_stopped() {
+                        let _ = runs.cancel(&run, Some("everything was ended"));
+                    }
+                    let done = self.executor.execute(*job);
+                    self.executor.conclude(done, None)?;
+                    locked(&self.control.active).retain(|active| *active != run);
+                }
+                Taken::Held(_) => thread::sleep(LOOK_EVERY),
+                Taken::Lost => {
+                    let until = Instant::now() + LOOK_EVERY;
+                    runs.wait(&run, Some(until), Some(self.control.stopped.as_fd()))?;
+                }
+            }
+        }
+    }
+
+    fn request(&self, agent: &AgentCommand, id: &RequestId) -> Request {
+        let mut env = self.env.clone();
+        env.push(("LOCKKEEPER_AGENT".to_owned(), agent.agent.clone()));
+        env.push(("LOCKKEEPER_TASK".to_owned(), agent.task.clone().unwrap_or_default()));
+        let title = match &agent.task {
+            Some(task) => format!("{}: {}: {task}", self.name, agent.agent),
+            None => format!("{}: {}", self.name, agent.agent),
+        };
+        Request {
+            id: id.clone(),
+            title,
+            command: agent.command.clone(),
+            dir: self.dir.to_owned(),
+            env,
+            locks: vec![self.name.clone()],
+            paths: self.paths.clone(),
+            shared: false,
+            priority: Priority::new(0).expect("zero is a priority"),
+            after: Vec::new(),
+            queue_timeout: None,
+            timeout: self.timeout,
+            retry: self.retry.clone(),
+            success: vec![0],
+            key: None,
+            origin: Some(self.owner.to_string()),
+        }
+    }
+
+    fn order(&self, terms: WaitTerms) -> lease::Request {
+        let names = std::iter::once(Target::Name(self.name.clone()));
+        let targets = names.chain(self.paths.iter().cloned().map(Target::Path));
+        let resources = targets.map(|target| Resource { target, mode: Mode::Exclusive }).collect();
+        let worker = self.executor.record();
+        let voucher = Voucher::KernelLock { holder: worker.holder, process: worker.process };
+        let claim = Claim {
+            owner: self.owner.clone(),
+            resources,
+            proof: Proof { origin: worker.origin.clone(), voucher },
+            contract: Contract::Strict,
+            ttl: None,
+            reason: Some(format!("group {}", self.name)),
+            ticket: None,
+        };
+        let priority = Priority::new(0).expect("zero is a priority");
+        lease::Request { claim, priority, under: Vec::new(), wait: Some(terms), join: false }
+    }
+}

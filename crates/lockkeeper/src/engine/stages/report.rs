@@ -1,0 +1,152 @@
+//! What the logs beside a STAGES.yml tell about the last executions.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::StageError;
+use crate::clock::WallTime;
+
+/// Longer lines are none of ours.
+const MAX_LINE: u64 = 64 * 1024;
+
+/// One group of one execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupBar {
+    /// Its id.
+    pub group: String,
+    /// When it was told to begin.
+    pub began_at: WallTime,
+    /// When it ended; none while it runs, or when its end was never written.
+    pub ended_at: Option<WallTime>,
+    /// How it ended, as the log says.
+    pub status: String,
+    /// Why it did not end well.
+    pub reason: Option<String>,
+}
+
+/// One execution of a phase.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    /// Its id.
+    pub id: String,
+    /// The phase.
+    pub phase: String,
+    /// How its groups ran.
+    pub mode: Option<String>,
+    /// Its groups, as they began.
+    pub groups: Vec<GroupBar>,
+    /// Rules that answered, and what was done.
+    pub downgrades: Vec<(WallTime, String, String)>,
+    /// How long it took.
+    pub wall: Option<Duration>,
+    /// How long the groups took together.
+    pub serial: Option<Duration>,
+    /// How long groups waited for what others held.
+    pub waited: Option<Duration>,
+    /// Why it was ended before its time.
+    pub stopped: Option<String>,
+}
+
+impl Session {
+    /// How many times as long it would have taken one by one.
+    pub fn speed_up(&self) -> Option<f64> {
+        let (wall, serial) = (self.wall?.as_secs_f64(), self.serial?.as_secs_f64());
+        (wall > 0.0).then_some(serial / wall)
+    }
+}
+
+/// What a log of executions tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Executions, the oldest first.
+    pub sessions: Vec<Session>,
+    /// Lines that are none.
+    pub skipped: u64,
+}
+
+impl Report {
+    /// Reads a log; nothing when there is none.
+    pub fn read(path: &Path) -> Result<Option<Self>, StageError> {
+        let failed = |source| StageError::Io { action: "read", path: PathBuf::from(path), source };
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut reader = BufReader::new(file);
+        let mut report = Self::default();
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(failed)?;
+            if read == 0 {
+                return Ok(Some(report));
+            }
+            let understood = serde_json::from_slice::<Value>(&line)
+                .ok()
+                .and_then(|value| report.take(&value, &mut places));
+            report.skipped += u64::from(understood.is_none());
+        }
+    }
+
+    /// How many downgrades there were within the last hour.
+    pub fn downgrades_since(&self, since: WallTime) -> usize {
+        let all = self.sessions.iter().flat_map(|session| &session.downgrades);
+        all.filter(|(at, _, _)| *at >= since).count()
+    }
+
+    fn take(&mut self, line: &Value, places: &mut BTreeMap<String, usize>) -> Option<()> {
+        let text = |key: &str| line.get(key)?.as_str().map(ToOwned::to_owned);
+        let at: WallTime = text("timestamp")?.parse().ok()?;
+        let status = text("status")?;
+        // Lines of other programs have no session: each of their groups is one of its own.
+        let id = text("session").or_else(|| text("execution_id"))?;
+        let place = *places.entry(id.clone()).or_insert_with(|| {
+            self.sessions.push(Session { id, ..Session::default() });
+            self.sessions.len() - 1
+        });
+        let session = &mut self.sessions[place];
+        if let Some(phase) = text("phase") {
+            session.phase = phase;
+        }
+        let millis = |key: &str| line.get(key)?.as_u64().map(Duration::from_millis);
+        match status.as_str() {
+            "STARTED" => session.groups.push(GroupBar {
+                group: text("group_id")?,
+                began_at: at,
+                ended_at: None,
+                status,
+                reason: None,
+            }),
+            "DOWNGRADED" => session.downgrades.push((at, text("rule")?, text("to")?)),
+            "COMPLETED" => {
+                session.mode = text("mode");
+                (session.wall, session.serial, session.waited) =
+                    (millis("wall_ms"), millis("serial_ms"), millis("waited_ms"));
+                session.stopped = text("stopped");
+            }
+            "SKIPPED" => session.groups.push(GroupBar {
+                group: text("group_id")?,
+                began_at: at,
+                ended_at: Some(at),
+                status,
+                reason: text("reason"),
+            }),
+            "ROLLBACK" | "METRICS" => {}
+            _ => {
+                let group = text("group_id");
+                let bar = session.groups.iter_mut().rev().find(|bar| {
+                    bar.ended_at.is_none() && group.as_ref().is_none_or(|group| *group == bar.group)
+                })?;
+                (bar.ended_at, bar.status, bar.reason) = (Some(at), status, text("reason"));
+            }
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,44 @@
+//! Lines between the boxes of a picture, and where there is room for a number on them.
+
+use super::layout::{BOX_WIDTH, Card};
+
+/// A line as SVG draws it.
+pub(super) struct Line {
+    /// The path.
+    pub(super) path: String,
+    /// Its middle.
+    pub(super) middle: (usize, usize),
+}
+
+/// A line between two boxes: a bow beside them when they stand in one column, across the gap when they stand in
+/// neighbouring ones, and over the boxes between them otherwise.
+pub(super) fn line(from: &Card, to: &Card, arrow: bool) -> Line {
+    let short = usize::from(arrow) * 2;
+    match to.wave.abs_diff(from.wave) {
+        0 => {
+            let (x, y, end_y) = (from.x + BOX_WIDTH, from.middle(), to.middle());
+            let path = format!("M{x} {y}C{} {y} {} {end_y} {} {end_y}", x + 58, x + 58, x + short);
+            Line { path, middle: (x + 44, (y + end_y) / 2) }
+        }
+        1 => {
+            let (x, y, end, end_y) =
+                (from.x + BOX_WIDTH, from.middle(), to.x.saturating_sub(short), to.middle());
+            let half = (x + end) / 2;
+            let path = format!("M{x} {y}C{half} {y} {half} {end_y} {end} {end_y}");
+            Line { path, middle: (half, (y + end_y) / 2) }
+        }
+        gap => {
+            let (x, end) = (from.x + BOX_WIDTH * 3 / 4, to.x + BOX_WIDTH / 4);
+            let (y, end_y) = (from.y, to.y.saturating_sub(short));
+            // A curve rises to three quarters of the height of its handles.
+            let handle = y.min(end_y).saturating_sub(rise(gap) * 4 / 3);
+            let path = format!("M{x} {y}C{x} {handle} {end} {handle} {end} {end_y}");
+            Line { path, middle: ((x + end) / 2, (y + end_y + 6 * handle) / 8) }
+        }
+    }
+}
+
+/// How far a line over this many waves rises.
+pub(super) fn rise(waves: usize) -> usize {
+    12 + 14 * waves.min(8)
+}

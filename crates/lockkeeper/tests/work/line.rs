@@ -1,0 +1,108 @@
+//! Runs that wait for leases.
+
+use std::time::{Duration, Instant};
+
+use lockkeeper::core::record::Priority;
+use lockkeeper::core::request::Request;
+use lockkeeper::core::run::Status;
+use rustix::process::Signal;
+
+use super::site::{Site, number_in, until};
+
+fn holding(site: &Site, id: &str, name: &str, script: &str) -> Request {
+    Request { locks: vec![name.parse().unwrap()], ..site.script(id, script) }
+}
+
+/// Thousands that want the same are one wait, and those behind them that want something else begin at once.
+#[test]
+fn thousands_that_wait_for_one_lock_hold_up_nobody_else() {
+    let site = Site::new();
+    let first = site.submit(&holding(&site, "first", "db", "echo $$ > started; exec sleep 300"));
+    let mut worker = site.worker(&["--jobs", "2"]);
+    number_in(&site.dir().join("started"));
+    let crowd: Vec<Request> = (0..5000).map(|n| holding(&site, &format!("r{n}"), "db", "exit 0")).collect();
+    site.runs.submit_all(&crowd, None).unwrap();
+    for round in 0..10 {
+        let other = site.submit(&holding(&site, &format!("o{round}"), "other", "exit 0"));
+        let since = Instant::now();
+        assert_eq!(site.end_of(&other).status, Status::Succeeded);
+        assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    }
+    // Its turn comes with the end of the one before.
+    site.runs.cancel(&first, None).unwrap();
+    until("the first of the crowd has ended", || site.runs.find("r0").unwrap().status.is_terminal());
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.wait(), Some(0));
+    assert_eq!(site.run(&first).status, Status::Canceled);
+}
+
+/// Invariant 7. By priority, then first come first served, also among those that wait for one lock.
+#[test]
+fn runs_begin_by_priority_and_then_in_turn() {
+    let site = Site::new();
+    let order = [("low", -5), ("first", 0), ("second", 0), ("urgent", 7)];
+    for (id, priority) in order {
+        let request = holding(&site, id, "db", &format!("echo {id} >> record"));
+        site.submit(&Request { priority: Priority::new(priority).unwrap(), ..request });
+    }
+    site.drain("3");
+    assert_eq!(site.record(), ["urgent", "first", "second", "low"]);
+}
+
+/// Invariant 1. Somebody outside holds what a run needs: it begins as soon as that is given back.
+#[test]
+fn a_run_waits_for_a_lease_of_somebody_else_and_is_woken() {
+    let site = Site::new();
+    let mut holder = std::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
+        .args(["exec", "db", "--", "sh", "-c", "echo > held; read line"])
+        .env("LOCKKEEPER_DIR", site.store())
+        .current_dir(site.dir())
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("it is held", || site.dir().join("held").exists());
+    let run = site.submit(&holding(&site, "a", "db", "echo a >> record"));
+    let mut worker = site.worker(&[]);
+    let told = worker.until("waiting");
+    let why = told["message"].as_str().unwrap();
+    assert!(why.contains("db is held by") && why.contains("position 1"), "{why}");
+    // It does not keep the hand from other work.
+    let other = site.submit(&site.script("b", "echo b >> record"));
+    assert_eq!(site.end_of(&other).status, Status::Succeeded);
+    assert_eq!(site.run(&run).status, Status::Queued);
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    assert_eq!(site.end_of(&run).status, Status::Succeeded);
+    assert_eq!(site.record(), ["b", "a"]);
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.wait(), Some(0));
+    site.assert_settled("after the wait");
+}
+
+/// More different wishes than there are places in line: none is forgotten.
+#[test]
+fn more_wishes_than_places_are_all_granted_in_the_end() {
+    let site = Site::new();
+    let all = Request {
+        paths: vec!["**".parse().unwrap()],
+        ..site.script("all", "echo $$ > started; exec sleep 300")
+    };
+    let all = site.submit(&all);
+    let _worker = site.worker(&["--jobs", "4"]);
+    number_in(&site.dir().join("started"));
+    let many: Vec<Request> = (0..200)
+        .map(|n| {
+            let path = format!("part{n}/**").parse().unwrap();
+            Request {
+                paths: vec![path],
+                ..site.script(&format!("r{n}"), "echo $LOCKKEEPER_RUN_ID >> record")
+            }
+        })
+        .collect();
+    let many = site.runs.submit_all(&many, None).unwrap();
+    site.runs.cancel(&all, None).unwrap();
+    for one in &many {
+        assert_eq!(site.end_of(&one.run).status, Status::Succeeded);
+    }
+    assert_eq!(site.record().len(), many.len());
+}

@@ -1,0 +1,12 @@
+//! Workers as processes of their own: what they execute, and what becomes of it when they are killed, frozen or starved.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod ends;
+mod faults;
+mod frozen;
+mod kills;
+mod line;
+mod output;
+mod site;
+mod storm;
+mod trees;
