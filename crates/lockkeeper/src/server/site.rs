@@ -110,7 +110,7 @@ impl Site {
     }
 
     /// A path of a user as one below the root.
-    pub(super) fn from_root(&self, text: &str) -> Result<String, Report> {
+    pub(super) fn below_root(&self, text: &str) -> Result<String, Report> {
         let root: &PathBuf = &self.0.location.root;
         Ok(self.0.location.from_root(text, root)?)
     }

@@ -21,6 +21,7 @@ use crate::engine::doctor::{Pass, Status as Health};
 use crate::engine::queue::{self, QueueBusy, QueueTurn};
 use crate::engine::runs::{RunError, Runs};
 use crate::engine::work::{Attendant, Executor, Job, Taken};
+use crate::keeper::open_engine;
 use crate::platform::clock;
 use crate::report::Report;
 use crate::status::StatusLog;
@@ -167,13 +168,12 @@ impl Workshop {
     fn execute(&self, site: &Site, hands: Arc<Hands>, job: Job) -> Result<(), Report> {
         let (id, here) = (job.run().id.clone(), site.clone());
         locked(&self.busy).insert(id.clone());
-        let begun = self.spawn("run", move || {
+        self.spawn("run", move || {
             if let Err(error) = see_through(&hands.executor, job) {
                 tracing::error!(%error, "a run cannot be looked after");
             }
             locked(&here.workshop().busy).remove(&id);
-        });
-        begun
+        })
     }
 
     fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Report> {
@@ -204,7 +204,7 @@ impl Workshop {
 fn executor(site: &Site) -> Result<Executor, Report> {
     let settings = site.settings();
     let runs = Runs::open(site.state_folder())?;
-    let leases = crate::open_engine(site.state_folder())?;
+    let leases = open_engine(site.state_folder())?;
     let status = settings.status_dir.as_deref().map(StatusLog::open).transpose()?;
     Ok(Executor::begin(runs, leases, settings.execution.clone(), 1, status, Box::new(log::told))?)
 }

@@ -62,11 +62,12 @@ impl Browser {
     /// Waits until an expression is true; every change of the page is a reason to look again.
     pub fn wait(&mut self, expression: &str) {
         let script = format!(
-            "new Promise((resolve) => {{
+            "new Promise((resolve, reject) => {{
                 const look = () => ({expression}) && (watch.disconnect(), clearInterval(net), resolve(true));
                 const watch = new MutationObserver(look);
                 watch.observe(document, {{ subtree: true, childList: true, attributes: true, characterData: true }});
                 const net = setInterval(look, 200);
+                setTimeout(() => reject(new Error('waited in vain for a minute')), 60000);
                 look();
             }})"
         );

@@ -93,7 +93,7 @@ fn a_refusal_leads_to_the_run_in_progress_and_says_that_another_queue_runs() {
     browser.run(&format!("{{ {} }}", press("POST /api/requests/RQ-1/run")));
     browser.wait("location.pathname.startsWith('/runs/RUN-')");
     fs::write(server.folder().join("go"), "").unwrap();
-    browser.wait("document.querySelector('#run-head').innerText.includes('成功')");
+    browser.wait("document.querySelector('#run-head').innerText.includes('succeeded')");
 }
 
 #[test]

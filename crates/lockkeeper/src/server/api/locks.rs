@@ -27,10 +27,10 @@ use super::paging::{Paging, page};
 use crate::encoding::alert_to_json;
 use crate::engine::Engine;
 use crate::engine::doctor::count_leases;
+use crate::keeper::unique_owner;
 use crate::platform::anchor;
 use crate::report::{Exit, Report};
 use crate::shape::{self, LeaseShape, ResourceShape, TicketShape};
-use crate::unique_owner;
 
 /// A reason has no more bytes than this.
 const REASON_BYTES: usize = 1_000;
@@ -343,7 +343,7 @@ impl Wish {
             wanted.push(Resource { target: Target::Name(name.parse()?), mode });
         }
         for path in &self.paths {
-            wanted.push(Resource { target: Target::Path(site.from_root(path)?.parse()?), mode });
+            wanted.push(Resource { target: Target::Path(site.below_root(path)?.parse()?), mode });
         }
         for shown in &self.resources {
             wanted.push(resource(site, shown)?);
@@ -370,7 +370,7 @@ impl Wish {
 fn resource(site: &Site, shown: &ResourceShape) -> Result<Resource, Report> {
     let target = match (&shown.name, &shown.path) {
         (Some(name), None) => Target::Name(name.parse()?),
-        (None, Some(path)) => Target::Path(site.from_root(path)?.parse()?),
+        (None, Some(path)) => Target::Path(site.below_root(path)?.parse()?),
         (Some(_), Some(_)) | (None, None) => {
             return Err(Report::usage("a resource has either a `name` or a `path`"));
         }

@@ -105,7 +105,7 @@ pub(in crate::server) async fn submit(
     Body(mut new): Body<NewRequest>,
 ) -> Result<Response, Failure> {
     for path in &mut new.paths {
-        *path = site.from_root(path)?;
+        *path = site.below_root(path)?;
     }
     let submitted = site
         .consult(move |site| {

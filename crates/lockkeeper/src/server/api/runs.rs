@@ -179,16 +179,16 @@ pub(in crate::server) fn window(site: &Site, id: &RunId, part: &Part, limit: usi
     let attempt = part.attempt.filter(|attempt| *attempt != run.attempt);
     let folder = site.runs().folder_of(id);
     let run_id = id.to_string();
-    let Some(output) = Output::open(&folder, attempt).map_err(unreadable)? else {
+    let Some(output) = Output::open(&folder, attempt).map_err(|error| unreadable(&error))? else {
         return Ok(Log { run_id, from: 0, to: 0, size: 0, text: String::new(), ended });
     };
-    let size = output.len().map_err(unreadable)?;
+    let size = output.len().map_err(|error| unreadable(&error))?;
     let from = match (part.from, part.lines) {
         (Some(from), _) => from.min(size),
-        (None, Some(lines)) => output.last_lines(lines.min(100_000)).map_err(unreadable)?,
+        (None, Some(lines)) => output.last_lines(lines.min(100_000)).map_err(|error| unreadable(&error))?,
         (None, None) => size.saturating_sub(limit as u64),
     };
-    let window = output.read(from, limit).map_err(unreadable)?;
+    let window = output.read(from, limit).map_err(|error| unreadable(&error))?;
     let text = String::from_utf8_lossy(&window.bytes).into_owned();
     Ok(Log { run_id, from: window.from, to: window.end(), size, text, ended })
 }
@@ -207,8 +207,8 @@ impl Part {
     }
 }
 
-fn unreadable(error: std::io::Error) -> Report {
-    Report::of(Exit::Failed, "UNREADABLE", &error).with_hint("look into the folder of the run")
+fn unreadable(error: &std::io::Error) -> Report {
+    Report::of(Exit::Failed, "UNREADABLE", error).with_hint("look into the folder of the run")
 }
 
 /// A run as it is now.

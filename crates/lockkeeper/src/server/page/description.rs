@@ -102,12 +102,12 @@ impl Call {
     fn new(document: &Value, path: &str, method: &str, call: &Value) -> Self {
         let parameters = call["parameters"].as_array().into_iter().flatten().map(|parameter| Field {
             name: text(&parameter["name"]),
-            place: format!("{} · {}", text(&parameter["in"]), kind(document, &parameter["schema"])),
+            place: format!("{} · {}", text(&parameter["in"]), kind(&parameter["schema"])),
             description: text(&parameter["description"]),
         });
         let answers = entries(&call["responses"]).map(|(status, answer)| Field {
             name: status.clone(),
-            place: content(answer).map_or_else(String::new, |schema| kind(document, schema)),
+            place: content(answer).map_or_else(String::new, kind),
             description: text(&answer["description"]),
         });
         Self {
@@ -143,7 +143,7 @@ fn fields(document: &Value, schema: &Value) -> Vec<Field> {
     let properties = &resolved(document, schema)["properties"];
     let fields = entries(properties).map(|(name, property)| Field {
         name: name.clone(),
-        place: kind(document, property),
+        place: kind(property),
         description: said(property),
     });
     fields.collect()
@@ -157,12 +157,12 @@ fn said(property: &Value) -> String {
 }
 
 /// The type of a value in a few words.
-fn kind(document: &Value, schema: &Value) -> String {
+fn kind(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         return reference.rsplit('/').next().unwrap_or_default().to_owned();
     }
     if schema["items"].is_object() {
-        return format!("[{}]", kind(document, &schema["items"]));
+        return format!("[{}]", kind(&schema["items"]));
     }
     match &schema["type"] {
         Value::String(name) => name.clone(),
@@ -172,7 +172,7 @@ fn kind(document: &Value, schema: &Value) -> String {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
             let choices = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array());
-            let choices = choices.into_iter().flatten().map(|choice| kind(document, choice));
+            let choices = choices.into_iter().flatten().map(kind);
             choices.filter(|choice| choice != "null").collect::<Vec<_>>().join(" | ")
         }
     }
