@@ -1,16 +1,24 @@
 //! One browser with one tab, driven by its debugging protocol over a pipe.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+/// A browser that says nothing for so long will not say anything any more.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often a page is looked at that is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A browser; killed when dropped.
 pub struct Browser {
     child: Child,
     commands: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    answers: Receiver<Value>,
     session: Value,
     last: u64,
     /// What the browser complained about.
@@ -28,7 +36,19 @@ impl Browser {
         command.args(["-c", script]).arg(profile.path()).env("HOME", profile.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        let (commands, answers) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let commands = child.stdin.take().unwrap();
+        let mut pipe = BufReader::new(child.stdout.take().unwrap());
+        let (told, answers) = channel();
+        thread::spawn(move || {
+            let mut message = Vec::new();
+            while pipe.read_until(0, &mut message).is_ok_and(|read| read > 0) {
+                let Ok(value) = serde_json::from_slice(&message[..message.len() - 1]) else { return };
+                if told.send(value).is_err() {
+                    return;
+                }
+                message.clear();
+            }
+        });
         let mut browser = Self {
             child,
             commands,
@@ -59,28 +79,25 @@ impl Browser {
         self.wait("document.querySelector('#live')?.dataset.liveState === 'on'");
     }
 
-    /// Waits until an expression is true; every change of the page is a reason to look again.
+    /// Waits until an expression is true. It is asked of whatever page is there: one that is left answers nothing.
     pub fn wait(&mut self, expression: &str) {
-        let script = format!(
-            "new Promise((resolve, reject) => {{
-                const look = () => ({expression}) && (watch.disconnect(), clearInterval(net), resolve(true));
-                const watch = new MutationObserver(look);
-                watch.observe(document, {{ subtree: true, childList: true, attributes: true, characterData: true }});
-                const net = setInterval(look, 200);
-                setTimeout(() => reject(new Error('waited in vain for a minute')), 60000);
-                look();
-            }})"
-        );
-        // A page that is left takes the promise along; then it is asked of the next one.
-        while self.run(&script) != json!(true) {}
+        let until = Instant::now() + PATIENCE;
+        let script = format!("Boolean({expression})");
+        while self.ask(&script)["result"]["value"] != json!(true) {
+            assert!(Instant::now() < until, "waited in vain for {expression}");
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
-    /// What an expression is; a promise is waited for. Null when the page was left meanwhile.
+    /// What an expression is. Null when the page was left meanwhile.
     pub fn run(&mut self, expression: &str) -> Value {
-        let call = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
-        let answer = self.call("Runtime.evaluate", &call);
+        let answer = self.ask(expression);
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
         answer["result"]["value"].clone()
+    }
+
+    fn ask(&mut self, expression: &str) -> Value {
+        self.call("Runtime.evaluate", &json!({ "expression": expression, "returnByValue": true }))
     }
 
     /// Clicks on what a selector finds, as a person does who sees it.
@@ -110,10 +127,8 @@ impl Browser {
         let started = self.commands.write_all(format!("{command}\0").as_bytes());
         started.expect("these tests need chromium: apt-get install chromium");
         loop {
-            let mut message = Vec::new();
-            let read = self.answers.read_until(0, &mut message).unwrap();
-            assert!(read > 0, "these tests need chromium: apt-get install chromium");
-            let message: Value = serde_json::from_slice(&message[..message.len() - 1]).unwrap();
+            let message = self.answers.recv_timeout(PATIENCE);
+            let message = message.expect("these tests need chromium: apt-get install chromium");
             self.note(&message);
             if message["id"] == id {
                 return if message["error"].is_null() { message["result"].clone() } else { Value::Null };
