@@ -151,7 +151,7 @@ fn timeout_against_finish_gives_exactly_one_end_and_no_success_after_a_signal() 
         assert_eq!(site.kinds(&id).iter().filter(|kind| *kind == "ended").count(), 1, "{run:?}");
         match run.status {
             Status::Succeeded => {
-                assert!(!signalled.contains(id.as_str()), "a success after a signal: {run:?}")
+                assert!(!signalled.contains(id.as_str()), "a success after a signal: {run:?}");
             }
             Status::TimedOut => assert_eq!(run.reason, Some(Reason::ExecutionTimeout)),
             other => panic!("{other}: {run:?}"),
