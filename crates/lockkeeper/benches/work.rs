@@ -5,9 +5,10 @@
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot go on says so")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use lockkeeper::clock::WallTime;
 use lockkeeper::core::record::Priority;
 use lockkeeper::core::request::Request;
 use lockkeeper::core::retry::RetryPolicy;
@@ -22,16 +23,17 @@ const SHARE: f64 = 0.8;
 /// A run has to start within so long, in the median.
 const START: Duration = Duration::from_millis(10);
 
-fn main() {
+fn main() -> ExitCode {
     if !std::env::args().any(|arg| arg == "--bench") {
-        return;
+        return ExitCode::SUCCESS;
     }
     let missed = [starts(), throughput(), idle()].into_iter().filter(|kept| !kept).count();
     others();
     if missed > 0 {
         eprintln!("{missed} limits were missed");
-        std::process::exit(1);
+        return ExitCode::FAILURE;
     }
+    ExitCode::SUCCESS
 }
 
 fn binary() -> PathBuf {
@@ -103,7 +105,7 @@ fn starts() -> bool {
 }
 
 fn wall() -> f64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
+    WallTime::now().as_micros() as f64 / 1e6
 }
 
 fn told(text: &str) -> f64 {

@@ -1,13 +1,15 @@
 //! What is to be run, and the start of it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::Access;
 use thiserror::Error;
 
 use super::job::Job;
@@ -124,8 +126,9 @@ pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError
 fn spawn_sharing(spec: &Spec, life: Option<&LifeLock>, job: Option<&Job>) -> io::Result<(Child, Own)> {
     let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let _shared = life.map(LifeLock::share_with_children).transpose()?;
+    let found = find_program(spec);
     let spawn = |interpreter| {
-        let mut command = command(spec, interpreter)?;
+        let mut command = command(spec, found.as_deref(), interpreter)?;
         job.map_or(Ok(()), |job| job.equip(&mut command))?;
         Own::start(|| command.spawn(), Child::id)
     };
@@ -138,14 +141,19 @@ fn spawn_sharing(spec: &Spec, life: Option<&LifeLock>, job: Option<&Job>) -> io:
 
 /// Nothing here may need code between fork and exec: std then uses posix_spawn, whose cost does not grow with this
 /// process. Only a command that gets the terminal is started with fork: people do not see the difference.
-fn command(spec: &Spec, interpreter: Option<&str>) -> io::Result<Command> {
+fn command(spec: &Spec, found: Option<&Path>, interpreter: Option<&str>) -> io::Result<Command> {
+    let program = found.map_or(spec.program.as_os_str(), Path::as_os_str);
     let mut command = match interpreter {
         Some(interpreter) => {
             let mut command = Command::new(interpreter);
-            command.arg(&spec.program);
+            command.arg(program);
             command
         }
-        None => Command::new(&spec.program),
+        None => {
+            let mut command = Command::new(program);
+            command.arg0(&spec.program);
+            command
+        }
     };
     if spec.only_env {
         command.env_clear();
@@ -160,4 +168,43 @@ fn command(spec: &Spec, interpreter: Option<&str>) -> io::Result<Command> {
     };
     command.stdin(stream(&spec.stdin)?).stdout(stream(&spec.stdout)?).stderr(stream(&spec.stderr)?);
     Ok(command)
+}
+
+/// Where a program is that is to be found in the `PATH` of an environment of its own. Left to itself, std would have to
+/// fork for that, and the child would try one folder after the other. None when the system has to say what is wrong.
+fn find_program(spec: &Spec) -> Option<PathBuf> {
+    if !spec.only_env || spec.program.as_bytes().contains(&b'/') {
+        return None;
+    }
+    let path = spec.env.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    std::env::split_paths(path.unwrap_or(OsStr::new("/bin:/usr/bin")))
+        .map(|folder| match &spec.dir {
+            Some(dir) => dir.join(folder).join(&spec.program),
+            None => folder.join(&spec.program),
+        })
+        .filter(|file| file.is_absolute())
+        .find(|file| file.is_file() && rustix::fs::access(file, Access::EXEC_OK).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_in_the_path_of_its_own_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = |program: &str, path: Option<&str>| Spec {
+            program: program.into(),
+            env: path.map(|path| ("PATH".into(), path.into())).into_iter().collect(),
+            only_env: true,
+            dir: Some(folder.path().to_owned()),
+            ..Spec::default()
+        };
+        std::fs::write(folder.path().join("plain"), "").unwrap();
+        assert_eq!(find_program(&spec("sh", None)), Some("/bin/sh".into()));
+        assert_eq!(find_program(&spec("sh", Some("/nowhere:/bin"))), Some("/bin/sh".into()));
+        assert_eq!(find_program(&spec("sh", Some("/nowhere"))), None);
+        assert_eq!(find_program(&spec("plain", Some("."))), None);
+        assert_eq!(find_program(&spec("/bin/sh", Some("/bin"))), None);
+    }
 }

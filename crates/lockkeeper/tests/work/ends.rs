@@ -151,7 +151,7 @@ fn timeout_against_finish_gives_exactly_one_end_and_no_success_after_a_signal() 
         assert_eq!(site.kinds(&id).iter().filter(|kind| *kind == "ended").count(), 1, "{run:?}");
         match run.status {
             Status::Succeeded => {
-                assert!(!signalled.contains(id.as_str()), "a success after a signal: {run:?}")
+                assert!(!signalled.contains(id.as_str()), "a success after a signal: {run:?}");
             }
             Status::TimedOut => assert_eq!(run.reason, Some(Reason::ExecutionTimeout)),
             other => panic!("{other}: {run:?}"),
@@ -227,4 +227,45 @@ fn a_run_that_is_marked_from_outside_is_ended() {
     until("it is settled", || site.run(&run).process.is_none());
     assert_eq!(outcome(&site.run(&run)).0, Status::Failed);
     site.assert_settled("after the mark");
+}
+
+/// Requirement 93.
+#[test]
+fn no_outside_service_is_asked() {
+    let site = Site::new();
+    let run = site.submit(&Request { locks: vec!["db".parse().unwrap()], ..site.script("a", "exit 0") });
+    let log = site.path("calls");
+    let calls = ["-e", "trace=socket,connect,openat", "-o", log.to_str().unwrap()];
+    let strace = [["strace", "-f", "-b", "execve", "-qq"].as_slice(), &calls].concat();
+    let mut worker = site.worker_under(&strace, &["--drain"]);
+    while worker.try_told().is_some() {}
+    assert_eq!(worker.wait(), Some(0));
+    assert_eq!(site.run(&run).status, Status::Succeeded);
+    let calls = std::fs::read_to_string(&log).unwrap();
+    assert!(
+        calls.contains("runs.db") && !calls.contains("socket(") && !calls.contains("connect("),
+        "{calls}"
+    );
+}
+
+/// Requirements 191, 192.
+#[test]
+fn the_stage_file_names_who_holds_the_lock_of_a_run() {
+    let site = Site::new();
+    let script = "cat $LOCKKEEPER_DIR/runs/$LOCKKEEPER_RUN_ID/stage.json > seen 2>/dev/null || sleep 0.01";
+    let script = format!("until [ -s seen ]; do {script}; done");
+    let run = site.submit(&Request { locks: vec!["db".parse().unwrap()], ..site.script("a", &script) });
+    let worker = site.worker(&[]);
+    assert_eq!(site.end_of(&run).status, Status::Succeeded);
+    let seen: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(site.dir().join("seen")).unwrap()).unwrap();
+    let lock = &seen["lock"];
+    assert_eq!((seen["status"].as_str(), seen["run_id"].as_str()), (Some("running"), Some(run.as_str())));
+    assert_eq!(lock["holder"]["pid"], worker.pid());
+    assert_eq!(lock["resources"][0], "db");
+    assert!(lock["token"].as_u64().is_some() && lock["lease"].as_str().is_some(), "{seen}");
+    until("the lock is released", || {
+        let leases = lockkeeper::open_engine(&site.store()).unwrap();
+        leases.listing().unwrap().holders.is_empty()
+    });
 }

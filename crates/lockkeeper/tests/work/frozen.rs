@@ -131,9 +131,9 @@ fn a_worker_killed_after_a_timeout_leaves_the_command_to_the_next() {
     let workers = site.runs.store().read(|tables| tables.workers()).unwrap();
     let busy = workers.iter().find(|worker| message.contains(worker.id.as_str())).unwrap();
     if busy.process.pid == first.pid() {
-        first.kill()
+        first.kill();
     } else {
-        second.kill()
+        second.kill();
     }
     until("the command is gone", || !lives(pid));
     until("it is settled", || site.run(&run).process.is_none());

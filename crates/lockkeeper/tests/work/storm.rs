@@ -136,7 +136,7 @@ fn a_storm_of_workers_executes_everything_once_and_nothing_together_that_must_no
         let unfinished = runs.iter().filter(|id| {
             let view = site.runs.show(id).unwrap();
             // What comes after something that failed is not begun.
-            !view.run.status.is_terminal() && !(view.run.status == Status::Queued && view.request.unmet > 0)
+            !(view.run.status.is_terminal() || view.run.status == Status::Queued && view.request.unmet > 0)
         });
         unfinished.count()
     };
