@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -43,6 +43,19 @@ impl Gate {
                 format!("{} is not a regular file", path.display()),
             ))
         }
+    }
+
+    /// The number that was last noted on the gate; zero when none was. Ask from inside.
+    pub fn noted(&self) -> io::Result<u64> {
+        let mut bytes = [0; 20];
+        let length = self.file.read_at(&mut bytes, 0)?;
+        let text = std::str::from_utf8(&bytes[..length]).unwrap_or_default();
+        Ok(text.parse().unwrap_or(0))
+    }
+
+    /// Notes a number on the gate, from inside.
+    pub fn note(&self, number: u64) -> io::Result<()> {
+        self.file.write_all_at(format!("{number:020}").as_bytes(), 0)
     }
 
     /// Waits until nobody else is inside, and goes in.
@@ -127,6 +140,17 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn a_number_can_be_noted_on_the_gate() {
+        let dir = tempfile::tempdir().unwrap();
+        let gate = Gate::open(&dir.path().join("gate")).unwrap();
+        assert_eq!(gate.noted().unwrap(), 0);
+        for number in [4097, u64::MAX, 12] {
+            gate.note(number).unwrap();
+            assert_eq!(Gate::open(&dir.path().join("gate")).unwrap().noted().unwrap(), number);
+        }
     }
 
     #[test]

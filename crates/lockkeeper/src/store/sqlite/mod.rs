@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `leases.db`, `-wal`, `-shm` | leases and tickets of this boot; made anew after another boot, when all are dead |
 //! | `tokens` | the last number given, and a limit that survives a power cut |
-//! | `gate` | one decision at a time: its kernel lock is fairer than SQLite's own waiting, and never sleeps |
+//! | `gate` | one decision at a time: its kernel lock is fairer than SQLite's own waiting, and never sleeps; has the limit once more |
 //! | `wake/` | the bells of those who sleep now |
 //!
 //! A process that is killed leaves the database as it was before or after its decision, and nothing else but
@@ -76,7 +76,9 @@ impl SqliteStore {
         if !matches!(schema::is_set_up(&connection, &path, schema::FORMAT), Ok(true)) {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
             if !schema::is_set_up(&connection, &path, schema::FORMAT)? {
-                schema::set_up(&connection, &path, tokens.limit()?)?;
+                // What lost its file and its database within a moment still finds the limit on the gate.
+                let noted = gate.noted().map_err(|error| failed("read", &gate_path, error))?;
+                schema::set_up(&connection, &path, tokens.limit()?.max(noted))?;
             }
         }
         schema::tune(&connection, &path)?;
@@ -168,8 +170,10 @@ impl SqliteStore {
         ended
     }
 
-    /// Notes the limit of numbers, for when the file of tokens is lost.
+    /// Notes the limit of numbers, for when the file of tokens is lost; on the gate too, for when the database is lost
+    /// with it. That one is only the third copy: it may be missing.
     fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
+        let _ = self.gate.note(limit);
         let noted = connection.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()]);
         self.database(noted).map(|_| ())
     }
