@@ -73,7 +73,7 @@ impl IdError {
             Self::LooksLikePattern(_) => "to lock paths, use --path PATTERN",
             Self::OwnerForm(_) => "write it like worker:worker-1 or claude:SESSION",
             Self::FileName { .. } => "write it like RQ-12 or fix-login",
-            Self::EventForm(_) => "events look like RUN-20260131-120000-k3x:4",
+            Self::EventForm(_) => "events look like RUN-20260131-120000-k3x9f2m7qd:4",
             Self::Number(_) => "leases look like L42 and tickets like T42: `lockkeeper locks` lists them",
         }
     }
@@ -254,7 +254,7 @@ file_name_id! {
     RequestId, "a request id"
 }
 file_name_id! {
-    /// The id of a run: `RUN-20260131-120000-k3x9f`.
+    /// The id of a run: `RUN-20260131-120000-k3x9f2m7qd`.
     RunId, "a run id"
 }
 file_name_id! {

@@ -40,6 +40,31 @@ impl Verb for Args {
 }
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+    let pass = if args.full { Pass::Full } else { Pass::Quick };
+    let line = LiveLine::new(pass == Pass::Full && !context.json);
+    let diagnosis = diagnose(context, pass, &mut |id, place, total| line.show(id, place, total))?;
+    line.clear();
+    if context.json {
+        print::json(&diagnosis.to_json());
+    } else {
+        print::out(&as_text(&diagnosis));
+    }
+    Ok(match diagnosis.status() {
+        Status::Pass | Status::Warn => Exit::Done,
+        Status::Fail => Exit::Failed,
+    })
+}
+
+/// Whether nothing is wrong that has to be put right first.
+pub(super) fn is_well(context: &Context) -> bool {
+    diagnose(context, Pass::Quick, &mut |_, _, _| {}).is_ok_and(|found| found.status() != Status::Fail)
+}
+
+fn diagnose(
+    context: &Context,
+    pass: Pass,
+    progress: &mut dyn FnMut(&str, usize, usize),
+) -> Result<Diagnosis, Report> {
     let (groups, swarm) = (Folders::from_variables(&|name| std::env::var_os(name)), task::swarm()?);
     let max_group_age = group::max_lock_age()?;
     let keeper = context.existing_keeper();
@@ -61,19 +86,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         downgrades: 0,
         now: WallTime::now(),
     };
-    let pass = if args.full { Pass::Full } else { Pass::Quick };
-    let line = LiveLine::new(pass == Pass::Full && !context.json);
-    let diagnosis = examine(&site, pass, &mut |id, place, total| line.show(id, place, total));
-    line.clear();
-    if context.json {
-        print::json(&diagnosis.to_json());
-    } else {
-        print::out(&as_text(&diagnosis));
-    }
-    Ok(match diagnosis.status() {
-        Status::Pass | Status::Warn => Exit::Done,
-        Status::Fail => Exit::Failed,
-    })
+    Ok(examine(&site, pass, progress))
 }
 
 fn as_text(diagnosis: &Diagnosis) -> String {

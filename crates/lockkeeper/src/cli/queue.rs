@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
 use super::work::{LockFormat, Place, in_words};
-use super::{Verb, print, table};
+use super::{Verb, doctor, print, table};
 
 /// Work through the requests one by one, under the queue's lock
 #[derive(clap::Args)]
@@ -130,7 +130,7 @@ fn run_next(context: &Context, place: &Place) -> Result<Exit, Report> {
 fn auto(context: &Context, args: &AutoArgs) -> Result<Exit, Report> {
     let limits = Limits { runs: args.max_runs, span: parse_span(&args.max_time)? };
     let mut turn = take_turn(context, &args.place)?;
-    let end = turn.auto(limits, &mut || true, &mut |_| {})?;
+    let end = turn.auto(limits, &mut || doctor::is_well(context), &mut |_| {})?;
     drop(turn);
     if context.json {
         let mut document = selection_json(&end.selection);

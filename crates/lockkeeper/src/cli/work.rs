@@ -2,7 +2,9 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lockkeeper::core::run::{Run, Status};
@@ -20,6 +22,9 @@ use super::context::{Context, Globals};
 use super::obtain::grace;
 use super::work_live::Live;
 use super::{Verb, print, table};
+
+/// So many lines may wait for a reader.
+const UNREAD: usize = 65_536;
 
 /// Execute requests from the queue
 #[derive(clap::Args)]
@@ -107,7 +112,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         }
         None => lines(context.json, args.quiet),
     };
-    let teller = counted(talk, Arc::clone(&counts));
+    let (teller, talking) = aside(counted(talk, Arc::clone(&counts)))?;
     let leases = lockkeeper::open_engine(&context.location.state)?;
     let executor = Executor::begin(runs, leases, settings, args.jobs, Some(status), teller)?;
     if !args.quiet && !context.json && live.is_none() {
@@ -115,6 +120,9 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     }
     let crew = Crew::new(executor, Orders { jobs: args.jobs, drain: args.drain })?;
     let worked = crew.work(&signals);
+    drop(crew);
+    // All that was told is said before the last word.
+    let _ = talking.join();
     drop(live);
     worked?;
     if !args.quiet && !context.json {
@@ -142,6 +150,16 @@ fn counted(talk: Box<Teller>, counts: Arc<Mutex<Counts>>) -> Box<Teller> {
         }
         talk(told);
     })
+}
+
+/// Talks on a thread of its own: a reader who does not read, or a terminal that was stopped, must not stop the work.
+fn aside(talk: Box<Teller>) -> Result<(Box<Teller>, JoinHandle<()>), Report> {
+    let (sender, receiver) = sync_channel::<Told>(UNREAD);
+    let talking = thread::Builder::new().name("talk".to_owned());
+    let talking = talking.spawn(move || receiver.iter().for_each(|told| talk(&told)));
+    let talking = talking.map_err(lockkeeper::KeeperError::Machine)?;
+    // What nobody reads any more is lost, which the status log and the events are not.
+    Ok((Box::new(move |told| drop(sender.try_send(told.clone()))), talking))
 }
 
 /// Plain lines, one for everything that happens.

@@ -89,19 +89,23 @@ impl Engine {
 
     /// Sleeps until any of several tickets is granted, all of which this bell is for. Those that are not stay in line.
     ///
-    /// Returns without any when the time was up or an interrupt came.
+    /// Returns without any when the time was up or an interrupt came. With `look_first`, it does not sleep before it has
+    /// looked: after a grant others may have been granted too, and the bell was heard for all of them.
     pub fn wait_any(
         &self,
         line: &mut Vec<Waiting>,
         bell: &dyn Bell,
         patience: &Patience<'_>,
+        look_first: bool,
     ) -> Result<Option<Grant>, StoreError> {
+        let mut sleeps = !look_first;
         loop {
             for waiting in line.iter() {
                 self.stop_overdue(waiting, patience.grace)?;
             }
             let all: Vec<&Waiting> = line.iter().collect();
-            let interrupted = self.sleep(&all, bell, patience, &mut || {})?;
+            let interrupted = sleeps && self.sleep(&all, bell, patience, &mut || {})?;
+            sleeps = true;
             bell.quiet();
             let mut place = 0;
             while place < line.len() {

@@ -122,6 +122,38 @@ fn what_came_in_under_a_key_does_not_count_again() {
     assert_eq!(existing, [true, true, false]);
 }
 
+/// A list looks at the line as a whole, one run is counted for itself: both say the same.
+#[test]
+fn the_place_in_the_queue_is_the_same_in_a_list_and_alone() {
+    let world = World::new();
+    for number in 0..30 {
+        let priority = lockkeeper::core::record::Priority::new(number * 7 % 5).unwrap();
+        world.runs.submit(&Request { priority, ..request(&format!("r{number}")) }, None).unwrap();
+    }
+    world.runs.submit(&after("later", &["r3"]), None).unwrap();
+    let worker = lockkeeper::store::runs::Worker {
+        id: "w".parse().unwrap(),
+        holder: lockkeeper::core::id::HolderId(1),
+        origin: lockkeeper::platform::origin::origin().unwrap(),
+        process: lockkeeper::core::liveness::ProcessRef { pid: 1, started: 1 },
+        jobs: 1,
+        started_at: 0,
+    };
+    world.runs.store().write(|tables| tables.insert_worker(&worker)).unwrap();
+    let entries = world.runs.requests(&all()).unwrap();
+    let mut places = Vec::new();
+    for entry in &entries {
+        let alone = world.runs.show(&entry.latest.as_ref().unwrap().id).unwrap().blocked;
+        assert_eq!(entry.blocked, alone, "{}", entry.request.request.id);
+        places.extend(alone.and_then(|blocked| match blocked {
+            Blocked::Position(place) => Some(place),
+            _ => None,
+        }));
+    }
+    places.sort_unstable();
+    assert_eq!(places, (0..30).collect::<Vec<u64>>());
+}
+
 fn all() -> lockkeeper::store::runs::RequestFilter {
     lockkeeper::store::runs::RequestFilter { limit: 1000, ..Default::default() }
 }
@@ -159,6 +191,22 @@ fn what_would_be_waited_for_again_is_kept_with_who_waits() {
     assert_eq!(world.runs.prune(before).unwrap(), []);
     world.runs.run_again(&id("later")).unwrap();
     assert_eq!(waits_for(&world, "later"), ["failed"]);
+}
+
+/// An open one keeps what it waits for, and that again what it would wait for.
+#[test]
+fn what_is_kept_keeps_what_comes_before_it() {
+    let world = World::new();
+    world.submit("first");
+    end(&world, "first", Status::Failed);
+    world.runs.submit(&after("second", &["first"]), None).unwrap();
+    world.runs.submit(&after("third", &["second"]), None).unwrap();
+    let second = world.runs.find("second").unwrap().id;
+    world.runs.cancel(&second, None).unwrap();
+    assert_eq!(prune(&world), [""; 0]);
+    let third = world.runs.find("third").unwrap().id;
+    world.runs.cancel(&third, None).unwrap();
+    assert_eq!(prune(&world), ["first", "second", "third"]);
 }
 
 #[test]

@@ -13,6 +13,20 @@ fn holding(site: &Site, id: &str, name: &str, script: &str) -> Request {
     Request { locks: vec![name.parse().unwrap()], ..site.script(id, script) }
 }
 
+/// A reader who does not read, or a terminal that was stopped, stops nothing.
+#[test]
+fn what_nobody_reads_does_not_stop_the_work() {
+    let site = Site::new();
+    // Nobody reads what this one tells, and a pipe takes far less than that.
+    let _worker = site.worker(&["--jobs", "4"]);
+    let many: Vec<Request> =
+        (0..400).map(|n| site.command(&format!("r{n}-{}", "x".repeat(60)), &["true"])).collect();
+    let many = site.runs.submit_all(&many, None).unwrap();
+    for one in &many {
+        assert_eq!(site.end_of(&one.run).status, Status::Succeeded);
+    }
+}
+
 /// Thousands that want the same are one wait, and those behind them that want something else begin at once.
 #[test]
 fn thousands_that_wait_for_one_lock_hold_up_nobody_else() {
@@ -77,6 +91,42 @@ fn a_run_waits_for_a_lease_of_somebody_else_and_is_woken() {
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait(), Some(0));
     site.assert_settled("after the wait");
+}
+
+/// An attempt that is due and cannot have its lease waits for that, not for time.
+#[test]
+fn a_due_attempt_that_waits_for_a_lease_costs_nothing() {
+    use lockkeeper::core::retry::RetryPolicy;
+    let site = Site::new();
+    let retry = RetryPolicy { limit: 1, base: Duration::from_millis(1), ..RetryPolicy::default() };
+    let script = "[ $LOCKKEEPER_ATTEMPT = 2 ] || { echo $$ > failed; exit 1; }";
+    let again = site.submit(&Request { retry, ..holding(&site, "again", "db", script) });
+    let holder = site.submit(&holding(&site, "holder", "db", "echo $$ > started; exec sleep 300"));
+    let worker = site.worker(&["--jobs", "2"]);
+    number_in(&site.dir().join("started"));
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", worker.pid())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_ascii_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let switches = || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", worker.pid())).unwrap();
+        let status = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap());
+        let counts = status.map(|status| {
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.unwrap().trim().parse::<u64>().unwrap()
+        });
+        counts.sum::<u64>()
+    };
+    if site.run(&again).status == Status::Running {
+        // Longer than a moment, so that a worker which looks all the time would be seen to.
+        let before = (ticks(), switches());
+        std::thread::sleep(Duration::from_secs(2));
+        let (ticked, switched) = (ticks() - before.0, switches() - before.1);
+        assert!(switched < 200, "it woke up {switched} times and used {ticked} ticks");
+    }
+    site.runs.cancel(&holder, None).unwrap();
+    assert_eq!(site.end_of(&again).status, Status::Succeeded);
 }
 
 /// More different wishes than there are places in line: none is forgotten.

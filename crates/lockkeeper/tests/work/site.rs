@@ -115,6 +115,14 @@ impl Site {
         Worker { process, output }
     }
 
+    /// The same, for workers that tell more than anybody reads.
+    pub(crate) fn unheard_worker(&self, args: &[&str]) -> Worker {
+        let mut worker = self.worker(args);
+        let output = std::mem::replace(&mut worker.output, BufReader::new(nothing()));
+        std::thread::spawn(move || std::io::copy(&mut { output }, &mut std::io::sink()));
+        worker
+    }
+
     /// Works until nothing is left to do.
     pub(crate) fn drain(&self, jobs: &str) {
         let mut worker = self.worker(&["--jobs", jobs, "--drain"]);
@@ -215,6 +223,13 @@ impl Drop for Worker {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// An output of somebody who has nothing to say.
+fn nothing() -> ChildStdout {
+    let mut process = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
+    process.wait().unwrap();
+    process.stdout.take().unwrap()
 }
 
 /// Looks until something is so, for things that nobody tells of.

@@ -93,7 +93,7 @@ fn request(site: &Site, dice: &mut Dice, number: usize) -> Request {
 }
 
 fn worker(site: &Site) -> Worker {
-    site.worker_under(&[], &["--jobs", "4", "--heartbeat", "150ms"])
+    site.unheard_worker(&["--jobs", "4", "--heartbeat", "150ms"])
 }
 
 /// Requirements 83, 85, 87, 88, 89, 90, 91, 92. Invariants 1, 4, 9, 10.

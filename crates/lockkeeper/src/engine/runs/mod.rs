@@ -139,17 +139,32 @@ impl Runs {
     }
 }
 
-/// An id such as `RUN-20260131-120000-k3x9f`: the time for people, the rest so that nobody else has it.
+/// An id such as `RUN-20260131-120000-k3x9f2m7qd`: the time for people, the rest so that nobody else has it.
 pub(super) fn new_id<T: std::str::FromStr>(kind: &str, unix_micros: i64) -> Result<T, RunError> {
     /// Without letters that are taken for digits.
     const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    /// Fifty bits: a hundred thousand of one second are all different, as good as always.
+    const LENGTH: usize = 10;
     let mut number = random::number().map_err(RunError::Machine)?;
     let mut short = String::new();
-    for _ in 0..6 {
+    for _ in 0..LENGTH {
         short.push(char::from(LETTERS[(number % 32) as usize]));
         number /= 32;
     }
     let time = crate::clock::WallTime::from_micros(unix_micros).compact();
     let text = format!("{kind}-{time}-{short}");
     Ok(text.parse().unwrap_or_else(|_| unreachable!("letters, digits and dashes are an id")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_one_second_are_all_different() {
+        let ids = (0..100_000).map(|_| new_id::<RunId>("RUN", 1_769_860_800_000_000).unwrap());
+        let different: std::collections::HashSet<RunId> = ids.collect();
+        assert_eq!(different.len(), 100_000);
+        assert!(different.iter().all(|id| id.as_str().starts_with("RUN-20260131-120000-")));
+    }
 }

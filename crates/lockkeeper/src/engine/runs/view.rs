@@ -1,5 +1,7 @@
 //! What is to be known about a run: where it is, and why it is still there.
 
+use std::collections::HashMap;
+
 use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
@@ -68,7 +70,7 @@ impl Runs {
                 return Ok(Err(RunError::NoRequest(run.request)));
             };
             let events = tables.events_of(id, 0, usize::MAX)?;
-            let blocked = blocked(tables, &run, &request)?;
+            let blocked = Queue::for_one().blocked(tables, &run, &request)?;
             Ok(Ok(RunView { run, request, events, blocked }))
         })?
     }
@@ -103,10 +105,10 @@ impl Runs {
     /// Runs with their requests, the latest first.
     pub fn entries(&self, filter: &Filter) -> Result<Vec<RunEntry>, RunError> {
         let entries = self.store.read(|tables| {
-            let mut entries = Vec::new();
+            let (mut entries, mut queue) = (Vec::new(), Queue::for_many());
             for run in tables.runs(filter)? {
                 let Some(request) = tables.request(&run.request)? else { continue };
-                let blocked = blocked(tables, &run, &request)?;
+                let blocked = queue.blocked(tables, &run, &request)?;
                 entries.push(RunEntry { run, request, blocked });
             }
             Ok(entries)
@@ -117,8 +119,8 @@ impl Runs {
     /// Requests with their latest runs, the latest first.
     pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestEntry>, RunError> {
         let entries = self.store.read(|tables| {
-            let found = tables.requests(filter)?;
-            found.into_iter().map(|request| request_entry(tables, request)).collect()
+            let (found, mut queue) = (tables.requests(filter)?, Queue::for_many());
+            found.into_iter().map(|request| request_entry(tables, request, &mut queue)).collect()
         })?;
         Ok(entries)
     }
@@ -127,7 +129,7 @@ impl Runs {
     pub fn request(&self, id: &RequestId) -> Result<RequestEntry, RunError> {
         let found = self.store.read(|tables| {
             let request = tables.request(id)?;
-            request.map(|request| request_entry(tables, request)).transpose()
+            request.map(|request| request_entry(tables, request, &mut Queue::for_one())).transpose()
         })?;
         found.ok_or_else(|| RunError::NoRequest(id.clone()))
     }
@@ -143,29 +145,76 @@ impl Runs {
     }
 }
 
-fn request_entry(tables: &Tables<'_>, request: StoredRequest) -> Result<RequestEntry, StoreError> {
+fn request_entry(
+    tables: &Tables<'_>,
+    request: StoredRequest,
+    queue: &mut Queue,
+) -> Result<RequestEntry, StoreError> {
     let latest = match &request.latest {
         Some(run) => tables.run(run)?,
         None => None,
     };
     let blocked = match &latest {
-        Some(run) => blocked(tables, run, &request)?,
+        Some(run) => queue.blocked(tables, run, &request)?,
         None => None,
     };
     Ok(RequestEntry { request, latest, blocked })
 }
 
-fn blocked(tables: &Tables<'_>, run: &Run, request: &StoredRequest) -> Result<Option<Blocked>, StoreError> {
-    Ok(match run.status {
-        Status::Queued if request.unmet > 0 => Some(Blocked::Dependencies(tables.unmet(&run.request)?)),
-        Status::Queued if tables.workers()?.is_empty() => Some(Blocked::NoWorker),
-        Status::Queued => Some(Blocked::Position(tables.position(&run.id)?)),
-        Status::Running => run.retry_at.map(Blocked::Retry),
-        Status::Cancelling
-        | Status::Succeeded
-        | Status::Failed
-        | Status::Canceled
-        | Status::TimedOut
-        | Status::Rejected => None,
-    })
+/// What was found out about the queue in one transaction, so that a long list looks once.
+struct Queue {
+    many: bool,
+    is_worked: Option<bool>,
+    places: Option<HashMap<RunId, u64>>,
+}
+
+impl Queue {
+    /// For one run, whose place is counted.
+    const fn for_one() -> Self {
+        Self { many: false, is_worked: None, places: None }
+    }
+
+    /// For many runs, which are looked up in the whole line.
+    const fn for_many() -> Self {
+        Self { many: true, is_worked: None, places: None }
+    }
+
+    /// Why nobody executes a run, if that is so.
+    fn blocked(
+        &mut self,
+        tables: &Tables<'_>,
+        run: &Run,
+        request: &StoredRequest,
+    ) -> Result<Option<Blocked>, StoreError> {
+        Ok(match run.status {
+            Status::Queued if request.unmet > 0 => Some(Blocked::Dependencies(tables.unmet(&run.request)?)),
+            Status::Queued if !self.is_worked(tables)? => Some(Blocked::NoWorker),
+            Status::Queued => Some(Blocked::Position(self.place(tables, &run.id)?)),
+            Status::Running => run.retry_at.map(Blocked::Retry),
+            Status::Cancelling
+            | Status::Succeeded
+            | Status::Failed
+            | Status::Canceled
+            | Status::TimedOut
+            | Status::Rejected => None,
+        })
+    }
+
+    fn is_worked(&mut self, tables: &Tables<'_>) -> Result<bool, StoreError> {
+        match self.is_worked {
+            Some(known) => Ok(known),
+            None => Ok(*self.is_worked.insert(!tables.workers()?.is_empty())),
+        }
+    }
+
+    fn place(&mut self, tables: &Tables<'_>, run: &RunId) -> Result<u64, StoreError> {
+        if !self.many {
+            return tables.position(run);
+        }
+        let places = match &mut self.places {
+            Some(places) => places,
+            None => self.places.insert(tables.line()?.into_iter().zip(0..).collect()),
+        };
+        Ok(places.get(run).copied().unwrap_or(0))
+    }
 }

@@ -61,8 +61,10 @@ impl Runs {
         let mut told = false;
         loop {
             heard.quiet(told);
+            let looked_at = crate::platform::clock::now();
             self.expire()?;
-            let (run, due) = self.store.read(|tables| Ok((Self::found(tables, id)?, tables.next_due()?)))?;
+            let (run, due) =
+                self.store.read(|tables| Ok((Self::found(tables, id)?, tables.next_due(looked_at)?)))?;
             let run = run?;
             let now = Instant::now();
             if run.status.is_terminal() || until.is_some_and(|until| until <= now) {

@@ -24,7 +24,7 @@ use crate::store::runs::Tables;
 /// Changes within so short a time are looked at together.
 const TOGETHER: Duration = Duration::from_millis(5);
 /// How often leases are asked for that have no place in line, and lock files looked at: nobody tells of their end.
-const WHEN_CROWDED: Duration = Duration::from_secs(1);
+const WHEN_CROWDED: Duration = Duration::from_millis(500);
 /// How long to wait after the store failed.
 const AFTER_TROUBLE: Duration = Duration::from_millis(500);
 
@@ -213,11 +213,12 @@ impl Crew {
                 self.executor.leave_line(line)?;
                 return Ok(None);
             }
+            let looked_at = clock::now();
             if let Some(job) = self.executor.take_next(line)? {
                 return self.with_free_hands(job, line).map(Some);
             }
             self.set_idle(!line.is_used() && !line.look_again);
-            let due = self.executor.runs.store().read(|tables| tables.next_due())?;
+            let due = self.executor.runs.store().read(|tables| tables.next_due(looked_at))?;
             let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
             let crowded = (line.is_crowded() || line.look_again).then_some(WHEN_CROWDED);
             let limit = [due, heard.patience(), crowded].into_iter().flatten().min();
@@ -342,6 +343,7 @@ impl Crew {
             (Some(_), false) => watch.heart = None,
             (Some(_), true) | (None, false) => {}
         }
+        let looked_at = clock::now();
         self.expire()?;
         watch.around = executor.look_around()?;
         if watch.stopping {
@@ -354,7 +356,7 @@ impl Crew {
         }
         let silence = watch.listener.due(!watch.around.theirs.is_empty(), executor.settings.heartbeat);
         let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
-        let due = executor.runs.store().read(|tables| tables.next_due())?;
+        let due = executor.runs.store().read(|tables| tables.next_due(looked_at))?;
         let due = [due, watch.around.look_again].into_iter().flatten().min();
         let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
         Ok(Look::Sleep([silence, due, watch.heard.patience()].into_iter().flatten().min()))

@@ -27,7 +27,7 @@ use crate::store::{Bell, StoreError};
 /// So many different wishes are looked at for one that can be had.
 const LOOK_AT: usize = 4096;
 /// So many runs wait in line for their leases at once, for each worker.
-const IN_LINE: usize = 128;
+const IN_LINE: usize = 16;
 /// How long a place in line stays if this process is not heard of; it stays as long as the process lives.
 const STAYS: Duration = Duration::from_secs(120);
 
@@ -70,6 +70,8 @@ pub struct Line {
     life: Option<LifeLock>,
     /// Whether something is held by a file, of whose end nobody tells.
     pub(super) look_again: bool,
+    /// Whether others may have been granted what they wait for, together with the last one.
+    unheard: bool,
     /// Whether some have no place, because there are so many.
     crowded: bool,
     /// Who was told to be waiting for what.
@@ -209,9 +211,11 @@ impl Executor {
     ) -> Result<Option<Job>, RunError> {
         let patience = Patience { until, interrupts, grace: self.settings.grace, tick: None };
         let Some(bell) = &line.bell else { return Ok(None) };
-        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**bell, &patience)? else {
+        let look_first = std::mem::take(&mut line.unheard);
+        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**bell, &patience, look_first)? else {
             return Ok(None);
         };
+        line.unheard = true;
         if let Some(life) = line.lives.remove(&grant.lease.id) {
             line.life = Some(life);
         }

@@ -94,14 +94,16 @@ impl Tables<'_> {
     }
 
     /// When the next queued run is to be given up, the next attempt is due, or an executor outside of Lockkeeper has
-    /// taken too long.
-    pub fn next_due(&self) -> Result<Option<Moment>, StoreError> {
+    /// taken too long. Attempts that were due at `looked_at` wait for something else than time.
+    pub fn next_due(&self, looked_at: Moment) -> Result<Option<Moment>, StoreError> {
         let give_up = self.number(
             "SELECT min(give_up_at) FROM run WHERE status = 'queued' AND give_up_at IS NOT NULL",
             [],
         )?;
-        let retry =
-            self.number("SELECT min(retry_at) FROM run WHERE retry_at IS NOT NULL AND ready = 1", [])?;
+        let retry = self.number(
+            "SELECT min(retry_at) FROM run WHERE retry_at > ?1 AND ready = 1",
+            [looked_at.as_micros()],
+        )?;
         let outside = self.number(
             "SELECT min(started_moment + timeout) FROM run
              WHERE (holder IS NOT NULL OR worker IS NOT NULL) AND holder IS NULL AND status = 'running'",
@@ -121,6 +123,12 @@ impl Tables<'_> {
     /// The run whose processes share this kernel lock.
     pub fn run_of_holder(&self, holder: HolderId) -> Result<Option<Run>, StoreError> {
         self.one(&format!("SELECT {COLUMNS} {FROM} WHERE run.holder = ?1"), [holder.0.cast_signed()])
+    }
+
+    /// All runs that can begin, the next one first.
+    pub fn line(&self) -> Result<Vec<RunId>, StoreError> {
+        let sql = "SELECT id FROM run WHERE status = 'queued' AND ready = 1 ORDER BY priority DESC, seq";
+        self.rows(sql, [], |row| Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}"))))
     }
 
     /// How many queued runs come before this one.
