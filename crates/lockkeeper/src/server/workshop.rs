@@ -99,6 +99,10 @@ impl Workshop {
             }
             Taken::Lost => {
                 let run = runs.show(&id)?.run;
+                // A worker took what was queued here a moment ago: it is executed, as was asked.
+                if is_new {
+                    return Ok(Begun::Run(Box::new(run)));
+                }
                 Err(RunError::InProgress { request: request.clone(), run: run.id, status: run.status }.into())
             }
         }

@@ -243,7 +243,7 @@ fn long_lists_of_requests_and_runs_come_in_pages() {
 fn the_servers_locks_are_files_of_the_format_when_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let execution = work::Settings { aiflow: Some(Aiflow::new(folder.path())), ..work::Settings::default() };
-    let server = Server::over(folder.path(), Settings { execution, ..settings() });
+    let mut server = Server::over(folder.path(), Settings { execution, ..settings() });
     let mut stream = listen(&server, None);
     let run = submit(&server, "RQ-1", &until("go"));
     server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
@@ -257,6 +257,9 @@ fn the_servers_locks_are_files_of_the_format_when_asked_for() {
     server.post("/api/requests/RQ-1/run", &json!({})).error(409, "RUN_IN_PROGRESS");
     let_go(&server, "go");
     wait_for(&server, &mut stream, &run, "succeeded");
+    // The file goes a moment after the end is known; who drains waits for that.
+    server.drain();
+    server.ended().unwrap();
     assert!(!lock.exists());
 }
 

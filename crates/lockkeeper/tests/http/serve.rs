@@ -9,6 +9,7 @@ use lockkeeper::platform::signal::Signal;
 use serde_json::{Value, json};
 
 use super::client::{Request, connect};
+use super::runs::{let_go, submit, until, wait_for};
 use super::server::{Server, settings};
 
 /// A server in a process of its own; killed when dropped.
@@ -145,6 +146,38 @@ fn other_machines_are_let_in_only_with_a_token() {
     let talk = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{talk}");
     assert!(talk.contains("--token-file"), "{talk}");
+}
+
+/// Requirements 186 and 197. The command goes on, so that its request stays locked; nothing else does.
+#[test]
+fn a_server_that_is_killed_leaves_nothing_stuck() {
+    let folder = tempfile::tempdir().unwrap();
+    let swarm = folder.path().join("swarm");
+    let swarm = swarm.to_str().unwrap();
+    let witness = Server::over(folder.path(), settings());
+    let mut stream = super::events::listen(&witness, None);
+    let mut first = Process::start(folder.path(), &["--status-dir", swarm]);
+    let run = submit(&witness, "RQ-1", &until("go"));
+    let next =
+        |address| Request::new(address, "POST", "/api/queue/run-next").json(&json!({ "auto": true })).send();
+    next(first.address).expect(202);
+    stream.until("run.started");
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let second = Process::start(folder.path(), &["--status-dir", swarm, "--work", "1"]);
+    let ask = |path: &str| Request::new(second.address, "POST", path).json(&json!({})).send();
+    assert_eq!(witness.get("/api/queue").expect(200)["running"], false);
+    ask("/api/requests/RQ-1/run").error(409, "RUN_IN_PROGRESS");
+    let_go(&witness, "go");
+    loop {
+        let shown = witness.get(&format!("/api/runs/{run}")).expect(200);
+        if shown["run"]["completed_at"].is_string() {
+            break;
+        }
+        stream.next();
+    }
+    let again = ask("/api/requests/RQ-1/run").expect(202);
+    wait_for(&witness, &mut stream, again["run_id"].as_str().unwrap(), "succeeded");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod paging;
 pub(super) mod queue;
 pub(super) mod requests;
 pub(super) mod runs;
+mod wish;
 
 use std::net::SocketAddr;
 
