@@ -56,6 +56,9 @@ fn a_full_disk_ends_no_command_and_loses_no_end() {
     let mut worker = site.worker(&["--heartbeat", "50ms", "--jobs", "2"]);
     let mut other = site.worker(&["--heartbeat", "50ms"]);
     number_in(&site.dir().join("started"));
+    // One that begins on a full disk says so and ends, which is another case.
+    let beating = || std::fs::read_dir(site.store().join("beats")).map_or(0, Iterator::count);
+    until("both have begun", || beating() == 2);
     let go = site.dir().join("go");
     std::fs::write(&go, "").unwrap();
     std::fs::remove_file(&go).unwrap();

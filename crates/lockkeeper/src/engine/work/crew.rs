@@ -149,31 +149,29 @@ impl Crew {
     }
 
     fn lend_a_hand(&self) {
+        // Only for what the next run needs: places in line are with whoever looks.
+        let mut own = Line::default();
         while self.wait_to_look() {
             match self.find() {
-                Ok(Some(mut job)) => loop {
+                Ok(Some(mut job)) => {
                     self.found();
-                    let done = self.executor.execute(job);
-                    // Whoever looks already will find the next one.
-                    let looks = self.look_at_once();
-                    let next = if looks {
-                        self.executor.conclude(done, Some(&mut locked(&self.search).line))
-                    } else {
-                        self.executor.conclude(done, None)
-                    };
-                    match next {
-                        Ok(Some(next)) => job = next,
-                        Ok(None) => {
-                            self.put_down(looks);
-                            break;
-                        }
-                        Err(error) => {
-                            self.put_down(looks);
-                            self.trouble(&error);
-                            break;
+                    loop {
+                        let done = self.executor.execute(job);
+                        let goes_on = !locked(&self.state).draining;
+                        match self.executor.conclude(done, goes_on.then_some(&mut own)) {
+                            Ok(Some(next)) => job = next,
+                            Ok(None) => {
+                                self.put_down();
+                                break;
+                            }
+                            Err(error) => {
+                                self.put_down();
+                                self.trouble(&error);
+                                break;
+                            }
                         }
                     }
-                },
+                }
                 Ok(None) => self.stop_looking(),
                 Err(error) => {
                     self.trouble(&error);
@@ -213,6 +211,7 @@ impl Crew {
                 self.executor.leave_line(line)?;
                 return Ok(None);
             }
+            locked(&self.state).idle = false;
             let looked_at = clock::now();
             if let Some(job) = self.executor.take_next(line)? {
                 return self.with_free_hands(job, line).map(Some);
@@ -258,18 +257,8 @@ impl Crew {
         self.wake();
     }
 
-    fn look_at_once(&self) -> bool {
-        let mut state = locked(&self.state);
-        state.busy -= 1;
-        let may = !state.looking && !state.draining && state.busy < self.orders.jobs;
-        state.looking |= may;
-        may
-    }
-
-    fn put_down(&self, looked: bool) {
-        if looked {
-            locked(&self.state).looking = false;
-        }
+    fn put_down(&self) {
+        locked(&self.state).busy -= 1;
         self.changed.notify_one();
         self.wake();
     }
@@ -404,7 +393,12 @@ impl Crew {
         let more = |tables: &Tables<'_>| {
             Ok(!tables.ready(None, 1)?.is_empty() || !tables.due_retries(Moment::MAX, 1)?.is_empty())
         };
-        Ok(!self.executor.runs.store().read(more)?)
+        if self.executor.runs.store().read(more)? {
+            return Ok(false);
+        }
+        // Nothing is left because somebody has just taken it: whoever looks is not idle before it takes anything.
+        let state = locked(&self.state);
+        Ok(state.idle && state.busy == 0)
     }
 
     fn expire(&self) -> Result<(), RunError> {
