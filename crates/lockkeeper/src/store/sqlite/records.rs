@@ -147,7 +147,8 @@ impl Records for Rows<'_> {
                 let mut statement = connection.prepare_cached("SELECT highest FROM numbers")?;
                 statement.query_row([], |row| row.get::<_, i64>(0))
             };
-            let highest = store.database(highest())?.cast_unsigned();
+            // A database that lost its log knows an old limit; the gate knows the last.
+            let highest = store.database(highest())?.cast_unsigned().max(store.gate.noted().unwrap_or(0));
             self.drawing = Some(store.tokens.draw(highest)?);
         }
         Ok(self.drawing.as_mut().map_or(0, Drawing::next))
