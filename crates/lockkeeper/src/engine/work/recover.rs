@@ -96,9 +96,9 @@ impl Executor {
         Ok(around)
     }
 
-    /// Looks after all runs that nobody looks after, each on a thread of its own.
-    pub fn adopt_abandoned(self: &Arc<Self>) -> Result<(), RunError> {
-        for run in self.look_around()?.abandoned {
+    /// Looks after those runs that nobody looks after, each on a thread of its own.
+    pub fn adopt_abandoned(self: &Arc<Self>, wanted: impl Fn(&Run) -> bool) -> Result<(), RunError> {
+        for run in self.look_around()?.abandoned.into_iter().filter(wanted) {
             self.adopt(&run, false, || {})?;
         }
         Ok(())
