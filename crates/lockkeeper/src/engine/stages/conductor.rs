@@ -298,7 +298,7 @@ impl<'c> Conductor<'c> {
         state.outcome.work += took;
         let skipped = state.progress.end(place, success);
         self.note_end(&id, status)?;
-        let smooth = if success && state.met.get(&place).is_none() {
+        let smooth = if success && !state.met.contains_key(&place) {
             Smoothness::Smooth
         } else {
             Smoothness::Strained

@@ -45,10 +45,10 @@ pub fn gantt(title: &str, bars: &[Bar<'_>]) -> String {
     for line in 0..=LINES {
         let at = all * line / LINES;
         let (x, bottom) = (place(at), height - MARGIN);
-        let _ = write!(
+        let _ = writeln!(
             body,
             "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{}\" x2=\"{x:.1}\" y2=\"{bottom}\"/>\
-             <text class=\"dim\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+             <text class=\"dim\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             TOP - 8,
             TOP - 14,
             span_in_words(at)
@@ -64,12 +64,12 @@ pub fn gantt(title: &str, bars: &[Bar<'_>]) -> String {
         };
         let label: String = bar.label.chars().take(longest).collect();
         let took = span_in_words(bar.ends.saturating_sub(bar.begins));
-        let _ = write!(
+        let _ = writeln!(
             body,
             "<text class=\"text\" x=\"{MARGIN}\" y=\"{}\">{}</text>\
              <rect class=\"{class}\" x=\"{from:.1}\" y=\"{}\" width=\"{:.1}\" height=\"16\" rx=\"3\">\
              <title>{}</title></rect>\
-             <text class=\"dim\" x=\"{:.1}\" y=\"{}\">{took} {}</text>\n",
+             <text class=\"dim\" x=\"{:.1}\" y=\"{}\">{took} {}</text>",
             y + 14,
             escaped(&label),
             y + 2,
