@@ -159,3 +159,46 @@ fn a_phase_without_groups_is_done_at_once() {
     let document = site.stages("P1", &[]).code(0).json();
     assert_eq!((&document["mode"], statuses(&document).len()), (&Value::from("DIRECT"), 0));
 }
+
+/// Requirement 110. Invariants 1, 10. It is killed when its agents have written so many lines, and gone on with.
+#[test]
+fn killed_at_any_moment_it_is_gone_on_with_and_conflicting_agents_never_meet() {
+    let agent = r#"echo "begin $LOCKKEEPER_GROUP $LOCKKEEPER_AGENT" >> record; sleep 0.03; echo "end $LOCKKEEPER_GROUP $LOCKKEEPER_AGENT" >> record"#;
+    let mut text = String::from("parallel_groups:\n  P1:\n");
+    for group in ["a", "b"] {
+        text.push_str(&format!(
+            "    - {{group_id: {group}, agents: [x, y], max_concurrent: 1, conflict_paths: [\"shared/**\"], command: '{agent}'}}\n"
+        ));
+    }
+    for lines in 0..8 {
+        let site = Site::new(&text);
+        let running = site.start_stages("P1", &[]);
+        let begun = || lines > 0 || !site.told("STARTED").is_empty();
+        until("it came so far", || begun() && site.record().len() >= lines);
+        // It may just have come to its end.
+        running.signal(Signal::KILL);
+        let mut code = running.end().code;
+        let mut tries = 0;
+        while code != Some(0) {
+            tries += 1;
+            assert!(tries <= 3, "killed after {lines} lines: it does not come to its end: {code:?}");
+            let ran = site.stages("P1", &["--resume"]);
+            // What was done before the kill was written down is known to be done.
+            let is_over = ran.code == Some(2) && ran.out.contains("NOTHING_TO_RESUME");
+            code = if is_over { Some(0) } else { ran.code };
+        }
+        let record = site.record();
+        for pair in record.chunks(2) {
+            let (begin, end) =
+                (pair[0].strip_prefix("begin "), pair.get(1).and_then(|end| end.strip_prefix("end ")));
+            assert!(begin.is_some() && begin == end, "killed after {lines} lines: {record:?}");
+        }
+        for who in ["a x", "a y", "b x", "b y"] {
+            let times = record.iter().filter(|line| **line == format!("end {who}")).count();
+            // Only the one that ran when nobody looked may have to be done again.
+            assert!((1..=2).contains(&times), "killed after {lines} lines: {who} {times} times: {record:?}");
+        }
+        assert!(record.len() <= 10, "killed after {lines} lines: {record:?}");
+        site.assert_settled();
+    }
+}
