@@ -109,9 +109,10 @@ impl<'c> Conductor<'c> {
     /// Executes the phase. The first signal ends everything.
     pub fn conduct(self, signals: &Signals, watch: Watcher<'_>) -> Result<Outcome, StageError> {
         let attendant = Attendant::begin(self.executor, None)?;
+        let mut adopted = Vec::new();
         if self.options.resume {
             let ours = format!("{}.", self.id);
-            self.executor.adopt_abandoned(|run| run.request.as_str().starts_with(&ours))?;
+            adopted = self.executor.adopt_abandoned(|run| run.request.as_str().starts_with(&ours))?;
         }
         let control = Control::new()?;
         let begun = Instant::now();
@@ -138,6 +139,11 @@ impl<'c> Conductor<'c> {
             }
             result
         });
+        for (run, thread) in adopted {
+            // Its group may not have begun again before everything was ended; one that has ended is left as it is.
+            let _ = self.executor.runs().cancel(&run, Some("everything was ended"));
+            let _ = thread.join();
+        }
         conducted?;
         state.outcome.standings = state.progress.standings().to_vec();
         state.outcome.wall = begun.elapsed();
