@@ -1,4 +1,4 @@
-//! How long STAGES.yml files take to read and phases to plan.
+//! How long STAGES.yml files take to read, phases to plan and groups to execute.
 //!
 //! `scripts/bench stages` runs it and exits 1 when a limit is missed. Times are the best of several rounds: what else
 //! the machine does only adds to them.
@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 use std::hint::black_box;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use lockkeeper::stages::{Conditions, File};
@@ -21,6 +21,9 @@ const MOST_FOR_A_FILE: Duration = Duration::from_millis(10);
 /// The most that ten times as many groups may take: their conflicts grow with them, so in proportion would be 10.
 const MOST_GROWTH: f64 = 25.0;
 
+/// The most that a group may cost beyond its command: lease, request, run, log lines and fsyncs.
+const MOST_FOR_A_GROUP: Duration = Duration::from_millis(25);
+
 fn main() -> ExitCode {
     // `cargo test --benches` only wants to know that it starts.
     if std::env::args().any(|argument| argument == "--test") {
@@ -34,7 +37,39 @@ fn main() -> ExitCode {
     ] {
         kept &= growth(name, make);
     }
+    kept &= execution();
     if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What a group costs beyond the start of its command: groups that do nothing, one after the other, against bare
+/// starts of the same command.
+fn execution() -> bool {
+    const GROUPS: u32 = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = String::from("parallel_groups:\n  P1:\n");
+    for group in 0..GROUPS {
+        writeln!(
+            text,
+            "    - {{group_id: g{group}, conflict_paths: [\"{group}/**\"], command: [/bin/true]}}"
+        )
+        .unwrap();
+    }
+    std::fs::write(folder.path().join("STAGES.yml"), text).unwrap();
+    let run = |round: usize| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+        command.args(["--json", "stages", "run", "STAGES.yml", "P1", "--load", "0", "--jobs", "1"]);
+        command.env("LOCKKEEPER_DIR", folder.path().join(format!("state{round}")));
+        command.env("LOCK_DIR", folder.path().join("locks")).env("AI_SWARM_DIR", folder.path().join("swarm"));
+        let begun = Instant::now();
+        let output = command.current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        begun.elapsed()
+    };
+    let executed = (0..3).map(run).min().unwrap() / GROUPS;
+    let bare = best(|| assert!(Command::new("/bin/true").status().unwrap().success()));
+    let more = executed.saturating_sub(bare);
+    println!("executing {GROUPS} groups one by one: {executed:.2?} each, a bare start {bare:.2?}");
+    report(more <= MOST_FOR_A_GROUP, &format!("{more:.2?} more for a group, limit {MOST_FOR_A_GROUP:.0?}"))
 }
 
 fn real_file() -> bool {

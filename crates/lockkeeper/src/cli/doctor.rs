@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use anstyle::{AnsiColor, Style};
 use lockkeeper::clock::WallTime;
 use lockkeeper::engine::doctor::{Check, Diagnosis, Opened, Pass, Site, Status, examine};
+use lockkeeper::engine::stages::report::Report as Executions;
 use lockkeeper::lockfile::group::Folders;
 use lockkeeper::platform::terminal::Size;
 use lockkeeper::report::{Exit, Report};
@@ -14,6 +15,8 @@ use super::{Verb, group, print, table, task};
 
 /// What one check put away is named one by one up to here.
 const MOST_LINES: usize = 20;
+/// In microseconds.
+const HOUR: i64 = 3_600_000_000;
 
 /// Check everything that locks depend on, and say what to do
 #[derive(clap::Args)]
@@ -76,15 +79,16 @@ fn diagnose(
             Opened::Refused { why, fix: report.hint().unwrap_or_default().to_owned() }
         }
     };
+    let now = WallTime::now();
+    let hour_ago = WallTime::from_micros(now.as_micros() - HOUR);
     let site = Site {
         location: &context.location,
         store,
         groups: &groups,
         max_group_age,
         swarm: &swarm,
-        // Nothing falls back yet that could be counted.
-        downgrades: 0,
-        now: WallTime::now(),
+        downgrades: Executions::all_downgrades_since(&context.location.state, hour_ago),
+        now,
     };
     Ok(examine(&site, pass, progress))
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod examples;
+mod named_tests;
 mod picture;
 mod run_states;
 

@@ -12,6 +12,8 @@ use lockkeeper::core::time::parse_span;
 use lockkeeper::lockfile::group::{Folders, GroupId, GroupLock, Unusable};
 use lockkeeper::report::{Exit, Report};
 
+pub(super) use monitor::Monitor;
+
 use super::Verb;
 use super::context::{Context, Globals};
 use super::print;

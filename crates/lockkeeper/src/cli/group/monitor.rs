@@ -1,16 +1,17 @@
 //! `group monitor`: one background process that looks for deadlocks now and then.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command as Process, Stdio};
+use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
 use clap::Subcommand;
 use lockkeeper::KeeperError;
 use lockkeeper::clock::Dial;
 use lockkeeper::lockfile::group::{Folders, MonitorLock};
+use lockkeeper::platform::process::Watch;
 use lockkeeper::platform::signal::{Signal, Signals};
 use lockkeeper::platform::tree::{Root, Stop, stop_tree};
 use lockkeeper::platform::{clock, poll, process};
@@ -45,6 +46,9 @@ pub(super) struct Every {
     /// How often to look [default: DEADLOCK_CHECK_INTERVAL, else 60]
     #[arg(long, value_name = "S")]
     interval: Option<String>,
+    /// End with this process
+    #[arg(long, value_name = "PID", hide = true)]
+    along_with: Option<u32>,
 }
 
 impl Every {
@@ -74,6 +78,17 @@ fn start(context: &Context, folders: &Folders, every: &Every) -> Result<Exit, Re
         tell(context, "running", pid, "it runs already");
         return Ok(Exit::Done);
     };
+    let child = spawn(folders, &mut lock, interval, &[])?;
+    tell(context, "started", Some(child.id()), "started");
+    Ok(Exit::Done)
+}
+
+fn spawn(
+    folders: &Folders,
+    lock: &mut MonitorLock,
+    interval: Duration,
+    more: &[String],
+) -> Result<Child, Report> {
     let failed = |error: std::io::Error| {
         Report::of(Exit::Failed, "MONITOR_NOT_STARTED", &error)
             .with_hint("`lockkeeper group monitor run` shows what is wrong")
@@ -83,14 +98,50 @@ fn start(context: &Context, folders: &Folders, every: &Every) -> Result<Exit, Re
     process
         .arg0(NAME)
         .args(["group", "monitor", "run", "--interval", &format!("{}ms", interval.as_millis())])
+        .args(more)
         // The lock itself is handed over, so there is no moment without it.
         .stdin(Stdio::from(lock.share()?))
         .stdout(log.try_clone().map_err(failed)?)
         .stderr(log);
     let child = process.spawn().map_err(failed)?;
     lock.sign(child.id())?;
-    tell(context, "started", Some(child.id()), "started");
-    Ok(Exit::Done)
+    Ok(child)
+}
+
+/// The monitor that a run of stages brings along, for as long as it takes.
+pub(in crate::cli) struct Monitor {
+    child: Option<Child>,
+}
+
+impl Monitor {
+    /// Starts it, unless there is one, or nobody has a lock folder that it could look at. A run does without it if it
+    /// has to: its own leases need none.
+    pub(in crate::cli) fn begin() -> Self {
+        let folders = Folders::from_variables(&|name| std::env::var_os(name));
+        let start = || -> Result<Option<Child>, Report> {
+            let Some(mut lock) = MonitorLock::take(&folders)? else { return Ok(None) };
+            let interval = Every { interval: None, along_with: None }.span()?;
+            let more = ["--along-with".to_owned(), std::process::id().to_string()];
+            spawn(&folders, &mut lock, interval, &more).map(Some)
+        };
+        let child = if folders.existing().is_empty() { Ok(None) } else { start() };
+        let child = child.unwrap_or_else(|report| {
+            print::talk(&format!("warning: there is no deadlock monitor: {report}"));
+            None
+        });
+        Self { child }
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        if let Ok(monitor) = process::identify(child.id()) {
+            // One that does not end by itself sees that this process has ended.
+            let _ = stop_tree(&Stop { root: Root::Process(monitor), grace: GRACE, mark: None });
+        }
+        let _ = child.wait();
+    }
 }
 
 fn stop(context: &Context, folders: &Folders) -> Result<Exit, Report> {
@@ -131,6 +182,8 @@ fn be(folders: &Folders, every: &Every) -> Result<Exit, Report> {
     };
     let signals =
         Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let owner = every.along_with.map(watch);
+    let Some(owner) = owner.map_or(Some(None), |watched| watched.map(Some)) else { return Ok(Exit::Done) };
     if in_background {
         // Out of the reach of the terminal that it was started from; a group's leader cannot, and need not.
         let _ = process::leave_session();
@@ -145,10 +198,20 @@ fn be(folders: &Folders, every: &Every) -> Result<Exit, Report> {
             note("the lock folder is gone");
             return Ok(Exit::Done);
         }
-        let ready = poll::wait(&[signals.as_fd()], Some(interval)).map_err(KeeperError::Machine)?;
+        let descriptors: Vec<BorrowedFd<'_>> =
+            std::iter::once(signals.as_fd()).chain(owner.as_ref().map(AsFd::as_fd)).collect();
+        let ready = poll::wait(&descriptors, Some(interval)).map_err(KeeperError::Machine)?;
         if ready.any() {
             return Ok(Exit::Done);
         }
+    }
+}
+
+/// How to be told of the end of the process that this one is to end with; nothing when it has ended.
+fn watch(pid: u32) -> Option<OwnedFd> {
+    match process::watch(process::identify(pid).ok()?) {
+        Watch::Exit(exit) => Some(exit),
+        Watch::Gone | Watch::Unavailable => None,
     }
 }
 

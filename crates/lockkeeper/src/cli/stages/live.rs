@@ -45,8 +45,12 @@ impl<'p> Live<'p> {
     pub(super) fn show(&mut self, news: Option<&News>, standings: &[Standing]) {
         if let Some(news) = news {
             self.note(news);
-            if !self.on_terminal && !self.quiet {
-                print::talk(&self.line(news));
+            let stays = match news {
+                News::Downgraded { .. } | News::Tuned { .. } | News::Stopping { .. } => true,
+                News::Waits { .. } | News::Began { .. } | News::Agent { .. } | News::Ended { .. } => false,
+            };
+            if !self.quiet && (stays || !self.on_terminal) {
+                self.say(&self.line(news));
             }
         }
         if self.on_terminal {
@@ -57,6 +61,16 @@ impl<'p> Live<'p> {
     /// The block stays as it is.
     pub(super) fn end(&mut self) {
         self.drawn = 0;
+    }
+
+    /// Says something above the bars, which are drawn again below it.
+    fn say(&mut self, line: &str) {
+        if self.drawn > 0 {
+            let mut stderr = std::io::stderr().lock();
+            let _ = write!(stderr, "\x1b[{}A\r\x1b[J", self.drawn).and_then(|()| stderr.flush());
+            self.drawn = 0;
+        }
+        print::talk(line);
     }
 
     fn note(&mut self, news: &News) {
@@ -77,7 +91,7 @@ impl<'p> Live<'p> {
                 view.ended = Some(view.began.map_or(Duration::ZERO, |began| began.elapsed()));
                 view.note = why.clone().unwrap_or_default();
             }
-            News::Downgraded { .. } | News::Stopping { .. } => {}
+            News::Downgraded { .. } | News::Tuned { .. } | News::Stopping { .. } => {}
         }
     }
 
@@ -93,25 +107,39 @@ impl<'p> Live<'p> {
                 let why = why.as_ref().map_or_else(String::new, |why| format!(", {}", table::plain(why)));
                 format!("{}: {}{why}", id(group), word(*standing))
             }
-            News::Downgraded { rule, what } => format!("rule {}: {}", table::plain(rule), table::plain(what)),
+            News::Downgraded { rule, what, why } => {
+                format!("rule {}: {}, because {}", table::plain(rule), table::plain(what), table::plain(why))
+            }
+            News::Tuned { slots } => format!("tuned: {slots} groups at a time"),
             News::Stopping { why } => format!("ending everything: {}", table::plain(why)),
         }
     }
 
     fn draw(&mut self, standings: &[Standing]) {
         let mut stderr = std::io::stderr().lock();
-        let columns = Size::of(&stderr).map_or(80, |size| size.columns);
+        let size = Size::of(&stderr);
+        let columns = size.map_or(80, |size| size.columns);
+        // What has scrolled out of sight cannot be drawn again: those that are over or wait are left out first.
+        let rows = size.map_or(24, |size| size.rows).saturating_sub(2).max(1);
+        let mut shown: Vec<usize> = (0..self.groups.len()).collect();
+        shown.sort_by_key(|place| standings.get(*place) != Some(&Standing::Running));
+        shown.truncate(rows);
+        shown.sort_unstable();
+        let hidden = self.groups.len() - shown.len();
         let width =
             (0..self.groups.len()).map(|place| self.plan.id(place).chars().count()).max().unwrap_or(0);
         let mut text = String::new();
         if self.drawn > 0 {
             text.push_str(&format!("\x1b[{}A", self.drawn));
         }
-        for (place, view) in self.groups.iter().enumerate() {
-            let line = self.bar(place, view, standings, width);
+        for place in &shown {
+            let line = self.bar(*place, &self.groups[*place], standings, width);
             text.push_str(&format!("\r\x1b[K{}\n", table::cut(&line, columns)));
         }
-        self.drawn = self.groups.len();
+        if hidden > 0 {
+            text.push_str(&format!("\r\x1b[Kand {hidden} more\n"));
+        }
+        self.drawn = shown.len() + usize::from(hidden > 0);
         // Talk that cannot be printed is not worth failing for.
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }

@@ -44,7 +44,7 @@ pub(super) struct Args {
 pub(super) struct Machine {
     /// Plan for this load [default: the machine's one-minute average]
     #[arg(long, value_name = "N")]
-    load: Option<f64>,
+    pub(super) load: Option<f64>,
     /// Run groups one by one when the load is above this [default: what the file says, else 4.0]
     #[arg(long, value_name = "N", env = "LOCKKEEPER_MAX_LOAD")]
     max_load: Option<f64>,

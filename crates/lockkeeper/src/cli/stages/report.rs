@@ -63,9 +63,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     for session in shown {
         print::out(&text(session));
     }
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     print::data(&format!(
-        "{conflicts} conflicts in the log, {} downgrades within an hour",
-        counts.downgrades
+        "{} in the log, {} within an hour",
+        count(conflicts, "conflict"),
+        count(counts.downgrades, "downgrade")
     ));
     for alert in &alerts {
         print::talk(&format!("alert: {alert}"));

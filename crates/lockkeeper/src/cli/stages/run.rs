@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockkeeper::core::plan::{Mode, Standing};
 use lockkeeper::engine::runs::Runs;
 use lockkeeper::engine::runs::template::Template;
-use lockkeeper::engine::stages::{Conductor, Options, Outcome};
+use lockkeeper::engine::stages::{Conductor, Options, Outcome, Stopped};
 use lockkeeper::engine::work::{Executor, Settings, Told};
 use lockkeeper::platform::signal::{Signal, Signals};
 use lockkeeper::report::{Exit, Report};
@@ -18,8 +18,13 @@ use super::live::Live;
 use super::load_sound;
 use super::plan::Machine;
 use crate::cli::context::Context;
+use crate::cli::group::Monitor;
 use crate::cli::work::Place;
 use crate::cli::{print, table};
+
+/// What each agent is told of itself: what this process was told is about an agent that runs it.
+const OWN_VARIABLES: [&str; 4] =
+    ["LOCKKEEPER_PHASE", "LOCKKEEPER_GROUP", "LOCKKEEPER_AGENT", "LOCKKEEPER_TASK"];
 
 #[derive(clap::Args)]
 #[command(
@@ -68,6 +73,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP])
         .map_err(lockkeeper::KeeperError::Machine)?;
     let executor = executor(context, &args.place)?;
+    let _monitor = Monitor::begin();
     let mut documents = Vec::new();
     for phase in &phases {
         let plan = file.plan(phase, &args.groups, &args.machine.conditions()?)?;
@@ -78,12 +84,13 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             template: template.clone(),
             rollback: rollback.clone(),
             resume: args.resume,
+            load: args.machine.load,
         };
         let outcome = conduct(context, &executor, &file, &plan, options, &signals)?;
         documents.push(document(&plan, &outcome));
         if !outcome.is_success() {
             finish(context, &documents);
-            return Ok(if outcome.stopped.is_some() { interrupted(&outcome) } else { Exit::Failed });
+            return Ok(exit(&outcome));
         }
     }
     finish(context, &documents);
@@ -116,6 +123,7 @@ fn executor(context: &Context, place: &Place) -> Result<Arc<Executor>, Report> {
     // Agents work on behalf of whoever runs this, with all that is needed for that.
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| !OWN_VARIABLES.contains(&name.as_str()))
         .collect();
     let settings = Settings { variables, ..place.settings(context)? };
     let json = context.json;
@@ -154,13 +162,18 @@ fn sum(plan: &PhasePlan, outcome: &Outcome) -> String {
         count(Standing::Succeeded),
         plan.groups.len(),
         lockkeeper::stages::span_in_words(outcome.wall),
-        lockkeeper::stages::span_in_words(outcome.work.saturating_sub(outcome.waited)),
+        lockkeeper::stages::span_in_words(outcome.serial()),
     );
     for (place, why) in &outcome.reasons {
         text.push_str(&format!("\n{}: {}", table::plain(plan.id(*place)), table::plain(why)));
     }
     if let Some(why) = &outcome.stopped {
-        text.push_str(&format!("\nended: {}", table::plain(why)));
+        text.push_str(&format!("\nended: {}", table::plain(&why.to_string())));
+    }
+    match outcome.rolled_back {
+        Some(true) => text.push_str("\nrolled back"),
+        Some(false) => text.push_str("\nthe rollback failed"),
+        None => {}
     }
     text
 }
@@ -181,10 +194,11 @@ fn document(plan: &PhasePlan, outcome: &Outcome) -> Value {
         "success": outcome.is_success(),
         "groups": groups,
         "wall_ms": millis(outcome.wall),
-        "serial_ms": millis(outcome.work.saturating_sub(outcome.waited)),
+        "serial_ms": millis(outcome.serial()),
         "waited_ms": millis(outcome.waited),
         "downgrades": outcome.downgrades,
-        "stopped": outcome.stopped,
+        "stopped": outcome.stopped.as_ref().map(ToString::to_string),
+        "rolled_back": outcome.rolled_back,
     })
 }
 
@@ -197,11 +211,13 @@ fn finish(context: &Context, documents: &[Value]) {
     }
 }
 
-/// A signal ended it, or a rule.
-fn interrupted(outcome: &Outcome) -> Exit {
-    match outcome.stopped.as_deref() {
-        Some("a signal came") => Exit::Command(130),
-        Some(_) | None => Exit::Failed,
+/// As a shell tells of a command that a signal ended.
+fn exit(outcome: &Outcome) -> Exit {
+    match &outcome.stopped {
+        Some(Stopped::Signal(signal)) => {
+            Exit::Command(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX))
+        }
+        Some(Stopped::Rule(_)) | None => Exit::Failed,
     }
 }
 

@@ -1,8 +1,7 @@
-//! Conducting a phase: who begins when, and what is done when things go badly.
+//! Conducting a phase: who begins when.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -10,31 +9,27 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::{Name, Owner};
 use lockkeeper_core::plan::{Mode, Progress, Standing};
-use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::record::Lease;
 use lockkeeper_core::retry::RetryPolicy;
-use lockkeeper_core::run::Reason;
 use lockkeeper_core::tune::{Bounds, Sign as Smoothness, tune};
 use serde_json::json;
 
 use super::agents::{AgentCommand, commands, request_id};
-use super::downgrade::{Answer, NETWORK_CODES, Sign, agent_timeout, answers, network_retries};
+use super::downgrade::{NETWORK_CODES, Sign, agent_timeout, lock_timeouts, network_retries};
 use super::group::{Control, End, Task, Word};
 use super::log::{ExecutionLog, fields};
-use super::record::{Execution, latest_unfinished};
+use super::outcome::{Outcome, State, Stopped, critical};
+use super::record::{self, Execution};
 use super::{News, StageError};
 use crate::clock::WallTime;
 use crate::conflicts::{self, ConflictLog};
-use crate::engine::runs::{RunError, new_id, template::Template};
+use crate::engine::runs::{RunError, template::Template};
 use crate::engine::work::{Attendant, Executor};
-use crate::platform::load;
 use crate::platform::signal::Signals;
 use crate::stages::{PhasePlan, Stages};
-use crate::store::runs::now;
 
 /// How often signals are looked for and the watchers are told of the time.
-const TICK: Duration = Duration::from_millis(200);
-/// How often the machine is looked at, while groups wait to begin.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+pub(super) const TICK: Duration = Duration::from_millis(200);
 
 /// How a phase is executed.
 pub struct Options {
@@ -48,34 +43,8 @@ pub struct Options {
     pub rollback: Option<Template>,
     /// Whether to go on with the latest execution that did not come to its end.
     pub resume: bool,
-}
-
-/// What became of a phase.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The id of the execution.
-    pub execution: String,
-    /// How each group ended, by its place in the plan.
-    pub standings: Vec<Standing>,
-    /// Why groups did not end well, by their places.
-    pub reasons: HashMap<usize, String>,
-    /// How long it took.
-    pub wall: Duration,
-    /// How long the groups would have taken one after the other.
-    pub work: Duration,
-    /// How long groups waited for what others held.
-    pub waited: Duration,
-    /// How often something was done because things went badly.
-    pub downgrades: u32,
-    /// Why everything was ended before its time.
-    pub stopped: Option<String>,
-}
-
-impl Outcome {
-    /// Whether every group ended well.
-    pub fn is_success(&self) -> bool {
-        self.standings.iter().all(|standing| *standing == Standing::Succeeded)
-    }
+    /// The machine's load, where it is not to be asked for it.
+    pub load: Option<f64>,
 }
 
 /// Whoever watches: told of everything that happens, and now and then how things stand.
@@ -83,36 +52,24 @@ pub type Watcher<'w> = &'w mut dyn FnMut(Option<&News>, &[Standing]);
 
 /// Conducts one phase.
 pub struct Conductor<'c> {
-    executor: &'c Arc<Executor>,
-    stages: &'c Stages,
-    plan: &'c PhasePlan,
-    options: Options,
-    log: ExecutionLog,
-    id: String,
-    execution: Mutex<Execution>,
+    pub(super) executor: &'c Arc<Executor>,
+    pub(super) stages: &'c Stages,
+    pub(super) plan: &'c PhasePlan,
+    pub(super) options: Options,
+    pub(super) log: ExecutionLog,
+    pub(super) id: String,
+    pub(super) execution: Mutex<Execution>,
+    /// Nobody else conducts this execution meanwhile.
+    baton: Lease,
     agents: Vec<Vec<AgentCommand>>,
     names: Vec<Name>,
+    critical: Vec<bool>,
 }
 
 /// What a group's thread tells.
 enum Message {
     Word(usize, Word),
     Ended(usize, Result<End, StageError>, Duration),
-}
-
-/// How things stand while groups run.
-struct State<'p> {
-    progress: Progress<'p>,
-    slots: usize,
-    tuned: Option<Bounds>,
-    failures: u64,
-    met: HashMap<usize, u64>,
-    pause_until: Option<Instant>,
-    looked_at: Option<Instant>,
-    stopped: Option<String>,
-    outcome: Outcome,
-    began: HashMap<usize, (Instant, String)>,
-    critical_failed: bool,
 }
 
 impl<'c> Conductor<'c> {
@@ -137,10 +94,11 @@ impl<'c> Conductor<'c> {
             id.parse::<Name>().map_err(|source| StageError::GroupName { group: id.clone(), source })
         });
         let names = names.collect::<Result<Vec<_>, _>>()?;
-        let execution = begin(executor, plan, &options)?;
+        let (execution, baton) = record::begin(executor, plan, &options)?;
         let log = ExecutionLog::of(log_path, &execution.id, &plan.phase);
         let (id, execution) = (execution.id.clone(), Mutex::new(execution));
-        Ok(Self { executor, stages, plan, options, log, id, execution, agents, names })
+        let critical = critical(&plan.plan);
+        Ok(Self { executor, stages, plan, options, log, id, execution, baton, agents, names, critical })
     }
 
     /// The id of the execution.
@@ -151,8 +109,10 @@ impl<'c> Conductor<'c> {
     /// Executes the phase. The first signal ends everything.
     pub fn conduct(self, signals: &Signals, watch: Watcher<'_>) -> Result<Outcome, StageError> {
         let attendant = Attendant::begin(self.executor, None)?;
+        let mut adopted = Vec::new();
         if self.options.resume {
-            self.executor.adopt_abandoned()?;
+            let ours = format!("{}.", self.id);
+            adopted = self.executor.adopt_abandoned(|run| run.request.as_str().starts_with(&ours))?;
         }
         let control = Control::new()?;
         let begun = Instant::now();
@@ -179,17 +139,22 @@ impl<'c> Conductor<'c> {
             }
             result
         });
-        drop(attendant);
-        conducted?;
-        let mut outcome = state.outcome;
-        outcome.standings = state.progress.standings().to_vec();
-        outcome.wall = begun.elapsed();
-        outcome.stopped = state.stopped;
-        if (outcome.stopped.is_some() && state.failures > 0) || state.critical_failed {
-            self.roll_back()?;
+        for (run, thread) in adopted {
+            // Its group may not have begun again before everything was ended; one that has ended is left as it is.
+            let _ = self.executor.runs().cancel(&run, Some("everything was ended"));
+            let _ = thread.join();
         }
-        self.finish(&outcome)?;
-        Ok(outcome)
+        conducted?;
+        state.outcome.standings = state.progress.standings().to_vec();
+        state.outcome.wall = begun.elapsed();
+        if self.needs_rollback(&state) {
+            state.outcome.rolled_back = self.roll_back(signals)?;
+        }
+        drop(attendant);
+        self.finish(&state.outcome)?;
+        // The end of this process frees it all the same.
+        let _ = self.executor.leases().release(self.baton.id, Some(self.baton.token));
+        Ok(state.outcome)
     }
 
     fn first_state(&self) -> State<'c> {
@@ -218,17 +183,7 @@ impl<'c> Conductor<'c> {
             met: HashMap::new(),
             pause_until: None,
             looked_at: None,
-            stopped: None,
-            outcome: Outcome {
-                execution: self.id.clone(),
-                standings: Vec::new(),
-                reasons: HashMap::new(),
-                wall: Duration::ZERO,
-                work: Duration::ZERO,
-                waited: Duration::ZERO,
-                downgrades: 0,
-                stopped: None,
-            },
+            outcome: Outcome::new(&self.id),
             began: HashMap::new(),
             critical_failed: false,
         }
@@ -263,7 +218,7 @@ impl<'c> Conductor<'c> {
                 ("pid", json!(pid)),
             ];
             self.log.write("STARTED", fields(line))?;
-            state.began.insert(place, (Instant::now(), execution_id));
+            state.began.insert(place, execution_id);
             let task = self.task(place, control);
             let sender = sender.clone();
             let work = move || {
@@ -299,8 +254,10 @@ impl<'c> Conductor<'c> {
                 }
                 watch(Some(&news), state.progress.standings());
             }
-            Ok(Message::Word(_, Word::LockTimeout(waited))) => {
+            Ok(Message::Word(_, Word::LockTimeout(waited, answered))) => {
                 self.answer(&Sign::LockTimeout(waited), control, state, watch)?;
+                // The group may have stopped listening, since everything ends.
+                let _ = answered.send(());
             }
             Ok(Message::Word(place, Word::Met)) => {
                 let met = state.met.entry(place).or_default();
@@ -313,26 +270,9 @@ impl<'c> Conductor<'c> {
                 watch(None, state.progress.standings());
             }
         }
-        if !signals.take().map_err(RunError::Machine)?.is_empty() && !control.is_stopped() {
-            self.stop("a signal came", control, state, watch);
-        }
-        Ok(())
-    }
-
-    fn count_failure(
-        &self,
-        run: &lockkeeper_core::run::Run,
-        control: &Control,
-        state: &mut State<'_>,
-        watch: Watcher<'_>,
-    ) -> Result<(), StageError> {
-        if matches!(RequestStatus::from(run), RequestStatus::Done | RequestStatus::Canceled) {
-            return Ok(());
-        }
-        state.failures += 1;
-        self.answer(&Sign::Failures(state.failures), control, state, watch)?;
-        if run.reason == Some(Reason::ExecutionTimeout) {
-            self.answer(&Sign::Timeout(run.timeout.unwrap_or_default()), control, state, watch)?;
+        let came = signals.take().map_err(RunError::Machine)?;
+        if let Some(signal) = came.first().filter(|_| !control.is_stopped()) {
+            self.stop(Stopped::Signal(*signal), control, state, watch);
         }
         Ok(())
     }
@@ -346,16 +286,16 @@ impl<'c> Conductor<'c> {
         state: &mut State<'_>,
         watch: Watcher<'_>,
     ) -> Result<(), StageError> {
-        let in_use = running(&state.progress);
+        let in_use = state.running();
         let (status, success, why) = match end {
             End::Succeeded => ("SUCCESS", true, None),
             End::Failed(why) => ("FAILED", false, Some(why)),
-            End::Stopped => ("CANCELED", false, state.stopped.clone()),
+            End::Stopped => ("CANCELED", false, state.outcome.stopped.as_ref().map(ToString::to_string)),
         };
         let id = self.plan.id(place).to_owned();
         let began = state.began.remove(&place);
         let line = [
-            ("execution_id", json!(began.map(|(_, id)| id))),
+            ("execution_id", json!(began)),
             ("group_id", json!(id)),
             ("duration_ms", json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX))),
             ("reason", json!(why)),
@@ -369,9 +309,7 @@ impl<'c> Conductor<'c> {
         } else {
             Smoothness::Strained
         };
-        if let Some(bounds) = state.tuned {
-            state.slots = tune(state.slots, in_use, smooth, bounds);
-        }
+        self.tune(in_use, smooth, state, watch)?;
         if let Some(why) = &why {
             state.outcome.reasons.insert(place, why.clone());
         }
@@ -385,92 +323,30 @@ impl<'c> Conductor<'c> {
             let news = News::Ended { group: other, standing: Standing::Skipped, why: Some(why) };
             watch(Some(&news), state.progress.standings());
         }
-        if standing == Standing::Failed && !control.is_stopped() && self.is_critical(place) {
+        if standing == Standing::Failed && !control.is_stopped() && self.critical[place] {
             state.critical_failed = true;
             self.answer(&Sign::CriticalPath, control, state, watch)?;
         }
         Ok(())
     }
 
-    /// Does what the file's rules say about a sign.
-    fn answer(
+    /// More groups at a time while all goes well, fewer when it does not.
+    fn tune(
         &self,
-        sign: &Sign,
-        control: &Control,
+        in_use: usize,
+        sign: Smoothness,
         state: &mut State<'_>,
         watch: Watcher<'_>,
     ) -> Result<(), StageError> {
-        for (rule, answer) in answers(&self.stages.downgrades, sign) {
-            let what = match answer {
-                Answer::Abort if control.is_stopped() => continue,
-                Answer::Abort => "abort".to_owned(),
-                // Whoever runs alone already cannot be made slower.
-                Answer::Serial(_) if state.slots == 1 && control.patient.load(Ordering::SeqCst) => continue,
-                Answer::Serial(pause) => {
-                    state.slots = 1;
-                    state.tuned = None;
-                    control.patient.store(true, Ordering::SeqCst);
-                    state.pause_until = Instant::now().checked_add(pause);
-                    "serial".to_owned()
-                }
-                Answer::Fewer if state.slots == 1 => continue,
-                Answer::Fewer => {
-                    state.slots = (running(&state.progress).max(2) - 1).min(state.slots - 1);
-                    format!("{} at a time", state.slots)
-                }
-                Answer::Pause(pause) => {
-                    state.pause_until = Instant::now().checked_add(pause);
-                    format!("a pause of {}", lockkeeper_core::time::format_span(pause))
-                }
-                Answer::Tell => "told".to_owned(),
-            };
-            state.outcome.downgrades += u32::from(answer != Answer::Tell);
-            let line = [("rule", json!(rule)), ("to", json!(what)), ("reason", json!(format!("{sign:?}")))];
-            self.log.write("DOWNGRADED", fields(line))?;
-            let news = News::Downgraded { rule: rule.to_owned(), what };
-            watch(Some(&news), state.progress.standings());
-            if answer == Answer::Abort {
-                self.stop(&format!("rule {rule}"), control, state, watch);
-            }
-        }
-        Ok(())
-    }
-
-    fn look_at_machine(
-        &self,
-        control: &Control,
-        state: &mut State<'_>,
-        watch: Watcher<'_>,
-    ) -> Result<(), StageError> {
-        let now = Instant::now();
-        if state.looked_at.is_some_and(|at| now.duration_since(at) < LOOK_EVERY) {
+        let Some(bounds) = state.tuned else { return Ok(()) };
+        let before = state.slots;
+        state.slots = tune(before, in_use, sign, bounds);
+        if before == state.slots {
             return Ok(());
         }
-        state.looked_at = Some(now);
-        if let Some(load) = load::average() {
-            self.answer(&Sign::Load(load), control, state, watch)?;
-        }
-        if let Some(share) = load::memory_in_use() {
-            self.answer(&Sign::Memory(share), control, state, watch)?;
-        }
+        self.log.write("TUNED", fields([("from", json!(before)), ("to", json!(state.slots))]))?;
+        watch(Some(&News::Tuned { slots: state.slots }), state.progress.standings());
         Ok(())
-    }
-
-    fn stop(&self, why: &str, control: &Control, state: &mut State<'_>, watch: Watcher<'_>) {
-        state.stopped = Some(why.to_owned());
-        control.stop(self.executor, why);
-        watch(Some(&News::Stopping { why: why.to_owned() }), state.progress.standings());
-    }
-
-    /// Whether the whole phase takes longer when this group does.
-    fn is_critical(&self, place: usize) -> bool {
-        let steps = &self.plan.plan.steps;
-        let ends = steps[place].ends;
-        ends == self.plan.plan.length
-            || steps.iter().enumerate().any(|(other, step)| {
-                let waits = step.after.iter().chain(&step.excludes).any(|bond| bond.group == place);
-                other != place && waits && step.begins == ends && self.is_critical(other)
-            })
     }
 
     fn task<'t>(&'t self, place: usize, control: &'t Control) -> Task<'t> {
@@ -499,12 +375,13 @@ impl<'c> Conductor<'c> {
             retry,
             timeout: agent_timeout(&self.stages.downgrades),
             patience: self.stages.resolution.timeout,
+            tell_after: lock_timeouts(&self.stages.downgrades),
             tries: self.stages.resolution.retries,
             control,
         }
     }
 
-    fn owner(&self, place: usize) -> Owner {
+    pub(super) fn owner(&self, place: usize) -> Owner {
         let text = format!("stage:{}.{}", self.id, place + 1);
         text.parse().expect("letters, digits, dots and dashes are an owner")
     }
@@ -514,106 +391,6 @@ impl<'c> Conductor<'c> {
         execution.ended.insert(group.to_owned(), status.to_owned());
         execution.keep(self.executor.runs().folder())
     }
-
-    /// Does what puts things back, as a request of its own.
-    fn roll_back(&self) -> Result<(), StageError> {
-        let Some(template) = &self.options.rollback else { return Ok(()) };
-        let values = [("phase", self.plan.phase.as_str()), ("execution", self.id.as_str())];
-        let command = AgentCommand {
-            agent: "rollback".to_owned(),
-            task: Some("put things back".to_owned()),
-            command: template.fill(&values),
-        };
-        let control = Control::new()?;
-        let place = self.plan.groups.len();
-        let name: Name = format!("rollback-{}", self.id).parse().expect("it is a name");
-        let agents = [command];
-        let task = Task {
-            executor: self.executor,
-            place,
-            owner: self.owner(place),
-            name,
-            paths: Vec::new(),
-            agents: &agents,
-            ids: vec![request_id(&self.id, place, 0)],
-            at_once: 1,
-            dir: &self.options.dir,
-            env: vec![("LOCKKEEPER_PHASE".to_owned(), self.plan.phase.clone())],
-            retry: RetryPolicy::default(),
-            timeout: None,
-            patience: self.stages.resolution.timeout,
-            tries: 0,
-            control: &control,
-        };
-        let status = match task.execute(&|_| {})? {
-            End::Succeeded => "SUCCESS",
-            End::Failed(_) | End::Stopped => "FAILED",
-        };
-        self.log.write("ROLLBACK", fields([("result", json!(status))]))
-    }
-
-    fn finish(&self, outcome: &Outcome) -> Result<(), StageError> {
-        let mut execution = self.execution.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that was cut short, or failed, can be gone on with.
-        execution.finished = outcome.is_success();
-        execution.keep(self.executor.runs().folder())?;
-        drop(execution);
-        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        let line = [
-            ("mode", json!(self.plan.plan.mode.as_str())),
-            ("wall_ms", json!(millis(outcome.wall))),
-            ("serial_ms", json!(millis(outcome.work.saturating_sub(outcome.waited)))),
-            ("waited_ms", json!(millis(outcome.waited))),
-            ("downgrades", json!(outcome.downgrades)),
-            ("stopped", json!(outcome.stopped)),
-        ];
-        self.log.write("COMPLETED", fields(line))?;
-        self.write_metrics(outcome)
-    }
-
-    fn write_metrics(&self, outcome: &Outcome) -> Result<(), StageError> {
-        let monitoring = &self.stages.monitoring;
-        let Some(output) = monitoring.output.as_ref().filter(|_| monitoring.enabled != Some(false)) else {
-            return Ok(());
-        };
-        let folder = self.options.file.parent().unwrap_or(Path::new(""));
-        let log = ExecutionLog::of(folder.join(output), &self.id, &self.plan.phase);
-        let count = |standing| outcome.standings.iter().filter(|one| **one == standing).count();
-        let line = [
-            ("groups", json!(outcome.standings.len())),
-            ("succeeded", json!(count(Standing::Succeeded))),
-            ("failed", json!(count(Standing::Failed))),
-            ("skipped", json!(count(Standing::Skipped))),
-            ("wall_seconds", json!(outcome.wall.as_secs_f64())),
-            ("lock_wait_seconds", json!(outcome.waited.as_secs_f64())),
-            ("downgrades", json!(outcome.downgrades)),
-        ];
-        log.write("METRICS", fields(line))
-    }
-}
-
-fn begin(executor: &Executor, plan: &PhasePlan, options: &Options) -> Result<Execution, StageError> {
-    let file = options.file.to_string_lossy().into_owned();
-    if options.resume {
-        let found = latest_unfinished(executor.runs().folder(), &file, &plan.phase)?;
-        let found = found.ok_or_else(|| StageError::NothingToResume { phase: plan.phase.clone() })?;
-        let same =
-            found.groups.iter().map(String::as_str).eq((0..plan.groups.len()).map(|place| plan.id(place)));
-        return if same { Ok(found) } else { Err(StageError::Changed { execution: found.id }) };
-    }
-    let started_at = now().unix_micros;
-    let id: lockkeeper_core::id::RunId = new_id("EX", started_at)?;
-    let execution = Execution {
-        id: id.to_string(),
-        file,
-        phase: plan.phase.clone(),
-        groups: plan.groups.iter().map(|group| group.id.value.clone()).collect(),
-        started_at,
-        ended: std::collections::BTreeMap::new(),
-        finished: false,
-    };
-    execution.keep(executor.runs().folder())?;
-    Ok(execution)
 }
 
 fn conflict_lines(plan: &PhasePlan) -> Vec<conflicts::Line> {
@@ -626,8 +403,4 @@ fn conflict_lines(plan: &PhasePlan) -> Vec<conflicts::Line> {
         })
         .collect();
     conflicts::lines(&plan.phase, &groups, &plan.rules, &plan.findings, WallTime::now())
-}
-
-fn running(progress: &Progress<'_>) -> usize {
-    progress.standings().iter().filter(|standing| **standing == Standing::Running).count()
 }

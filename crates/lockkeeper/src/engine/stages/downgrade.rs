@@ -1,8 +1,10 @@
 //! What is done when things go badly while groups run, as the file's rules say.
 
+use std::fmt;
 use std::time::Duration;
 
 use lockkeeper_core::conflict::Action;
+use lockkeeper_core::time::format_span;
 
 use crate::stages::{Downgrade, Response, Trigger};
 
@@ -23,6 +25,24 @@ pub(super) enum Sign {
     CriticalPath,
     /// An agent took too long.
     Timeout(Duration),
+}
+
+impl fmt::Display for Sign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LockTimeout(waited) => {
+                write!(f, "a group has waited for its lease for {}", format_span(*waited))
+            }
+            Self::Failures(1) => f.write_str("an agent has failed"),
+            Self::Failures(count) => write!(f, "{count} agents have failed"),
+            Self::Load(load) => write!(f, "the load is {load:.2}"),
+            Self::Memory(share) => write!(f, "{:.0} % of memory are in use", share * 100.0),
+            Self::Conflicts(1) => f.write_str("a group met others that held what it needs"),
+            Self::Conflicts(count) => write!(f, "groups met others that held what they need, {count} times"),
+            Self::CriticalPath => f.write_str("a group on the longest path failed"),
+            Self::Timeout(limit) => write!(f, "an agent took more than {}", format_span(*limit)),
+        }
+    }
 }
 
 /// What is to be done.
@@ -86,6 +106,27 @@ pub(super) fn network_retries(rules: &[Downgrade]) -> Option<(u32, Duration)> {
     })?;
     let retries = u32::try_from(rule.retries.unwrap_or(3)).unwrap_or(u32::MAX);
     Some((retries, rule.delay.unwrap_or(Duration::from_secs(5))))
+}
+
+/// After how long of a wait for a lease some rule answers, the shortest first.
+pub(super) fn lock_timeouts(rules: &[Downgrade]) -> Vec<Duration> {
+    let mut spans: Vec<Duration> = rules
+        .iter()
+        .filter_map(|rule| match rule.trigger {
+            Trigger::LockTimeout { after } => after,
+            Trigger::Timeout { .. }
+            | Trigger::Failures { .. }
+            | Trigger::Load { .. }
+            | Trigger::Memory { .. }
+            | Trigger::RepeatedConflict { .. }
+            | Trigger::CriticalPath
+            | Trigger::Network
+            | Trigger::Other => None,
+        })
+        .collect();
+    spans.sort_unstable();
+    spans.dedup();
+    spans
 }
 
 /// The longest that an agent may take, where a rule says so.

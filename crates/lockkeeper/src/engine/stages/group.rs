@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,18 +16,23 @@ use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::run::Run;
-use lockkeeper_core::time::Ttl;
+use lockkeeper_core::time::{Ttl, format_span};
 
 use super::agents::AgentCommand;
 use super::{News, StageError};
 use crate::engine::runs::RunError;
-use crate::engine::work::{Executor, Taken};
+use crate::engine::work::{Executor, Taken, why};
 use crate::engine::{Patience, Waited};
+use crate::platform::poll;
 
 /// How long a run that somebody else executes is waited for before looking whether everything is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a place in line stays if this process is not heard of; it stays as long as the process lives.
 const STAYS: Duration = Duration::from_secs(120);
+
+/// A run that was called off ends within its grace and so long at most.
+const SETTLES_WITHIN: Duration = Duration::from_secs(5);
+const GONE: &str = "its place in line was taken away";
 
 /// A group that is to be executed.
 pub(super) struct Task<'t> {
@@ -43,6 +49,8 @@ pub(super) struct Task<'t> {
     pub(super) retry: RetryPolicy,
     pub(super) timeout: Option<Duration>,
     pub(super) patience: Duration,
+    /// After how long of a wait it is told of, the shortest first.
+    pub(super) tell_after: Vec<Duration>,
     pub(super) tries: u64,
     pub(super) control: &'t Control,
 }
@@ -100,8 +108,8 @@ pub(super) enum End {
 /// What a group has to say while it goes on.
 pub(super) enum Word {
     News(News),
-    /// Its lease was waited for in vain, for so long altogether.
-    LockTimeout(Duration),
+    /// Its lease was waited for in vain, for so long altogether; it goes on once the sender is used or gone.
+    LockTimeout(Duration, Sender<()>),
     /// Others held what it needs when it came.
     Met,
 }
@@ -110,10 +118,10 @@ impl Task<'_> {
     /// Executes the group from its lease to its last agent.
     pub(super) fn execute(&self, say: &(dyn Fn(Word) + Sync)) -> Result<End, StageError> {
         let begun = Instant::now();
-        let Some(lease) = self.hold(say)? else {
-            let waited = lockkeeper_core::time::format_span(begun.elapsed());
-            let why = format!("it waited {waited} for its lease in vain");
-            return Ok(if self.control.is_stopped() { End::Stopped } else { End::Failed(why) });
+        let lease = match self.hold(say)? {
+            Ok(lease) => lease,
+            Err(_) if self.control.is_stopped() => return Ok(End::Stopped),
+            Err(why) => return Ok(End::Failed(why)),
         };
         say(Word::News(News::Began { group: self.place, waited: begun.elapsed() }));
         let ended = self.run_agents(say);
@@ -122,43 +130,63 @@ impl Task<'_> {
         ended
     }
 
-    /// Takes the lease; none when it was waited for in vain, or everything is to end.
-    fn hold(&self, say: &(dyn Fn(Word) + Sync)) -> Result<Option<Lease>, StageError> {
+    /// Takes the lease, or says why not.
+    fn hold(&self, say: &(dyn Fn(Word) + Sync)) -> Result<Result<Lease, String>, StageError> {
         let leases = self.executor.leases();
         let bell = leases.store().bell().map_err(RunError::from)?;
         let stays = Ttl::new(STAYS).expect("two minutes are a TTL");
         let terms = WaitTerms { bell: Some(bell.id()), stays };
         let mut waiting = match leases.acquire(&self.order(terms)).map_err(RunError::from)? {
-            Outcome::Granted(grant) => return Ok(Some(grant.lease)),
+            Outcome::Granted(grant) => return Ok(Ok(grant.lease)),
             Outcome::Waiting(waiting) => waiting,
-            Outcome::Held(_) | Outcome::Deadlock(_) | Outcome::Gone => return Ok(None),
+            Outcome::Deadlock(_) => return Ok(Err("waiting for its lease would never end".to_owned())),
+            Outcome::Held(jams) => return Ok(Err(why(&jams))),
+            Outcome::Gone => return Ok(Err(GONE.to_owned())),
         };
         say(Word::Met);
-        say(Word::News(News::Waits { group: self.place, why: crate::engine::work::why(&waiting.jams) }));
+        say(Word::News(News::Waits { group: self.place, why: why(&waiting.jams) }));
         let begun = Instant::now();
-        let mut tries = 0;
+        let mut tell_after = self.tell_after.iter().copied().peekable();
+        let mut tries: u32 = 0;
         loop {
             let ticket = waiting.ticket.clone();
-            let until = Instant::now().checked_add(self.patience);
+            let limit = self.patience.saturating_mul(tries.saturating_add(1));
+            let next = tell_after.peek().map_or(limit, |after| limit.min(*after));
             let interrupts = [self.control.stopped.as_fd()];
+            let until = begun.checked_add(next);
             let patience = Patience { until, interrupts: &interrupts, grace: Duration::ZERO, tick: None };
             match leases.wait(waiting, &*bell, &patience, &mut |_| {}).map_err(RunError::from)? {
-                Waited::Granted(grant) => return Ok(Some(grant.lease)),
-                Waited::Gone => return Ok(None),
+                Waited::Granted(grant) => return Ok(Ok(grant.lease)),
+                Waited::Gone => return Ok(Err(GONE.to_owned())),
                 Waited::Interrupted(_) => {
                     leases.give_up(&ticket).map_err(RunError::from)?;
-                    return Ok(None);
+                    return Ok(Err("everything was ended".to_owned()));
                 }
                 Waited::TimedOut(still) => {
-                    tries += 1;
-                    say(Word::LockTimeout(begun.elapsed()));
-                    if tries > self.tries && !self.control.patient.load(Ordering::SeqCst) {
+                    while tell_after.next_if(|after| *after <= next).is_some() {}
+                    self.tell_timeout(next, say);
+                    tries += u32::from(next >= limit);
+                    let is_tried = u64::from(tries) > self.tries;
+                    if is_tried && !self.control.patient.load(Ordering::SeqCst) {
                         leases.give_up(&ticket).map_err(RunError::from)?;
-                        return Ok(None);
+                        let waited = format_span(begun.elapsed());
+                        return Ok(Err(format!(
+                            "it waited {waited} for its lease in vain: {}",
+                            why(&still.jams)
+                        )));
                     }
                     waiting = still;
                 }
             }
+        }
+    }
+
+    /// Tells that the lease was waited for in vain, and waits for what is done about it.
+    fn tell_timeout(&self, waited: Duration, say: &(dyn Fn(Word) + Sync)) {
+        let (answered, answer) = channel();
+        say(Word::LockTimeout(waited, answered));
+        while answer.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) && !self.control.is_stopped()
+        {
         }
     }
 
@@ -236,6 +264,9 @@ impl Task<'_> {
             again = false;
             if self.control.is_stopped() {
                 let _ = runs.cancel(&run, Some("everything was ended"));
+                // One that was adopted has processes that are being ended.
+                let until = Instant::now().checked_add(self.executor.grace().saturating_add(SETTLES_WITHIN));
+                runs.wait(&run, until, None)?;
                 return Ok(None);
             }
             match self.executor.take(&run)? {
@@ -249,7 +280,11 @@ impl Task<'_> {
                     self.executor.conclude(done, None)?;
                     locked(&self.control.active).retain(|active| *active != run);
                 }
-                Taken::Held(_) => thread::sleep(LOOK_EVERY),
+                // Somebody broke the group's lease and took it: its turn will come again.
+                Taken::Held(_) => {
+                    let stopped = [self.control.stopped.as_fd()];
+                    poll::wait(&stopped, Some(LOOK_EVERY)).map_err(RunError::Machine)?;
+                }
                 Taken::Lost => {
                     let until = Instant::now() + LOOK_EVERY;
                     runs.wait(&run, Some(until), Some(self.control.stopped.as_fd()))?;

@@ -7,10 +7,13 @@
 mod agents;
 mod conductor;
 mod downgrade;
+mod finish;
 mod group;
 mod log;
+mod outcome;
 mod record;
 pub mod report;
+mod signs;
 
 use std::time::Duration;
 
@@ -20,9 +23,10 @@ use lockkeeper_core::run::Run;
 use thiserror::Error;
 
 pub use agents::{AgentCommand, NoCommand};
-pub use conductor::{Conductor, Options, Outcome};
+pub use conductor::{Conductor, Options};
 pub use log::ExecutionLog;
-pub use record::{Execution, latest_unfinished};
+pub use outcome::{Outcome, Stopped};
+pub use record::{Execution, files, latest_unfinished};
 
 use super::runs::{Refused, RunError};
 use crate::conflicts::ConflictsError;
@@ -68,6 +72,13 @@ pub enum News {
         rule: String,
         /// What was done.
         what: String,
+        /// Because of what.
+        why: String,
+    },
+    /// So many groups run at a time from now on.
+    Tuned {
+        /// How many.
+        slots: usize,
     },
     /// Everything is being ended.
     Stopping {
@@ -105,6 +116,14 @@ pub enum StageError {
         /// Which execution.
         execution: String,
     },
+    /// Somebody else is at it.
+    #[error("execution {execution} is being conducted: {why}")]
+    Conducted {
+        /// Which execution.
+        execution: String,
+        /// By whom.
+        why: String,
+    },
     /// A request did not come in.
     #[error("the work of an agent was refused")]
     Refused(#[from] Refused),
@@ -141,6 +160,9 @@ impl StageError {
             Self::NothingToResume { .. } => "leave out --resume".to_owned(),
             Self::Changed { .. } => {
                 "name the same groups and restore the file, or begin anew without --resume".to_owned()
+            }
+            Self::Conducted { .. } => {
+                "wait for its end, or leave out --resume to begin another one".to_owned()
             }
             Self::Refused(error) => error.hint(),
             Self::NotOurs(_) => "run it again; every execution has ids of its own".to_owned(),

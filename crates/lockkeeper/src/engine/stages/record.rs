@@ -1,15 +1,24 @@
 //! What is kept of an execution, so that it can be gone on with after a crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use lockkeeper_core::id::{Name, Owner, RunId};
+use lockkeeper_core::lease::{self, Outcome};
+use lockkeeper_core::liveness::{Contract, Proof, Voucher};
+use lockkeeper_core::record::{Claim, Lease, Priority};
+use lockkeeper_core::resource::{Mode, Resource, Target};
 use serde::{Deserialize, Serialize};
 
 use super::StageError;
-use crate::engine::runs::write_whole;
+use super::conductor::Options;
+use crate::engine::runs::{RunError, new_id, write_whole};
+use crate::engine::work::{Executor, why};
+use crate::stages::PhasePlan;
+use crate::store::runs::now;
 
 /// An execution of a phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,31 +53,94 @@ impl Execution {
     }
 }
 
+/// Begins an execution, or goes on with one, as the only one who conducts it.
+pub(super) fn begin(
+    executor: &Executor,
+    plan: &PhasePlan,
+    options: &Options,
+) -> Result<(Execution, Lease), StageError> {
+    let file = options.file.to_string_lossy().into_owned();
+    if options.resume {
+        let found = latest_unfinished(executor.runs().folder(), &file, &plan.phase)?;
+        let found = found.ok_or_else(|| StageError::NothingToResume { phase: plan.phase.clone() })?;
+        let same =
+            found.groups.iter().map(String::as_str).eq((0..plan.groups.len()).map(|place| plan.id(place)));
+        if !same {
+            return Err(StageError::Changed { execution: found.id });
+        }
+        let baton = baton(executor, &found.id)?;
+        // It may have gone on until the baton was free.
+        let again = latest_unfinished(executor.runs().folder(), &file, &plan.phase)?;
+        return match again.filter(|again| again.id == found.id) {
+            Some(again) => Ok((again, baton)),
+            None => Err(StageError::NothingToResume { phase: plan.phase.clone() }),
+        };
+    }
+    let started_at = now().unix_micros;
+    let id: RunId = new_id("EX", started_at)?;
+    let execution = Execution {
+        id: id.to_string(),
+        file,
+        phase: plan.phase.clone(),
+        groups: plan.groups.iter().map(|group| group.id.value.clone()).collect(),
+        started_at,
+        ended: BTreeMap::new(),
+        finished: false,
+    };
+    let baton = baton(executor, &execution.id)?;
+    execution.keep(executor.runs().folder())?;
+    Ok((execution, baton))
+}
+
+/// The lease that whoever conducts an execution holds.
+fn baton(executor: &Executor, execution: &str) -> Result<Lease, StageError> {
+    let name: Name = format!("stages/{execution}").parse().expect("letters, digits and dashes are a name");
+    let owner: Owner = format!("worker:{}", executor.worker()).parse().expect("an id is an owner");
+    let worker = executor.record();
+    let claim = Claim {
+        owner,
+        resources: vec![Resource { target: Target::Name(name), mode: Mode::Exclusive }],
+        proof: Proof {
+            origin: worker.origin.clone(),
+            voucher: Voucher::KernelLock { holder: worker.holder, process: worker.process },
+        },
+        contract: Contract::Strict,
+        ttl: None,
+        reason: Some("conducts an execution of stages".to_owned()),
+        ticket: None,
+    };
+    let priority = Priority::new(0).expect("zero is a priority");
+    let request = lease::Request { claim, priority, under: Vec::new(), wait: None, join: false };
+    let jams = match executor.leases().acquire(&request).map_err(RunError::from)? {
+        Outcome::Granted(grant) => return Ok(grant.lease),
+        Outcome::Held(jams) => jams,
+        Outcome::Waiting(_) | Outcome::Deadlock(_) | Outcome::Gone => Vec::new(),
+    };
+    Err(StageError::Conducted { execution: execution.to_owned(), why: why(&jams) })
+}
+
+/// The STAGES.yml files that were executed.
+pub fn files(state: &Path) -> Result<BTreeSet<PathBuf>, StageError> {
+    Ok(all(state)?.into_iter().map(|execution| PathBuf::from(execution.file)).collect())
+}
+
 /// The latest execution of this phase of this file that did not come to its end.
 pub fn latest_unfinished(state: &Path, file: &str, phase: &str) -> Result<Option<Execution>, StageError> {
+    let ours = all(state)?.into_iter().filter(|one| one.file == file && one.phase == phase && !one.finished);
+    Ok(ours.max_by_key(|execution| execution.started_at))
+}
+
+fn all(state: &Path) -> Result<Vec<Execution>, StageError> {
     let folder = folder(state);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(StageError::Io { action: "list", path: folder, source }),
     };
-    let mut found: Option<Execution> = None;
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
-        // What cannot be read is not ours to go on with; what is there of it stays.
-        let Some(execution) =
-            fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Execution>(&bytes).ok())
-        else {
-            continue;
-        };
-        let same = execution.file == file && execution.phase == phase && !execution.finished;
-        if same && found.as_ref().is_none_or(|known| known.started_at < execution.started_at) {
-            found = Some(execution);
-        }
-    }
-    Ok(found)
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let records = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+    // What cannot be read is not ours to go on with; what is there of it stays.
+    Ok(records.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect())
 }
 
 fn folder(state: &Path) -> PathBuf {

@@ -1,6 +1,6 @@
 //! What the logs beside a STAGES.yml tell about the last executions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::StageError;
+use super::{ExecutionLog, StageError};
 use crate::clock::WallTime;
 
 /// Longer lines are none of ours.
@@ -95,10 +95,19 @@ impl Report {
         }
     }
 
-    /// How many downgrades there were within the last hour.
+    /// How many downgrades there were since then.
     pub fn downgrades_since(&self, since: WallTime) -> usize {
         let all = self.sessions.iter().flat_map(|session| &session.downgrades);
         all.filter(|(at, _, _)| *at >= since).count()
+    }
+
+    /// How many downgrades there were since then in all executions of a state folder. Logs that cannot be read count for
+    /// nothing: they are the affair of whoever reads them.
+    pub fn all_downgrades_since(state: &Path, since: WallTime) -> usize {
+        let files = super::files(state).unwrap_or_default();
+        let logs: BTreeSet<PathBuf> = files.iter().map(|file| ExecutionLog::path_beside(file)).collect();
+        let reports = logs.iter().filter_map(|log| Self::read(log).ok().flatten());
+        reports.map(|report| report.downgrades_since(since)).sum()
     }
 
     fn take(&mut self, line: &Value, places: &mut BTreeMap<String, usize>) -> Option<()> {
@@ -117,13 +126,15 @@ impl Report {
         }
         let millis = |key: &str| line.get(key)?.as_u64().map(Duration::from_millis);
         match status.as_str() {
-            "STARTED" => session.groups.push(GroupBar {
-                group: text("group_id")?,
-                began_at: at,
-                ended_at: None,
-                status,
-                reason: None,
-            }),
+            "STARTED" => {
+                let group = text("group_id")?;
+                // One that began twice was interrupted before, and gone on with.
+                let open =
+                    session.groups.iter_mut().filter(|bar| bar.group == group && bar.ended_at.is_none());
+                open.for_each(|bar| (bar.ended_at, bar.status) = (Some(at), "INTERRUPTED".to_owned()));
+                let (began_at, ended_at, reason) = (at, None, None);
+                session.groups.push(GroupBar { group, began_at, ended_at, status, reason });
+            }
             "DOWNGRADED" => session.downgrades.push((at, text("rule")?, text("to")?)),
             "COMPLETED" => {
                 session.mode = text("mode");
@@ -138,7 +149,7 @@ impl Report {
                 status,
                 reason: text("reason"),
             }),
-            "ROLLBACK" | "METRICS" => {}
+            "ROLLBACK" | "METRICS" | "TUNED" | "NOTICED" => {}
             _ => {
                 let group = text("group_id");
                 let bar = session.groups.iter_mut().rev().find(|bar| {

@@ -144,6 +144,11 @@ impl Executor {
         &self.leases
     }
 
+    /// How long a command may take to end by itself.
+    pub(in crate::engine) fn grace(&self) -> Duration {
+        self.settings.grace
+    }
+
     /// How many runs are being executed here.
     pub fn busy(&self) -> usize {
         locked(&self.controls).len()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lockkeeper_core::id::WorkerId;
+use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::liveness::LockSight;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::life::{self, Lost, Seen};
@@ -96,12 +96,16 @@ impl Executor {
         Ok(around)
     }
 
-    /// Looks after all runs that nobody looks after, each on a thread of its own.
-    pub fn adopt_abandoned(self: &Arc<Self>) -> Result<(), RunError> {
-        for run in self.look_around()?.abandoned {
-            self.adopt(&run, false, || {})?;
+    /// Looks after those runs that nobody looks after, each on a thread of its own that ends with the run.
+    pub fn adopt_abandoned(
+        self: &Arc<Self>,
+        wanted: impl Fn(&Run) -> bool,
+    ) -> Result<Vec<(RunId, JoinHandle<()>)>, RunError> {
+        let mut adopted = Vec::new();
+        for run in self.look_around()?.abandoned.into_iter().filter(wanted) {
+            adopted.extend(self.adopt(&run, false, || {})?.map(|thread| (run.id, thread)));
         }
-        Ok(())
+        Ok(adopted)
     }
 
     /// A run that is over without being settled may be in the hands of any other worker, which ends its processes.
