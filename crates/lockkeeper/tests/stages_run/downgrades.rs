@@ -24,7 +24,7 @@ fn rule(name: &str, to: &str) -> (String, String) {
     (name.to_owned(), to.to_owned())
 }
 
-/// Requirement 142.
+/// Requirement 126.
 #[test]
 fn failures_beyond_the_threshold_abort_and_roll_back() {
     let site = three(
@@ -40,7 +40,7 @@ fn failures_beyond_the_threshold_abort_and_roll_back() {
     site.assert_settled();
 }
 
-/// Requirement 142.
+/// Requirement 126.
 #[test]
 fn a_group_on_the_longest_path_that_fails_is_rolled_back_and_told() {
     let site = three("exit 3", "downgrade_rules: [{name: late, trigger: critical_path, action: notify}]");
@@ -49,7 +49,7 @@ fn a_group_on_the_longest_path_that_fails_is_rolled_back_and_told() {
     assert!(site.path("rolled").exists() && !site.told("NOTICED").is_empty());
 }
 
-/// Requirements 113, 142.
+/// Requirement 113.
 #[test]
 fn a_lock_that_is_waited_for_in_vain_makes_it_serial_and_patient() {
     let more = "conflict_resolution: {timeout: 50ms, max_retries: 0}\n\
@@ -80,7 +80,7 @@ fn without_a_rule_a_lock_that_is_waited_for_in_vain_fails_the_group() {
     assert!(why.contains("for its lease in vain: a is held by"), "{document}");
 }
 
-/// Requirement 142.
+/// Requirement 126.
 #[test]
 fn groups_that_meet_others_again_and_again_run_one_by_one_after_a_delay() {
     let more = "downgrade_rules: [{name: again, trigger: repeated_conflict, threshold: 1, delay: 10ms, action: serialize_operations}]";
@@ -96,7 +96,7 @@ fn groups_that_meet_others_again_and_again_run_one_by_one_after_a_delay() {
     assert_eq!(rules(&site), [rule("again", "serial")]);
 }
 
-/// Requirements 129, 142.
+/// Requirement 126.
 #[test]
 fn a_high_load_means_fewer_groups_at_a_time() {
     let more =
@@ -106,7 +106,7 @@ fn a_high_load_means_fewer_groups_at_a_time() {
     assert_eq!(rules(&site)[0], rule("load", "1 at a time"));
 }
 
-/// Requirement 142. Some memory is always in use.
+/// Requirement 126. Some memory is always in use.
 #[test]
 fn short_memory_means_fewer_groups_at_a_time() {
     let more =

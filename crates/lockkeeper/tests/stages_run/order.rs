@@ -156,7 +156,7 @@ fn two_executions_at_once_exclude_each_other_by_their_leases() {
     }
 }
 
-/// Requirements 139, 150.
+/// Requirement 126.
 #[test]
 fn a_path_that_an_outside_command_holds_makes_a_group_wait_and_that_is_told() {
     let site = Site::new(
