@@ -256,6 +256,7 @@ impl From<StageError> for Report {
         };
         let (exit, code) = match &error {
             StageError::Abort(_) => (Exit::Refused, "CONFLICT_ABORT"),
+            StageError::QueueFull { .. } => (Exit::Refused, "QUEUE_FULL"),
             StageError::NoCommand(_) | StageError::GroupName { .. } => (Exit::Usage, "BAD_STAGES"),
             StageError::NothingToResume { .. } => (Exit::Usage, "NOTHING_TO_RESUME"),
             StageError::Changed { .. } => (Exit::Usage, "STAGES_CHANGED"),

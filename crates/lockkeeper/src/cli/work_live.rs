@@ -212,7 +212,7 @@ mod tests {
         let text = board.text(now + Duration::from_millis(65_400));
         assert_eq!(
             text,
-            "1 of 4 running, 1 waiting, 2 done, 1 failed\n  runs   RUN-1 build for 65s, attempt 2\n  \
+            "1 of 4 running, 1 waiting, 2 done, 1 failed\n  runs   RUN-1 build for 1m 5s, attempt 2\n  \
              waits  RUN-2 deploy: db is held by run:RUN-1, position 1\n"
         );
     }

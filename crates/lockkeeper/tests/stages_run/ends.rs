@@ -131,6 +131,30 @@ conflict_detection:
     assert_eq!(site.log("conflicts.log").len(), 1);
 }
 
+/// Requirement 124. A line that would be longer than the file allows is not begun.
+#[test]
+fn more_groups_in_line_than_there_are_places_are_refused() {
+    let stages = |places: u64| {
+        format!(
+            r#"
+parallel_groups:
+  P1:
+    - {{group_id: a, conflict_paths: ["log/x"], command: touch begun}}
+    - {{group_id: b, conflict_paths: ["log/x"], command: touch begun}}
+    - {{group_id: c, conflict_paths: ["log/x"], command: touch begun}}
+conflict_detection:
+  rules: [{{name: one_log, severity: MINOR, action: queue_execution, paths: ["log/**"]}}]
+conflict_resolution: {{queue_size: {places}}}
+"#
+        )
+    };
+    let site = Site::new(&stages(1));
+    let refused = site.stages("P1", &[]).code(75).json();
+    assert_eq!(refused["error"]["reason_code"], "QUEUE_FULL", "{refused}");
+    assert!(!site.path("begun").exists() && site.told("STARTED").is_empty());
+    Site::new(&stages(2)).stages("P1", &[]).code(0);
+}
+
 /// Requirement 126. Without a command nothing is begun; with a template each value is one word, whatever is in it.
 #[test]
 fn agents_get_their_words_as_they_are_and_no_shell_reads_them() {

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lockkeeper_core::conflict::Action;
 use lockkeeper_core::id::{Name, Owner};
-use lockkeeper_core::plan::{Mode, Progress, Standing};
+use lockkeeper_core::plan::{Bond, Cause, Mode, Progress, Standing};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::tune::{Bounds, Sign as Smoothness, tune};
@@ -87,6 +88,10 @@ impl<'c> Conductor<'c> {
         }
         if plan.plan.mode == Mode::Abort {
             return Err(StageError::Abort(plan.plan.reason.clone()));
+        }
+        let (waiting, size) = (in_queue(plan), stages.resolution.queue_size);
+        if waiting > size {
+            return Err(StageError::QueueFull { waiting, size });
         }
         let agents = commands(plan, options.template.as_ref())?;
         let names = plan.groups.iter().map(|group| {
@@ -403,4 +408,17 @@ fn conflict_lines(plan: &PhasePlan) -> Vec<conflicts::Line> {
         })
         .collect();
     conflicts::lines(&plan.phase, &groups, &plan.rules, &plan.findings, WallTime::now())
+}
+
+/// How many groups wait in line behind others, because a rule puts them there.
+fn in_queue(plan: &PhasePlan) -> u64 {
+    let by_queue = |bond: &Bond| match bond.cause {
+        Cause::Conflict(place) => plan
+            .findings
+            .conflicts
+            .get(place)
+            .is_some_and(|conflict| conflict.ruling.action == Action::QueueExecution),
+        Cause::Completion | Cause::Beginning | Cause::Folder(_) | Cause::Phase => false,
+    };
+    plan.plan.steps.iter().filter(|step| step.after.iter().any(by_queue)).count() as u64
 }

@@ -93,6 +93,14 @@ pub enum StageError {
     /// A rule says that nothing may run.
     #[error("the plan is to abort: {0}")]
     Abort(String),
+    /// More groups would wait in line than the file allows.
+    #[error("{waiting} groups would wait in line, and the queue has {size} places")]
+    QueueFull {
+        /// How many would wait.
+        waiting: u64,
+        /// How many may.
+        size: u64,
+    },
     /// An agent has nothing to do.
     #[error(transparent)]
     NoCommand(#[from] NoCommand),
@@ -153,6 +161,7 @@ impl StageError {
     pub fn hint(&self) -> String {
         match self {
             Self::Abort(_) => "`lockkeeper stages plan` shows the conflict and its rule".to_owned(),
+            Self::QueueFull { .. } => "name fewer groups, or raise conflict_resolution.queue_size".to_owned(),
             Self::NoCommand(_) => {
                 "add `command:` to the group or agent, or --agent-command 'tool --task {task}'".to_owned()
             }
