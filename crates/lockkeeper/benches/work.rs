@@ -263,6 +263,6 @@ fn others() {
         daemon.kill().unwrap();
         daemon.wait().unwrap();
     } else {
-        println!("pueue: not installed (crates.io pueue)");
+        println!("pueue: not installed (cargo install pueue)");
     }
 }
