@@ -20,6 +20,8 @@ use super::{pidfd, poll};
 
 /// How long killed processes may take to go; those that do not are stuck in the kernel.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
+/// After this time marks are looked for once more, before it is said that there are none.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// How often processes without a handle are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -90,6 +92,7 @@ pub struct Stop<'a> {
 pub fn stop_tree(stop: &Stop<'_>) -> io::Result<Vec<ProcessRef>> {
     let mut hunt = Hunt::begin(stop)?;
     let grace_ends = Instant::now().checked_add(stop.grace);
+    let mut looks_again = stop.mark.is_some();
     loop {
         for target in hunt.find()? {
             target.send(Signal::TERM);
@@ -100,6 +103,11 @@ pub fn stop_tree(stop: &Stop<'_>) -> io::Result<Vec<ProcessRef>> {
             hunt.targets.push(target);
         }
         if hunt.targets.is_empty() {
+            // A process that exchanges its program shows its mark only most of the time.
+            if std::mem::take(&mut looks_again) {
+                std::thread::sleep(LOOK_AGAIN);
+                continue;
+            }
             return Ok(Vec::new());
         }
         if !hunt.wait_for_one(grace_ends)? {

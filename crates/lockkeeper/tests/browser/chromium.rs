@@ -100,10 +100,22 @@ impl Browser {
         self.call("Runtime.evaluate", &json!({ "expression": expression, "returnByValue": true }))
     }
 
-    /// Clicks on what a selector finds, as a person does who sees it.
-    pub fn click(&mut self, selector: &str) {
-        self.wait(&format!("document.querySelector({selector:?}) !== null"));
-        self.run(&format!("document.querySelector({selector:?}).click()"));
+    /// Clicks on what a selector finds until an expression is true, as a person does who sees that nothing happened:
+    /// the page may have been drawn anew in that moment.
+    pub fn press(&mut self, selector: &str, expression: &str) {
+        let until = Instant::now() + PATIENCE;
+        let click = format!("document.querySelector({selector:?})?.click()");
+        let done = format!("Boolean({expression})");
+        while self.ask(&done)["result"]["value"] != json!(true) {
+            assert!(Instant::now() < until, "pressed {selector} in vain for {expression}");
+            self.ask(&click);
+            for _ in 0..20 {
+                if self.ask(&done)["result"]["value"] == json!(true) {
+                    return;
+                }
+                thread::sleep(LOOK_EVERY);
+            }
+        }
     }
 
     /// Makes the window as large as that of another device.

@@ -36,12 +36,11 @@ fn a_lease_is_broken_only_after_a_second_word() {
     let id = lease["id"].as_str().unwrap();
     browser.open(&at(&server, "/locks"));
     browser.until_live();
-    browser.click(&format!("#break-{id}"));
-    browser.click("#confirm button[value=no]");
-    browser.wait("!document.querySelector('#confirm').open");
+    browser.press(&format!("#break-{id}"), "document.querySelector('#confirm').open");
+    browser.press("#confirm button[value=no]", "!document.querySelector('#confirm').open");
     server.get(&format!("/api/locks/{id}")).expect(200);
-    browser.click(&format!("#break-{id}"));
-    browser.click("#confirm button[value=yes]");
+    browser.press(&format!("#break-{id}"), "document.querySelector('#confirm').open");
+    browser.press("#confirm button[value=yes]", "!document.querySelector('#confirm').open");
     browser.wait("document.body.innerText.includes('Nothing is held')");
     server.get(&format!("/api/locks/{id}")).error(404, "NOT_CURRENT");
 }
@@ -57,11 +56,10 @@ fn the_queue_is_run_and_stopped_with_buttons_and_what_runs_is_locked() {
         .expect(201);
     browser.open(&at(&server, "/"));
     browser.until_live();
-    browser.click("#auto-run");
-    browser.wait("document.querySelector('#queue-banner').innerText.includes('Queue running')");
+    browser.press("#auto-run", "document.querySelector('#queue-banner').innerText.includes('Queue running')");
     browser.wait("document.querySelector('#board-requests').innerText.includes('LOCKED')");
-    browser.click("#queue-stop");
-    browser.wait("document.querySelector('#queue-banner').innerText.includes('stops after the present run')");
+    let stops = "document.querySelector('#queue-banner').innerText.includes('stops after the present run')";
+    browser.press("#queue-stop", stops);
     fs::write(server.folder().join("go"), "").unwrap();
     browser.wait("document.querySelector('#queue-banner').innerText.trim() === ''");
     let requests = server.get("/api/requests").expect(200);
