@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A browser that says nothing for so long will not say anything any more.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a page is looked at that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -84,7 +84,7 @@ impl Browser {
         let until = Instant::now() + PATIENCE;
         let script = format!("Boolean({expression})");
         while self.ask(&script)["result"]["value"] != json!(true) {
-            assert!(Instant::now() < until, "waited in vain for {expression}");
+            assert!(Instant::now() < until, "waited in vain for {expression}: {}", self.state());
             thread::sleep(LOOK_EVERY);
         }
     }
@@ -107,7 +107,7 @@ impl Browser {
         let click = format!("document.querySelector({selector:?})?.click()");
         let done = format!("Boolean({expression})");
         while self.ask(&done)["result"]["value"] != json!(true) {
-            assert!(Instant::now() < until, "pressed {selector} in vain for {expression}");
+            assert!(Instant::now() < until, "pressed {selector} in vain for {expression}: {}", self.state());
             self.ask(&click);
             for _ in 0..20 {
                 if self.ask(&done)["result"]["value"] == json!(true) {
@@ -122,6 +122,13 @@ impl Browser {
     pub fn resize(&mut self, width: u32, height: u32) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": true });
         self.call("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// Where the browser is and what it shows, for a test that fails.
+    fn state(&mut self) -> Value {
+        let state = "JSON.stringify([location.href, document.readyState, \
+            document.querySelector('#live')?.dataset.liveState, document.body?.innerText.slice(0, 400)])";
+        json!([self.ask(state), self.complaints])
     }
 
     /// All text that is seen.
