@@ -195,6 +195,8 @@ pub(super) fn in_words(told: &Told) -> String {
         }
         Told::Adopted(run) => format!("{}: its worker is gone, looked after here", name(run)),
         Told::Superseded(run) => format!("{}: somebody else has it now", name(run)),
+        Told::Draining => "takes nothing more, and ends after what runs; once more ends that too".to_owned(),
+        Told::Stopping => "ends what runs".to_owned(),
         Told::Trouble(what) => format!("warning: {}", table::plain(what)),
     }
 }
@@ -207,6 +209,8 @@ pub(super) fn as_json(told: &Told) -> serde_json::Value {
         Told::Ended(run) => ("ended", run, None),
         Told::Adopted(run) => ("adopted", run, None),
         Told::Superseded(run) => ("superseded", run, None),
+        Told::Draining => return json!({ "event": "draining" }),
+        Told::Stopping => return json!({ "event": "stopping" }),
         Told::Trouble(what) => return json!({ "event": "trouble", "message": what }),
     };
     json!({

@@ -165,7 +165,7 @@ impl Board {
                 }
                 false
             }
-            Told::Trouble(_) => false,
+            Told::Draining | Told::Stopping | Told::Trouble(_) => false,
         }
     }
 

@@ -188,7 +188,7 @@ fn the_first_signal_drains_and_the_second_stops() {
     let mut worker = site.worker(&[]);
     number_in(&site.dir().join("started"));
     worker.signal(Signal::TERM);
-    until("it drains", || !worker.has_ended());
+    worker.until("draining");
     std::fs::write(site.dir().join("go"), "\n").unwrap();
     assert_eq!(worker.wait(), Some(0));
     assert_eq!(site.run(&first).status, Status::Succeeded);
@@ -200,7 +200,9 @@ fn the_first_signal_drains_and_the_second_stops() {
     let mut worker = site.worker(&[]);
     let pid = number_in(&site.dir().join("started"));
     worker.signal(Signal::INT);
+    worker.until("draining");
     worker.signal(Signal::TERM);
+    worker.until("stopping");
     assert_eq!(worker.wait(), Some(0));
     assert_eq!(site.run(&third).status, Status::Canceled);
     assert!(!lives(pid));

@@ -369,11 +369,20 @@ impl Crew {
         }
         for signal in signals.take().map_err(RunError::Machine)? {
             if matches!(signal, Signal::INT | Signal::TERM | Signal::HUP) {
-                watch.stopping |= locked(&self.state).draining;
-                self.drain();
+                self.obey(watch);
             }
         }
         Ok(())
+    }
+
+    fn obey(&self, watch: &mut Supervision) {
+        if !locked(&self.state).draining {
+            self.drain();
+            self.executor.tell(&Told::Draining, None);
+        } else if !watch.stopping {
+            watch.stopping = true;
+            self.executor.tell(&Told::Stopping, None);
+        }
     }
 
     /// Whether it was told to stop, and nothing is executed any more.

@@ -23,6 +23,10 @@ pub enum Told {
     Adopted(Run),
     /// The end of a run could not be said, because somebody else has it.
     Superseded(Run),
+    /// The worker takes nothing more, and ends once what it executes has ended.
+    Draining,
+    /// The worker ends what it executes.
+    Stopping,
     /// Something is wrong with the worker itself; it goes on.
     Trouble(String),
 }
@@ -39,7 +43,9 @@ impl Executor {
             Told::Waiting(run, why) => (run, State::Wait, Some(why.clone())),
             Told::Retrying(run) => (run, State::Wait, Some("the next attempt".to_owned())),
             Told::Ended(run) => (run, end_state(run), run.message.clone()),
-            Told::Adopted(_) | Told::Superseded(_) | Told::Trouble(_) => return,
+            Told::Adopted(_) | Told::Superseded(_) | Told::Draining | Told::Stopping | Told::Trouble(_) => {
+                return;
+            }
         };
         if let Err(error) = StatusLine::new(state, run.request.as_str(), WallTime::now())
             .and_then(|line| line.with_meta(meta(run)))
