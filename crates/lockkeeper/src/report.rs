@@ -29,7 +29,8 @@ use crate::lockfile::guard::GuardError;
 use crate::lockfile::registry::RegistryError;
 use crate::lockfile::swarm::SwarmError;
 use crate::platform::anchor::AnchorError;
-use crate::stages::{SelectError, StagesError};
+use crate::stages::encoding::problems_to_json;
+use crate::stages::{File, SelectError, StagesError};
 use crate::status::StatusError;
 use crate::store::StoreError;
 
@@ -380,6 +381,22 @@ impl From<StagesError> for Report {
             StagesError::TooLarge { .. } => (Exit::Usage, "BAD_STAGES"),
         };
         Self::of(exit, code, &error).with_hint(error.hint())
+    }
+}
+
+impl Report {
+    /// What keeps a STAGES.yml from being planned, all of it, under the name that it is to be called by.
+    pub fn unsound(file: &File, name: &str) -> Option<Self> {
+        let first = file.obstacles().next()?;
+        let count = file.obstacles().count();
+        let errors = if count == 1 { "an error".to_owned() } else { format!("{count} errors") };
+        let report = Self::new(Exit::Usage, "BAD_STAGES", format!("{name} has {errors}"))
+            .with_hint("`lockkeeper stages check FILE` lists all that is wrong")
+            .with_context("file", name)
+            .with_context("line", first.place.line)
+            .with_context("column", first.place.column)
+            .with_context("problems", problems_to_json(file));
+        Some(report)
     }
 }
 

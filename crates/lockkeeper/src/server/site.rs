@@ -85,6 +85,11 @@ impl Site {
         &self.0.location.state
     }
 
+    /// The folder that everything that can be named lies in.
+    pub(super) fn root(&self) -> &Path {
+        &self.0.location.root
+    }
+
     pub(super) fn settings(&self) -> &Settings {
         &self.0.settings
     }

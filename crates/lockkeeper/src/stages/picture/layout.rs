@@ -1,11 +1,14 @@
 //! Where things stand in the picture of a phase: waves from left to right, their groups from top to bottom.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::figure::Mark;
+use super::labels::{Labels, filled};
 use super::lines::rise;
 use crate::stages::estimate::span_in_words;
-use crate::stages::plan::PhasePlan;
+use crate::stages::shape::{GroupShape, PlanShape};
 
-/// The width of the picture's smallest page.
-pub(super) const PAGE: usize = 960;
 /// The room around everything.
 pub(super) const MARGIN: usize = 32;
 pub(super) const BOX_WIDTH: usize = 232;
@@ -21,8 +24,8 @@ pub(super) struct Card {
     pub(super) y: usize,
     pub(super) height: usize,
     pub(super) wave: usize,
-    /// What is written in it below its name.
-    pub(super) lines: Vec<String>,
+    /// What is written in it below its name, each line with its classes.
+    pub(super) lines: Vec<(&'static str, String)>,
 }
 
 impl Card {
@@ -32,66 +35,93 @@ impl Card {
 }
 
 /// All boxes, by the places of their groups, and how large they are together.
-pub(super) struct Layout {
+pub(super) struct Layout<'p> {
     pub(super) cards: Vec<Card>,
     /// The left edges of the waves.
     pub(super) columns: Vec<usize>,
     pub(super) width: usize,
     pub(super) bottom: usize,
+    places: HashMap<&'p str, usize>,
+}
+
+impl Layout<'_> {
+    /// The box of a group, if there is such a group.
+    pub(super) fn card(&self, id: &str) -> Option<&Card> {
+        self.cards.get(self.place(id)?)
+    }
+
+    /// The place of a group in the plan.
+    pub(super) fn place(&self, id: &str) -> Option<usize> {
+        self.places.get(id).copied()
+    }
 }
 
 /// Lays the groups of a phase out below `top`.
-pub(super) fn layout(planned: &PhasePlan, top: usize) -> Layout {
+pub(super) fn layout<'p>(plan: &'p PlanShape, top: usize, labels: &Labels, marks: &[Mark<'_>]) -> Layout<'p> {
+    let places: HashMap<&str, usize> =
+        plan.groups.iter().enumerate().map(|(place, group)| (group.group_id.as_str(), place)).collect();
     // Where nothing runs, there are no waves, and the groups stand in one column.
-    let all = vec![(0..planned.groups.len()).collect()];
-    let waves = if planned.plan.waves.is_empty() { &all } else { &planned.plan.waves };
-    let mut cards: Vec<Card> = (0..planned.groups.len()).map(|place| card(planned, place)).collect();
-    let top = top + room(planned);
+    let all = vec![plan.groups.iter().map(|group| group.group_id.clone()).collect()];
+    let waves = if plan.waves.is_empty() { &all } else { &plan.waves };
+    let marks = marks.iter().map(Some).chain(std::iter::repeat(None));
+    let mut cards: Vec<Card> =
+        plan.groups.iter().zip(marks).map(|(group, mark)| card(group, labels, mark)).collect();
+    for (wave, members) in waves.iter().enumerate() {
+        for place in members.iter().filter_map(|id| places.get(id.as_str())) {
+            cards[*place].wave = wave;
+        }
+    }
+    let top = top + room(plan, &places, &cards);
     let (mut columns, mut bottom) = (Vec::new(), top);
     for (wave, members) in waves.iter().enumerate() {
         let x = MARGIN + wave * (BOX_WIDTH + GAP_ACROSS);
         columns.push(x);
         let mut y = top;
-        for place in members {
+        for place in members.iter().filter_map(|id| places.get(id.as_str())) {
             let card = &mut cards[*place];
-            (card.x, card.y, card.wave) = (x, y, wave);
+            (card.x, card.y) = (x, y);
             y += card.height + GAP_DOWN;
         }
         bottom = bottom.max(y);
     }
-    let right = columns.last().map_or(0, |x| x + BOX_WIDTH + GAP_ACROSS / 2 + MARGIN);
-    Layout { cards, columns, width: right.max(PAGE), bottom }
+    let width = columns.last().map_or(0, |x| x + BOX_WIDTH + GAP_ACROSS / 2 + MARGIN);
+    Layout { cards, columns, width, bottom, places }
 }
 
 /// The room above the boxes for lines that go over some of them.
-fn room(planned: &PhasePlan) -> usize {
-    let mut wave_of = vec![0; planned.groups.len()];
-    for (wave, members) in planned.plan.waves.iter().enumerate() {
-        members.iter().for_each(|place| wave_of[*place] = wave);
-    }
-    let conflicts = planned.findings.conflicts.iter().map(|conflict| (conflict.group1, conflict.group2));
-    let steps = planned.plan.steps.iter().enumerate();
-    let waits = steps.flat_map(|(place, step)| step.after.iter().map(move |bond| (place, bond.group)));
-    let gap = conflicts.chain(waits).map(|(a, b)| wave_of[a].abs_diff(wave_of[b])).max().unwrap_or(0);
+fn room(plan: &PlanShape, places: &HashMap<&str, usize>, cards: &[Card]) -> usize {
+    let wave = |id: &str| places.get(id).map_or(0, |place| cards[*place].wave);
+    let conflicts = plan.conflicts.iter().map(|found| (found.group1.as_str(), found.group2.as_str()));
+    let waits = plan
+        .groups
+        .iter()
+        .flat_map(|group| group.after().iter().map(|bond| (group.group_id.as_str(), bond.group_id.as_str())));
+    let gap = conflicts.chain(waits).map(|(a, b)| wave(a).abs_diff(wave(b))).max().unwrap_or(0);
     if gap > 1 { rise(gap) + 8 } else { 0 }
 }
 
-fn card(planned: &PhasePlan, place: usize) -> Card {
-    let group = &planned.groups[place];
-    let span = span_in_words(planned.estimates[place]);
-    let agents = match group.agents.len() {
-        0 => String::new(),
-        1 => "1 agent, ".to_owned(),
-        count => format!("{count} agents, "),
+fn card(group: &GroupShape, labels: &Labels, mark: Option<&Mark<'_>>) -> Card {
+    let about = filled(labels.about, span_in_words(span(group.estimated_seconds)));
+    let told = match group.agents.len() {
+        0 => about,
+        1 => format!("{}, {about}", labels.one_agent),
+        count => format!("{}, {about}", filled(labels.agents, count)),
     };
-    let mut lines = vec![format!("{agents}about {span}")];
+    let mut lines: Vec<(&'static str, String)> =
+        mark.into_iter().map(|mark| (mark.tone, mark.text.to_owned())).collect();
+    lines.push(("dim", told));
     let paths = &group.conflict_paths;
     let shown = if paths.len() > PATHS { PATHS - 1 } else { paths.len() };
-    lines.extend(paths[..shown].iter().map(|path| short(path.value.as_str(), 28)));
+    lines.extend(paths[..shown].iter().map(|path| ("dim code", short(path, 28))));
     if shown < paths.len() {
-        lines.push(format!("and {} more", paths.len() - shown));
+        lines.push(("dim code", filled(labels.more, paths.len() - shown)));
     }
     Card { x: 0, y: 0, height: 40 + lines.len() * LINE, wave: 0, lines }
+}
+
+/// A number of seconds as a span.
+pub(super) fn span(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// As much of a text as has room.
