@@ -1,13 +1,13 @@
 //! A plan in the one shape that every interface gives it: what JSON shows, what is kept of it, and what pictures are of.
 
-use lockkeeper_core::conflict::Ruling;
+use lockkeeper_core::conflict::{Conflict, Ruling};
 use lockkeeper_core::plan::{Bond, Cause};
 use serde::{Deserialize, Serialize};
 
 use super::plan::PhasePlan;
 
 /// How a phase runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema), schema(as = Plan))]
 pub struct PlanShape {
     /// The phase.
@@ -129,6 +129,23 @@ pub struct ConflictShape {
     pub path2: String,
 }
 
+impl ConflictShape {
+    /// Shows a conflict between two that have these names, under this rule.
+    pub(crate) fn of(conflict: &Conflict, names: [&str; 2], rule: Option<&str>) -> Self {
+        Self {
+            group1: names[0].to_owned(),
+            group2: names[1].to_owned(),
+            kind: conflict.kind.as_str().to_owned(),
+            rule: rule.map(ToOwned::to_owned),
+            severity: conflict.ruling.severity.as_str().to_owned(),
+            action: conflict.ruling.action.as_str().to_owned(),
+            witness: conflict.witness.clone(),
+            path1: conflict.path1.as_str().to_owned(),
+            path2: conflict.path2.as_str().to_owned(),
+        }
+    }
+}
+
 /// Groups whose paths stand in one folder without meeting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema), schema(as = SameDir))]
@@ -166,6 +183,15 @@ impl PlanShape {
             estimated_seconds: plan.length.as_secs_f64(),
             shortest_possible_seconds: plan.bound.as_secs_f64(),
         }
+    }
+
+    /// Shows conflicts of which no phase is planned, so that they can be drawn in columns.
+    pub(crate) fn of_conflicts(
+        groups: Vec<GroupShape>,
+        columns: Vec<Vec<String>>,
+        conflicts: Vec<ConflictShape>,
+    ) -> Self {
+        Self { groups, waves: columns, conflicts, ..Self::default() }
     }
 
     /// How long all groups take one after the other, by the estimates.
@@ -225,16 +251,9 @@ fn bond(planned: &PhasePlan, bond: &Bond) -> BondShape {
 fn conflicts(planned: &PhasePlan) -> Vec<ConflictShape> {
     let found = planned.findings.conflicts.iter();
     found
-        .map(|conflict| ConflictShape {
-            group1: planned.id(conflict.group1).to_owned(),
-            group2: planned.id(conflict.group2).to_owned(),
-            kind: conflict.kind.as_str().to_owned(),
-            rule: planned.rule_name(conflict.ruling).map(ToOwned::to_owned),
-            severity: conflict.ruling.severity.as_str().to_owned(),
-            action: conflict.ruling.action.as_str().to_owned(),
-            witness: conflict.witness.clone(),
-            path1: conflict.path1.as_str().to_owned(),
-            path2: conflict.path2.as_str().to_owned(),
+        .map(|conflict| {
+            let names = [planned.id(conflict.group1), planned.id(conflict.group2)];
+            ConflictShape::of(conflict, names, planned.rule_name(conflict.ruling))
         })
         .collect()
 }

@@ -103,13 +103,15 @@ fn room(plan: &PlanShape, places: &HashMap<&str, usize>, cards: &[Card]) -> usiz
 fn card(group: &GroupShape, labels: &Labels, mark: Option<&Mark<'_>>) -> Card {
     let about = filled(labels.about, span_in_words(span(group.estimated_seconds)));
     let told = match group.agents.len() {
-        0 => about,
-        1 => format!("{}, {about}", labels.one_agent),
-        count => format!("{}, {about}", filled(labels.agents, count)),
+        // What was not planned has no estimate.
+        0 if group.wave.is_none() && group.estimated_seconds == 0.0 => None,
+        0 => Some(about),
+        1 => Some(format!("{}, {about}", labels.one_agent)),
+        count => Some(format!("{}, {about}", filled(labels.agents, count))),
     };
     let mut lines: Vec<(&'static str, String)> =
         mark.into_iter().map(|mark| (mark.tone, mark.text.to_owned())).collect();
-    lines.push(("dim", told));
+    lines.extend(told.map(|told| ("dim", told)));
     let paths = &group.conflict_paths;
     let shown = if paths.len() > PATHS { PATHS - 1 } else { paths.len() };
     lines.extend(paths[..shown].iter().map(|path| ("dim code", short(path, 28))));

@@ -1,0 +1,57 @@
+//! Who collides with whom: the drawing, and the same as a table for those who do not see it.
+
+use super::words::Words;
+use crate::stages::picture::{Figure, Mark};
+use crate::stages::{ConflictShape, FolderShape, PlanShape};
+
+/// More groups than this are not drawn; the table has all of them.
+const MOST_GROUPS: usize = 60;
+/// More conflicts than this are not drawn.
+const MOST_CONFLICTS: usize = 200;
+
+/// The conflicts of a plan.
+pub(super) struct Collisions {
+    /// What ids of the drawing begin with.
+    pub(super) name: String,
+    /// The drawing, which is markup; none where it would be too large.
+    pub(super) figure: Option<String>,
+    pub(super) conflicts: Vec<ConflictShape>,
+    pub(super) folders: Vec<FolderShape>,
+    /// Where the groups have pages of their own, what their addresses begin with.
+    pub(super) href: Option<&'static str>,
+}
+
+impl Collisions {
+    /// Draws a plan; `marks` say how its groups stand.
+    pub(super) fn new(plan: &PlanShape, name: String, words: &Words, marks: &[Mark<'_>]) -> Self {
+        let title = format!("{}: {}", words.conflict_graph, plan.phase);
+        let figure = Figure { name: &name, title: &title, labels: &words.drawing, marks };
+        let fits = plan.groups.len() <= MOST_GROUPS && plan.conflicts.len() <= MOST_CONFLICTS;
+        let figure = fits.then(|| figure.draw(plan));
+        let (conflicts, folders) = (plan.conflicts.clone(), plan.same_dir.clone());
+        Self { name, figure, conflicts, folders, href: None }
+    }
+}
+
+/// The tone of a severity.
+pub(super) fn tone(severity: &str) -> &'static str {
+    match severity {
+        "FATAL" => "bad",
+        "MAJOR" => "warn",
+        _ => "",
+    }
+}
+
+/// The tone of a mode.
+pub(super) fn mode_tone(mode: &str) -> &'static str {
+    match mode {
+        "DIRECT" | "PARALLEL" => "good",
+        "ABORT" => "bad",
+        _ => "warn",
+    }
+}
+
+/// What counts where no rule does.
+pub(super) fn rule<'r>(rule: &'r Option<String>, words: &'r Words) -> &'r str {
+    rule.as_deref().unwrap_or(words.no_rule)
+}
