@@ -38,7 +38,7 @@ pub(super) fn tone(severity: &str) -> &'static str {
     match severity {
         "FATAL" => "bad",
         "MAJOR" => "warn",
-        _ => "",
+        _ => "info",
     }
 }
 

@@ -10,6 +10,9 @@ use super::layout::{Layout, layout};
 use super::lines::line;
 use crate::stages::shape::{ConflictShape, PlanShape};
 
+/// The room around the text of a tip.
+const TIP_MARGIN: usize = 10;
+
 /// How a group stands, written in its box.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark<'m> {
@@ -84,19 +87,29 @@ impl Figure<'_> {
         width: usize,
         conflict: &ConflictShape,
     ) -> std::fmt::Result {
-        let (x, anchor) = if x > width / 2 { (x.saturating_sub(18), "end") } else { (x + 18, "start") };
-        let witness = filled(self.labels.both_match, &conflict.witness);
+        let lines = [
+            filled(self.labels.both_match, &conflict.witness),
+            format!("{} · {}", conflict.kind, conflict.severity),
+        ];
+        let wide = lines.iter().map(|line| room_for(line)).max().unwrap_or(0) + 2 * TIP_MARGIN;
+        let left = if x > width / 2 { x.saturating_sub(18 + wide) } else { x + 18 };
         writeln!(
             drawing.text,
-            "<text class=\"tip\" x=\"{x}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\
-             <text class=\"tip\" x=\"{x}\" y=\"{}\" text-anchor=\"{anchor}\">{} · {}</text>",
-            y.saturating_sub(3),
-            escaped(&witness),
-            y + 15,
-            escaped(&conflict.kind),
-            escaped(&conflict.severity),
+            "<g class=\"tip\"><rect x=\"{left}\" y=\"{}\" width=\"{wide}\" height=\"48\" rx=\"6\"/>\
+             <text x=\"{text_x}\" y=\"{}\">{}</text><text x=\"{text_x}\" y=\"{}\">{}</text></g>",
+            y.saturating_sub(24),
+            y.saturating_sub(24) + 20,
+            escaped(&lines[0]),
+            y.saturating_sub(24) + 38,
+            escaped(&lines[1]),
+            text_x = left + TIP_MARGIN,
         )
     }
+}
+
+/// How wide a text is in the letters of a tip, of which those of China and Japan take two places.
+fn room_for(text: &str) -> usize {
+    text.chars().map(|letter| if letter < '\u{1100}' { 8 } else { 14 }).sum()
 }
 
 /// A conflict for those who do not see the drawing.

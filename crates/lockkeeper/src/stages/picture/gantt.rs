@@ -21,8 +21,13 @@ const TITLE: usize = 44;
 /// The room for the numbers over the lines.
 const NUMBERS: usize = 32;
 const MARGIN: usize = 24;
-/// How many lines divide the time.
-const LINES: u32 = 6;
+/// At most so many lines divide the time.
+const LINES: u128 = 6;
+/// What lies between two lines, in milliseconds, up to a day; longer ones are days.
+const STEPS: [u64; 25] = [
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000,
+    300_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000,
+];
 
 /// One group.
 #[derive(Clone, Copy, Debug)]
@@ -86,8 +91,7 @@ impl Chart {
         let (width, height) = (left + WIDTH as usize + 140, top + bars.len() * ROW + MARGIN);
         let place = |at: Duration| left as f64 + WIDTH * at.as_secs_f64() / all.as_secs_f64();
         let (mut body, mut told) = (String::new(), Vec::new());
-        for line in 0..=LINES {
-            let at = all * line / LINES;
+        for at in lines(all) {
             let (x, bottom) = (place(at), height - MARGIN);
             let _ = writeln!(
                 body,
@@ -128,5 +132,34 @@ impl Chart {
             told.push(in_words);
         }
         Self { width, height, body, told: told.join("; ") }
+    }
+}
+
+/// Round times between the first beginning and the last end.
+fn lines(all: Duration) -> impl Iterator<Item = Duration> {
+    let few = |step: &Duration| all.as_millis() / step.as_millis() <= LINES;
+    let step = STEPS.iter().map(|step| Duration::from_millis(*step)).find(few);
+    let day = Duration::from_hours(24);
+    let step =
+        step.unwrap_or_else(|| day * u32::try_from(all.as_secs() / 86_400 / 6 + 1).unwrap_or(u32::MAX));
+    std::iter::successors(Some(Duration::ZERO), move |at| at.checked_add(step))
+        .take_while(move |at| *at <= all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(millis: u64) -> Vec<String> {
+        lines(Duration::from_millis(millis)).map(span_in_words).collect()
+    }
+
+    #[test]
+    fn lines_stand_at_round_times_and_are_few() {
+        assert_eq!(words(971), ["0ms", "200ms", "400ms", "600ms", "800ms"]);
+        assert_eq!(words(95_000), ["0ms", "20s", "40s", "1m 0s", "1m 20s"]);
+        for millis in [1, 7, 59_999, 3_600_000, 86_400_000, 864_000_000, u64::MAX / 1_000_000] {
+            assert!((1..=7).contains(&words(millis).len()), "{millis}: {:?}", words(millis));
+        }
     }
 }
