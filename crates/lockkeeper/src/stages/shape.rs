@@ -186,7 +186,7 @@ impl PlanShape {
     }
 
     /// Shows conflicts of which no phase is planned, so that they can be drawn in columns.
-    pub(crate) fn of_conflicts(
+    pub fn of_conflicts(
         groups: Vec<GroupShape>,
         columns: Vec<Vec<String>>,
         conflicts: Vec<ConflictShape>,

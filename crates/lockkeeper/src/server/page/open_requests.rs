@@ -59,6 +59,7 @@ fn collisions(entries: &[RequestEntry]) -> Vec<Conflict> {
 
 /// Two that share do not wait for each other, and neither do agents of one group.
 fn excludes(one: &Request, other: &Request) -> bool {
+    let are_shared = one.shared && other.shared;
     let of_one_group = one.conductor().is_some() && one.conductor() == other.conductor();
-    !(one.shared && other.shared) && !of_one_group
+    !are_shared && !of_one_group
 }

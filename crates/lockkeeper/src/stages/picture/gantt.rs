@@ -139,7 +139,7 @@ impl Chart {
 fn lines(all: Duration) -> impl Iterator<Item = Duration> {
     let few = |step: &Duration| all.as_millis() / step.as_millis() <= LINES;
     let step = STEPS.iter().map(|step| Duration::from_millis(*step)).find(few);
-    let day = Duration::from_hours(24);
+    let day = Duration::from_secs(86_400);
     let step =
         step.unwrap_or_else(|| day * u32::try_from(all.as_secs() / 86_400 / 6 + 1).unwrap_or(u32::MAX));
     std::iter::successors(Some(Duration::ZERO), move |at| at.checked_add(step))
