@@ -4,9 +4,9 @@ use super::words::Words;
 use crate::stages::picture::{Figure, Mark};
 use crate::stages::{ConflictShape, FolderShape, PlanShape};
 
-/// More groups than this are not drawn; the table has all of them.
+/// More groups than this are not drawn.
 const MOST_GROUPS: usize = 60;
-/// More conflicts than this are not drawn.
+/// More conflicts than this are neither drawn nor listed; the API has all of them.
 const MOST_CONFLICTS: usize = 200;
 
 /// The conflicts of a plan.
@@ -16,6 +16,8 @@ pub(super) struct Collisions {
     /// The drawing, which is markup; none where it would be too large.
     pub(super) figure: Option<String>,
     pub(super) conflicts: Vec<ConflictShape>,
+    /// How many conflicts are not shown.
+    pub(super) left_out: usize,
     pub(super) folders: Vec<FolderShape>,
     /// Where the groups have pages of their own, what their addresses begin with.
     pub(super) href: Option<&'static str>,
@@ -24,12 +26,24 @@ pub(super) struct Collisions {
 impl Collisions {
     /// Draws a plan; `marks` say how its groups stand.
     pub(super) fn new(plan: &PlanShape, name: String, words: &Words, marks: &[Mark<'_>]) -> Self {
-        let title = format!("{}: {}", words.conflict_graph, plan.phase);
-        let figure = Figure { name: &name, title: &title, labels: &words.drawing, marks };
+        Self::in_columns(plan, name, words, marks, &[])
+    }
+
+    /// Draws a plan whose columns are called like this.
+    pub(super) fn in_columns(
+        plan: &PlanShape,
+        name: String,
+        words: &Words,
+        marks: &[Mark<'_>],
+        columns: &[&str],
+    ) -> Self {
+        let title = format!("{} {}", words.conflict_graph, plan.phase);
+        let figure = Figure { name: &name, title: title.trim(), labels: &words.drawing, columns, marks };
         let fits = plan.groups.len() <= MOST_GROUPS && plan.conflicts.len() <= MOST_CONFLICTS;
         let figure = fits.then(|| figure.draw(plan));
-        let (conflicts, folders) = (plan.conflicts.clone(), plan.same_dir.clone());
-        Self { name, figure, conflicts, folders, href: None }
+        let conflicts = plan.conflicts.iter().take(MOST_CONFLICTS).cloned().collect();
+        let left_out = plan.conflicts.len().saturating_sub(MOST_CONFLICTS);
+        Self { name, figure, conflicts, left_out, folders: plan.same_dir.clone(), href: None }
     }
 }
 

@@ -11,7 +11,7 @@ use super::super::project;
 use super::super::site::Site;
 use super::collisions::{Collisions, mode_tone, rule, tone};
 use super::spans::{Face, Point};
-use super::status::{Badge, of_execution, of_group, of_run};
+use super::status::{Badge, of_execution, of_group, of_run, of_view};
 use super::words::Words;
 use super::{Frame, draw};
 use crate::clock::WallTime;
@@ -111,9 +111,11 @@ impl Row {
         Self {
             id: view.id.clone(),
             name: planned.and_then(|group| group.name.clone()),
-            badge: of_group(view.status(), words),
+            badge: of_view(view, words),
             since: bar.filter(|_| is_going).map(|bar| face.since_time(bar.began_at)),
-            took: bar.and_then(|bar| Some(span_in_words(bar.ended_at?.since(bar.began_at)))),
+            took: bar
+                .filter(|bar| bar.status != "SKIPPED")
+                .and_then(|bar| Some(span_in_words(bar.ended_at?.since(bar.began_at)))),
             why: view.waits_for.clone().or_else(|| bar?.reason.clone()),
             runs: runs.collect(),
         }
@@ -125,7 +127,7 @@ fn collisions(detail: &Detail, words: &'static Words) -> Option<Collisions> {
     let plan = detail.plan.as_ref()?;
     let marks = plan.groups.iter().map(|group| {
         let view = detail.groups.iter().rev().find(|view| view.id == group.group_id);
-        let badge = of_group(view.map_or("WAITING", GroupView::status), words);
+        let badge = view.map_or_else(|| of_group("WAITING", words), |view| of_view(view, words));
         Mark { tone: badge.tone, text: badge.text }
     });
     let marks: Vec<Mark<'_>> = marks.collect();

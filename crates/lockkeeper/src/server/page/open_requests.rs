@@ -1,7 +1,9 @@
 //! Which requests that are not done can touch one same path, so that the later one waits.
 
+use std::collections::HashSet;
+
 use lockkeeper_core::conflict::{Action, Conflict, Group, detect};
-use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::request::RequestStatus;
 
 use super::super::site::Site;
 use super::collisions::Collisions;
@@ -14,21 +16,34 @@ use crate::stages::{ConflictShape, GroupShape, PlanShape};
 use crate::store::runs::RequestFilter;
 
 /// So many are compared.
-const MOST: usize = 1_000;
+const MOST: usize = 300;
+/// So many pairs are told of.
+const MOST_PAIRS: usize = 100;
 /// Running ones stand on the left.
 const COLUMNS: [RequestStatus; 2] = [RequestStatus::Running, RequestStatus::Queued];
 
 /// Draws them; nothing when none collide.
 pub(super) fn open_requests(site: &Site, words: &'static Words) -> Result<Option<Collisions>, Report> {
     let filter = RequestFilter { statuses: COLUMNS.to_vec(), limit: MOST, ..RequestFilter::default() };
-    let entries = site.runs().requests(&filter)?;
+    let mut entries = site.runs().requests(&filter)?;
+    // The agents of a group hold its paths together: one of them stands for all.
+    let mut conductors = HashSet::new();
+    entries.retain(|entry| {
+        let conductor = entry.request.request.conductor();
+        conductor.is_none_or(|conductor| conductors.insert(conductor.to_owned()))
+    });
     let found = collisions(&entries);
     if found.is_empty() {
         return Ok(None);
     }
+    let left_out = found.len().saturating_sub(MOST_PAIRS);
+    let found = &found[..found.len() - left_out];
     let id = |place: usize| entries[place].request.request.id.as_str();
-    let conflicts =
-        found.iter().map(|found| ConflictShape::of(found, [id(found.group1), id(found.group2)], None));
+    let conflicts = found.iter().map(|found| {
+        let shape = ConflictShape::of(found, [id(found.group1), id(found.group2)], None);
+        // There are no rules for requests: the later one waits.
+        ConflictShape { severity: String::new(), action: String::new(), ..shape }
+    });
     let takes_part = |place: &usize| found.iter().any(|found| [found.group1, found.group2].contains(place));
     let (mut groups, mut marks) = (Vec::new(), Vec::new());
     let mut columns = COLUMNS.map(|_| Vec::new());
@@ -40,10 +55,11 @@ pub(super) fn open_requests(site: &Site, words: &'static Words) -> Result<Option
         marks.push(Mark { tone: badge.tone, text: badge.text });
         columns[usize::from(status != COLUMNS[0])].push(id(place).to_owned());
     }
-    let columns = columns.into_iter().filter(|ids| !ids.is_empty()).collect();
+    let named = COLUMNS.iter().map(|status| of_request(*status, words).text).zip(columns);
+    let (names, columns): (Vec<&str>, Vec<Vec<String>>) = named.filter(|(_, ids)| !ids.is_empty()).unzip();
     let plan = PlanShape::of_conflicts(groups, columns, conflicts.collect());
-    let drawn = Collisions::new(&plan, "requests".to_owned(), words, &marks);
-    Ok(Some(Collisions { href: Some("/requests/"), ..drawn }))
+    let drawn = Collisions::in_columns(&plan, "requests".to_owned(), words, &marks, &names);
+    Ok(Some(Collisions { href: Some("/requests/"), left_out, ..drawn }))
 }
 
 /// The pairs that cannot hold their paths at the same time.
@@ -53,13 +69,6 @@ fn collisions(entries: &[RequestEntry]) -> Vec<Conflict> {
         .map(|place| Group { id: request(place).id.to_string(), paths: request(place).paths.clone() })
         .collect();
     let mut found = detect(&groups, &[], Action::MutexLock).conflicts;
-    found.retain(|found| excludes(request(found.group1), request(found.group2)));
+    found.retain(|found| !(request(found.group1).shared && request(found.group2).shared));
     found
-}
-
-/// Two that share do not wait for each other, and neither do agents of one group.
-fn excludes(one: &Request, other: &Request) -> bool {
-    let are_shared = one.shared && other.shared;
-    let of_one_group = one.conductor().is_some() && one.conductor() == other.conductor();
-    !are_shared && !of_one_group
 }

@@ -4,7 +4,7 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
 
 use super::words::Words;
-use crate::engine::stages::overview::ExecutionState;
+use crate::engine::stages::overview::{ExecutionState, GroupView};
 
 /// A word and its tone.
 pub(super) struct Badge {
@@ -49,6 +49,14 @@ pub(super) fn of_execution(state: ExecutionState, words: &'static Words) -> Badg
         ExecutionState::Interrupted => (words.interrupted, "warn"),
     };
     Badge { text, tone }
+}
+
+/// Of a group, which may have begun and wait for what others hold.
+pub(super) fn of_view(view: &GroupView, words: &'static Words) -> Badge {
+    match view.waits_for {
+        Some(_) => Badge { text: words.waits, tone: "warn" },
+        None => of_group(view.status(), words),
+    }
 }
 
 /// Of a group, by the word that the log has for it. Other programs write the log, too, with words of their own.

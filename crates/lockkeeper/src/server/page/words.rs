@@ -320,6 +320,8 @@ pub(super) struct Words {
     /// State.
     pub(super) not_begun: &'static str,
     /// State.
+    pub(super) waits: &'static str,
+    /// State.
     pub(super) skipped: &'static str,
     /// State.
     pub(super) interrupted: &'static str,

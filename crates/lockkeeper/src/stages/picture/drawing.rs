@@ -6,7 +6,7 @@ use std::fmt::Write;
 use lockkeeper_core::conflict::Severity;
 
 use super::labels::{Labels, filled};
-use super::layout::{BOX_WIDTH, Card, Layout, short};
+use super::layout::{BOX_TEXT, BOX_WIDTH, Card, Layout, fitted};
 use super::lines::line;
 use crate::stages::shape::{CauseShape, ConflictShape, PlanShape};
 
@@ -25,13 +25,13 @@ impl Drawing<'_> {
         self.plan.mode == "ABORT"
     }
 
-    /// The numbers of the waves, over them.
-    pub(super) fn waves(&mut self, place: &Layout<'_>, y: usize) -> std::fmt::Result {
+    /// The names of the columns, over them; the numbers of waves where they have none.
+    pub(super) fn columns(&mut self, place: &Layout<'_>, y: usize, names: &[&str]) -> std::fmt::Result {
         for (wave, x) in place.columns.iter().enumerate() {
-            let name = if self.is_aborted() {
-                self.labels.nothing_runs.to_owned()
-            } else {
-                filled(self.labels.wave, wave + 1)
+            let name = match names.get(wave) {
+                Some(name) => (*name).to_owned(),
+                None if self.is_aborted() => self.labels.nothing_runs.to_owned(),
+                None => filled(self.labels.wave, wave + 1),
             };
             self.line(*x, y, "dim", &name)?;
         }
@@ -45,7 +45,7 @@ impl Drawing<'_> {
                 self.text,
                 "<rect class=\"card\" x=\"{x}\" y=\"{y}\" width=\"{BOX_WIDTH}\" height=\"{height}\" rx=\"8\"/>"
             )?;
-            self.line(x + 14, y + 25, "text strong", &short(&group.group_id, 26))?;
+            self.line(x + 14, y + 25, "text strong", &fitted(&group.group_id, BOX_TEXT, 8))?;
             for (number, (class, line)) in card.lines.iter().enumerate() {
                 self.line(x + 14, y + 47 + number * 20, class, line)?;
             }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::drawing::{Discs, Drawing, class, ends, escaped, marker};
 use super::labels::{Labels, filled};
-use super::layout::{Layout, layout};
+use super::layout::{Layout, layout, room_for};
 use super::lines::line;
 use crate::stages::shape::{ConflictShape, PlanShape};
 
@@ -31,6 +31,8 @@ pub struct Figure<'f> {
     pub title: &'f str,
     /// Its words.
     pub labels: &'f Labels,
+    /// What stands over the columns; the numbers of the waves where there are none.
+    pub columns: &'f [&'f str],
     /// How the groups stand, in the order of the plan; none where nothing has run.
     pub marks: &'f [Mark<'f>],
 }
@@ -53,7 +55,7 @@ impl Figure<'_> {
     }
 
     fn fill(&self, drawing: &mut Drawing<'_>, place: &Layout<'_>) -> std::fmt::Result {
-        drawing.waves(place, 16)?;
+        drawing.columns(place, 16, self.columns)?;
         drawing.waits(place)?;
         drawing.meetings(place)?;
         drawing.cards(place)?;
@@ -89,9 +91,9 @@ impl Figure<'_> {
     ) -> std::fmt::Result {
         let lines = [
             filled(self.labels.both_match, &conflict.witness),
-            format!("{} · {}", conflict.kind, conflict.severity),
+            joined(&[&conflict.kind, &conflict.severity], " · "),
         ];
-        let wide = lines.iter().map(|line| room_for(line)).max().unwrap_or(0) + 2 * TIP_MARGIN;
+        let wide = lines.iter().map(|line| room_for(line, 8)).max().unwrap_or(0) + 2 * TIP_MARGIN;
         let left = if x > width / 2 { x.saturating_sub(18 + wide) } else { x + 18 };
         writeln!(
             drawing.text,
@@ -107,13 +109,15 @@ impl Figure<'_> {
     }
 }
 
-/// How wide a text is in the letters of a tip, of which those of China and Japan take two places.
-fn room_for(text: &str) -> usize {
-    text.chars().map(|letter| if letter < '\u{1100}' { 8 } else { 14 }).sum()
-}
-
 /// A conflict for those who do not see the drawing.
 fn told(conflict: &ConflictShape, labels: &Labels) -> String {
     let ConflictShape { group1, group2, kind, severity, witness, .. } = conflict;
-    format!("{group1} – {group2}: {kind}, {severity}, {}", filled(labels.both_match, witness))
+    let what = joined(&[kind, severity, &filled(labels.both_match, witness)], ", ");
+    format!("{group1} – {group2}: {what}")
+}
+
+/// Those that say something.
+fn joined(texts: &[&str], between: &str) -> String {
+    let texts: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
+    texts.join(between)
 }

@@ -112,14 +112,17 @@ impl Chart {
                 _ => "other",
             };
             let label: String = bar.label.chars().take(longest).collect();
-            let took = span_in_words(bar.ends.saturating_sub(bar.begins));
-            let in_words = format!("{}: {}, {took}", bar.label, bar.word);
+            let took = match bar.status {
+                "SKIPPED" => bar.word.to_owned(),
+                _ => format!("{} {}", span_in_words(bar.ends.saturating_sub(bar.begins)), bar.word),
+            };
+            let in_words = format!("{}: {took}", bar.label);
             let _ = writeln!(
                 body,
                 "<text class=\"text\" x=\"{MARGIN}\" y=\"{}\">{}</text>\
                  <rect class=\"{class}\" x=\"{from:.1}\" y=\"{}\" width=\"{:.1}\" height=\"16\" rx=\"3\">\
                  <title>{}</title></rect>\
-                 <text class=\"dim\" x=\"{:.1}\" y=\"{}\">{took} {}</text>",
+                 <text class=\"dim\" x=\"{:.1}\" y=\"{}\">{}</text>",
                 y + 14,
                 escaped(&label),
                 y + 2,
@@ -127,7 +130,7 @@ impl Chart {
                 escaped(&in_words),
                 to.max(from + 2.0) + 6.0,
                 y + 14,
-                escaped(bar.word),
+                escaped(&took),
             );
             told.push(in_words);
         }

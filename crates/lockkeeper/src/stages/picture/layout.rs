@@ -12,6 +12,8 @@ use crate::stages::shape::{GroupShape, PlanShape};
 /// The room around everything.
 pub(super) const MARGIN: usize = 32;
 pub(super) const BOX_WIDTH: usize = 232;
+/// The room for text in a box.
+pub(super) const BOX_TEXT: usize = BOX_WIDTH - 28;
 const LINE: usize = 20;
 const GAP_ACROSS: usize = 120;
 const GAP_DOWN: usize = 24;
@@ -114,7 +116,7 @@ fn card(group: &GroupShape, labels: &Labels, mark: Option<&Mark<'_>>) -> Card {
     lines.extend(told.map(|told| ("dim", told)));
     let paths = &group.conflict_paths;
     let shown = if paths.len() > PATHS { PATHS - 1 } else { paths.len() };
-    lines.extend(paths[..shown].iter().map(|path| ("dim code", short(path, 28))));
+    lines.extend(paths[..shown].iter().map(|path| ("dim code", fitted(path, BOX_TEXT, 7))));
     if shown < paths.len() {
         lines.push(("dim code", filled(labels.more, paths.len() - shown)));
     }
@@ -134,6 +136,34 @@ pub(super) fn short(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
+/// How wide a text is at most, when a small letter is this wide; those of China and Japan take two places.
+pub(super) fn room_for(text: &str, letter: usize) -> usize {
+    text.chars().map(|one| width(one, letter)).sum()
+}
+
+/// As much of a text as has room, however wide its letters are.
+pub(super) fn fitted(text: &str, room: usize, letter: usize) -> String {
+    if room_for(text, letter) <= room {
+        return text.to_owned();
+    }
+    let mut left = room.saturating_sub(2 * letter);
+    let begin = text.chars().take_while(|one| {
+        let wide = width(*one, letter);
+        let fits = wide <= left;
+        left = left.saturating_sub(wide);
+        fits
+    });
+    begin.chain(['…']).collect()
+}
+
+const fn width(one: char, letter: usize) -> usize {
+    match one {
+        'A'..='Z' | '0'..='9' | 'm' | 'w' => letter + letter / 4,
+        '\u{1100}'.. => 2 * letter,
+        _ => letter,
+    }
+}
+
 /// A text in lines of at most so many characters, broken between words.
 pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -150,4 +180,18 @@ pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_where_the_room_ends() {
+        assert_eq!(fitted("impl-backend", BOX_TEXT, 8), "impl-backend");
+        let long = fitted("EX-20261116-031356-keye4nkhbp.1.1", BOX_TEXT, 8);
+        assert!(long.ends_with('…') && room_for(&long, 8) <= BOX_TEXT, "{long}");
+        let wide = fitted(&"路".repeat(40), BOX_TEXT, 7);
+        assert!(wide.ends_with('…') && room_for(&wide, 7) <= BOX_TEXT, "{wide}");
+    }
 }

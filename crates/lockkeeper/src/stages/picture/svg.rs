@@ -58,7 +58,7 @@ impl Drawing<'_> {
         let plan = self.plan;
         let heading = self.heading(top)?;
         let place = layout(plan, heading + 40, self.labels, &[]);
-        self.waves(&place, heading + 24)?;
+        self.columns(&place, heading + 24, &[])?;
         self.waits(&place)?;
         self.meetings(&place)?;
         self.cards(&place)?;

@@ -159,6 +159,7 @@ pub(super) const EN: Words = Words {
     plan_lost: "The plan of this execution was not kept.",
     downgrades: "Downgrades",
     not_begun: "not begun",
+    waits: "waiting",
     skipped: "skipped",
     interrupted: "interrupted",
     stopped_by: "Ended early",

@@ -159,6 +159,7 @@ pub(super) const JA: Words = Words {
     plan_lost: "この実行の計画は保存されていません。",
     downgrades: "切り替え",
     not_begun: "未開始",
+    waits: "待機中",
     skipped: "スキップ",
     interrupted: "中断",
     stopped_by: "早期終了",

@@ -159,6 +159,7 @@ pub(super) const ZH: Words = Words {
     plan_lost: "未保存此次执行的计划。",
     downgrades: "降级",
     not_begun: "未开始",
+    waits: "等待中",
     skipped: "已跳过",
     interrupted: "已中断",
     stopped_by: "提前结束",
