@@ -20,11 +20,12 @@ fn axe() -> String {
     })
 }
 
-/// What the rules of WCAG 2 A and AA have against a page.
+/// What the rules of WCAG 2.0 to 2.2, A and AA, and good practice have against a page.
 fn violations(browser: &mut Browser, axe: &str) -> Vec<Value> {
     // By the debugger, so that the policy of the page does not have to allow it.
     browser.run(&format!("{axe};undefined"));
-    let script = "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa'] }).then((found) => found.violations.map((one) =>
+    let script = "axe.run(document, { runOnly:
+        ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }).then((found) => found.violations.map((one) =>
         ({ rule: one.id, nodes: one.nodes.map((node) => node.html.slice(0, 200) + ' ' + node.failureSummary) })))";
     browser.promise(script).as_array().unwrap().clone()
 }
