@@ -60,6 +60,9 @@ fn executions_and_plans_have_the_keys_and_values_of_the_commands() {
     assert_eq!(planned, plan);
     let some = server.get("/api/stages/plan?file=STAGES.yml&phase=3&groups=api,docs&load=0").expect(200);
     assert_eq!((&some["mode"], some["groups"].as_array().unwrap().len()), (&json!("PARALLEL"), 2));
+    // What was executed stays what it was, whatever the file says by now.
+    fs::write(server.folder().join("STAGES.yml"), "parallel_groups: {}\n").unwrap();
+    assert_eq!(server.get("/api/stages").expect(200)["latest"]["plan"], plan);
 }
 
 #[test]

@@ -26,6 +26,9 @@ fn a_page_shows_groups_runs_conflicts_with_witness_and_bars() {
     assert!(execute(&server, GATED, "P3").status.success());
     let latest = server.get("/api/stages").expect(200)["latest"].take();
     let (id, run) = (latest["execution_id"].as_str().unwrap(), &latest["groups"][0]["runs"][0]["run_id"]);
+    let request = latest["groups"][0]["runs"][0]["request_id"].as_str().unwrap();
+    let back = browse(&server, &format!("/requests/{request}")).text();
+    assert!(back.contains(&format!("href=\"/stages/{id}\"")), "{back}");
     let list = browse(&server, "/stages").text();
     assert!(list.contains(&format!("/stages/{id}")) && list.contains("MUTEX"), "{list}");
     let page = browse(&server, &format!("/stages/{id}")).text();

@@ -29,7 +29,7 @@ pub use agents::{AgentCommand, NoCommand};
 pub use conductor::{Conductor, Options};
 pub use log::ExecutionLog;
 pub use outcome::{Outcome, Stopped};
-pub use record::{Execution, files, folder, latest_unfinished, plan_of};
+pub use record::{Execution, execution_of, files, folder, latest_unfinished, plan_of};
 
 use super::runs::{Refused, RunError};
 use crate::conflicts::ConflictsError;

@@ -63,6 +63,32 @@ pub struct Entry {
     pub session: Session,
 }
 
+impl Entry {
+    /// Looks for one execution, and reads no log but its own.
+    pub fn find(state: &Path, id: &str, listing: &Listing) -> Result<Option<Self>, StageError> {
+        let Some(execution) = record::all(state)?.into_iter().find(|execution| execution.id == id) else {
+            return Ok(None);
+        };
+        let log = ExecutionLog::path_beside(Path::new(&execution.file));
+        let report = Report::read_end(&log, LOG_BYTES).ok().flatten().unwrap_or_default();
+        let told = report.sessions.into_iter().find(|session| session.id == id);
+        Ok(Some(Self::new(execution, told, state, listing)))
+    }
+
+    fn new(execution: Execution, told: Option<Session>, state: &Path, listing: &Listing) -> Self {
+        let mut session = told.unwrap_or_else(|| Session {
+            id: execution.id.clone(),
+            phase: execution.phase.clone(),
+            ..Session::default()
+        });
+        // The log tells it only at the end.
+        if session.mode.is_none() {
+            session.mode = record::plan_of(state, &execution.id).map(|plan| plan.mode);
+        }
+        Self { state: judge(&execution, &session, listing), execution, session }
+    }
+}
+
 /// All executions.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
@@ -91,17 +117,7 @@ impl Overview {
             sessions.map(|session| (session.id.as_str(), session)).collect();
         let entries = executions.into_iter().map(|execution| {
             let told = sessions.get(execution.id.as_str()).map(|session| (*session).clone());
-            let mut session = told.unwrap_or_else(|| Session {
-                id: execution.id.clone(),
-                phase: execution.phase.clone(),
-                ..Session::default()
-            });
-            let standing = judge(&execution, &session, listing);
-            // The log tells it only at the end.
-            if session.mode.is_none() {
-                session.mode = record::plan_of(state, &execution.id).map(|plan| plan.mode);
-            }
-            Entry { execution, state: standing, session }
+            Entry::new(execution, told, state, listing)
         });
         Ok(Self { entries: entries.collect(), logs: logs.into_iter().collect() })
     }

@@ -124,6 +124,12 @@ pub(super) fn group_owner(execution: &str, place: usize) -> String {
     format!("stage:{execution}.{}", place + 1)
 }
 
+/// The execution that the group of this owner belongs to.
+pub fn execution_of(owner: &str) -> Option<String> {
+    let (execution, _) = owner.strip_prefix("stage:")?.rsplit_once('.')?;
+    Some(execution.to_owned())
+}
+
 /// What whoever conducts an execution holds.
 pub(super) fn baton_name(execution: &str) -> String {
     format!("stages/{execution}")

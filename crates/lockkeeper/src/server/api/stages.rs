@@ -47,6 +47,7 @@ pub(in crate::server) struct Executions {
 #[utoipa::path(get, path = "/api/stages", operation_id = "list_executions", tag = "stages", params(Paging), responses(
     (status = OK, description = "Executions", body = Executions),
     (status = BAD_REQUEST, description = "No such page", body = ErrorShape),
+    (status = NOT_FOUND, description = "`NO_SUCH_EXECUTION` to go on after", body = ErrorShape),
 ))]
 pub(in crate::server) async fn list(
     State(site): State<Site>,
@@ -61,7 +62,10 @@ fn listed(site: &Site, limit: usize, after: Option<&str>) -> Result<Executions, 
     let hour_ago = WallTime::now().before(DOWNGRADE_SPAN);
     let counts = Counts { downgrades: overview.downgrades_since(hour_ago), ..Counts::default() };
     let from = match after {
-        Some(after) => place(&overview, after)? + 1,
+        Some(after) => {
+            let place = overview.entries.iter().position(|entry| entry.execution.id == after);
+            place.ok_or_else(|| unknown(after))? + 1
+        }
         None => 0,
     };
     let mut page: Vec<&Entry> = overview.entries.iter().skip(from).take(limit + 1).collect();
@@ -87,6 +91,7 @@ fn listed(site: &Site, limit: usize, after: Option<&str>) -> Result<Executions, 
     params(("id" = String, Path, description = "The execution's id")),
     responses(
         (status = OK, description = "The execution", body = ExecutionShape),
+        (status = BAD_REQUEST, description = "Not text", body = ErrorShape),
         (status = NOT_FOUND, description = "`NO_SUCH_EXECUTION`", body = ErrorShape),
     )
 )]
@@ -106,18 +111,16 @@ pub(in crate::server) fn look(site: &Site) -> Result<(Overview, Listing), Report
 
 /// One execution with everything around it.
 pub(in crate::server) fn detail(site: &Site, id: &str) -> Result<Detail, Report> {
-    let (mut overview, listing) = look(site)?;
-    let entry = overview.entries.swap_remove(place(&overview, id)?);
+    let listing = site.keeper().engine().listing()?;
+    let entry = Entry::find(site.state_folder(), id, &listing)?.ok_or_else(|| unknown(id))?;
     Ok(Detail::of(entry, site.runs(), &listing)?)
 }
 
-fn place(overview: &Overview, id: &str) -> Result<usize, Report> {
-    overview.entries.iter().position(|entry| entry.execution.id == id).ok_or_else(|| {
-        let message = format!("there is no execution `{}`", id.escape_debug());
-        Report::new(Exit::Usage, "NO_SUCH_EXECUTION", message)
-            .with_hint("/api/stages lists them")
-            .with_context("execution_id", id)
-    })
+fn unknown(id: &str) -> Report {
+    let message = format!("there is no execution `{}`", id.escape_debug());
+    Report::new(Exit::Usage, "NO_SUCH_EXECUTION", message)
+        .with_hint("/api/stages lists them")
+        .with_context("execution_id", id)
 }
 
 /// With its file as people know it.
@@ -130,6 +133,7 @@ fn named(site: &Site, shape: ExecutionShape) -> ExecutionShape {
 #[into_params(parameter_in = Query)]
 pub(in crate::server) struct Wanted {
     /// A STAGES file of the project, from its root.
+    #[param(example = "STAGES.yml")]
     file: String,
     /// The phase, such as `P3`; all of them if not said.
     phase: Option<String>,
