@@ -45,6 +45,11 @@ impl Collisions {
         let left_out = plan.conflicts.len().saturating_sub(MOST_CONFLICTS);
         Self { name, figure, conflicts, left_out, folders: plan.same_dir.clone(), href: None }
     }
+
+    /// What those are who collide.
+    pub(super) fn sides(&self, words: &'static Words) -> &'static str {
+        if self.href.is_some() { words.requests } else { words.groups }
+    }
 }
 
 /// The tone of a severity.

@@ -26,6 +26,8 @@ const COLUMNS: [RequestStatus; 2] = [RequestStatus::Running, RequestStatus::Queu
 pub(super) fn open_requests(site: &Site, words: &'static Words) -> Result<Option<Collisions>, Report> {
     let filter = RequestFilter { statuses: COLUMNS.to_vec(), limit: MOST, ..RequestFilter::default() };
     let mut entries = site.runs().requests(&filter)?;
+    // The first to come stands on top.
+    entries.reverse();
     // The agents of a group hold its paths together: one of them stands for all.
     let mut conductors = HashSet::new();
     entries.retain(|entry| {
