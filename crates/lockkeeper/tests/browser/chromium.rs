@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A browser that says nothing for so long will not say anything any more.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How often a page is looked at that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 

@@ -42,6 +42,20 @@ fn a_lease_is_broken_only_after_a_second_word() {
     server.get(&format!("/api/locks/{id}")).error(404, "NOT_CURRENT");
 }
 
+/// A dialog says later than it closes that it was closed: that word must not answer the next question.
+#[test]
+fn an_answer_counts_for_its_own_question_alone() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let lease = server.post("/api/locks", &json!({ "names": ["db"] })).expect(201)["lease"].take();
+    browser.open(&at(&server, "/locks"));
+    browser.until_live();
+    let button = format!("document.querySelector('#break-{}')", lease["id"].as_str().unwrap());
+    let dialog = "document.querySelector('#confirm')";
+    browser.run(&format!("{button}.click(); {dialog}.close('no'); {button}.click()"));
+    browser.press("#confirm button[value=yes]", "!document.querySelector('#confirm').open");
+    browser.wait("document.body.innerText.includes('Nothing is held')");
+}
+
 /// Requirements 187, 188 and 198.
 #[test]
 fn the_queue_is_run_and_stopped_with_buttons_and_what_runs_is_locked() {
