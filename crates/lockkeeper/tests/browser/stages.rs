@@ -114,6 +114,8 @@ fn a_plan_with_errors_says_where_they_are() {
     browser.until_live();
     browser.press("#stages-plans a", "location.pathname === '/stages/plan'");
     browser.wait("document.body.innerText.includes('The STAGES file has errors')");
+    browser.wait("document.querySelector('#problems')?.innerText.includes('STAGES.yml:')");
+    browser.until_live();
     browser.run("document.dispatchEvent(new KeyboardEvent('keydown', { key: 's', bubbles: true }))");
     browser.wait("location.pathname === '/stages'");
 }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 
+use rustix::process::Pid;
+
 use super::server::Server;
 
 /// Two groups that share a file, and one that has nothing to do with them; each waits for a file of its name.
@@ -15,9 +17,11 @@ parallel_groups:
 conflict_detection:
   rules: [{name: config, severity: FATAL, action: mutex_lock, paths: ["package.json"]}]
 "#;
-const UNTIL_THERE: &str = "sh -c 'until test -e go-$LOCKKEEPER_GROUP; do sleep 0.02; done'";
+/// It ends with the folder, too, whatever becomes of the test.
+const UNTIL_THERE: &str =
+    "sh -c 'until test -e go-$LOCKKEEPER_GROUP || ! test -e STAGES.yml; do sleep 0.02; done'";
 
-/// An execution that runs; killed when dropped.
+/// An execution that runs; ended with its agents when dropped.
 pub struct Conducted(Child);
 
 /// A command of the program in the server's folder and store.
@@ -73,7 +77,9 @@ impl Conducted {
 
 impl Drop for Conducted {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = rustix::process::kill_process(Pid::from_child(&self.0), rustix::process::Signal::TERM);
+            let _ = self.0.wait();
+        }
     }
 }

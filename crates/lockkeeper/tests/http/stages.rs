@@ -90,16 +90,17 @@ fn an_execution_is_followed_from_its_beginning_to_its_end() {
 fn the_stream_tells_of_executions() {
     let server = Server::start();
     let mut stream = listen(&server, None);
-    assert!(execute(&server, GATED, "P3").status.success());
-    let id = server.get("/api/stages").expect(200)["latest"]["execution_id"].take();
-    for kind in ["stages.began", "stages.changed"] {
-        let event = std::iter::repeat_with(|| stream.next()).find(|event| event.name == "stages").unwrap();
-        assert_eq!(event.data["execution_id"], id);
-        // What changes within a moment is told once.
-        if event.data["type"] != kind {
-            assert_eq!(event.data["type"], "stages.began");
-        }
+    let mut conducted = Conducted::begin(&server);
+    let mut next = || std::iter::repeat_with(|| stream.next()).find(|event| event.name == "stages").unwrap();
+    let began = next().data;
+    assert_eq!(began["type"], "stages.began");
+    for group in ["api", "web", "docs"] {
+        let_end(&server, group);
     }
+    let changed = next().data;
+    assert_eq!(changed["type"], "stages.changed");
+    assert_eq!(changed["execution_id"], began["execution_id"]);
+    assert!(conducted.end());
 }
 
 #[test]
