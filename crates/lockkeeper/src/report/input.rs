@@ -15,7 +15,7 @@ use crate::history::HistoryError;
 use crate::location::OutsideError;
 use crate::lockfile::group::GroupIdError;
 use crate::platform::anchor::AnchorError;
-use crate::stages::encoding::problems_to_json;
+use crate::stages::encoding::refusal_to_json;
 use crate::stages::{File, SelectError};
 use crate::status::StatusError;
 
@@ -43,7 +43,7 @@ bad_input!(
 );
 
 impl Report {
-    /// What keeps a STAGES.yml from being planned, all of it, under the name that it is to be called by.
+    /// What keeps a STAGES.yml from being planned, under the name that it is to be called by.
     pub fn unsound(file: &File, name: &str) -> Option<Self> {
         let first = file.obstacles().next()?;
         let count = file.obstacles().count();
@@ -53,7 +53,7 @@ impl Report {
             .with_context("file", name)
             .with_context("line", first.place.line)
             .with_context("column", first.place.column)
-            .with_context("problems", problems_to_json(file));
+            .with_context("problems", refusal_to_json(file));
         Some(report)
     }
 }

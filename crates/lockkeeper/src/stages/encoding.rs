@@ -8,6 +8,11 @@ use super::plan::PhasePlan;
 use super::problem::{Problem, UnknownKey, Weight};
 use super::shape::PlanShape;
 
+/// So many problems go along with a refusal; `stages check` lists all of them.
+const MOST_TOLD: usize = 100;
+/// So much of a line goes along.
+const MOST_LETTERS: usize = 500;
+
 /// What is wrong with a file, and what it holds.
 pub fn check_to_json(file: &File) -> Value {
     let stages = &file.stages;
@@ -38,6 +43,23 @@ pub fn check_to_json(file: &File) -> Value {
 /// Every problem of a file, with its line.
 pub fn problems_to_json(file: &File) -> Value {
     file.problems.iter().map(|problem| problem_to_json(file, problem)).collect()
+}
+
+/// Why a file cannot be planned: all that is wrong, or where that is much the first of what is in the way, and no more
+/// of the lines than helps.
+pub fn refusal_to_json(file: &File) -> Value {
+    let told: Vec<&Problem> = if file.problems.len() <= MOST_TOLD {
+        file.problems.iter().collect()
+    } else {
+        file.obstacles().take(MOST_TOLD).collect()
+    };
+    let short = told.into_iter().map(|problem| {
+        let mut value = problem_to_json(file, problem);
+        let line = file.source.line(problem.place.line);
+        value["source"] = line.map(|line| line.chars().take(MOST_LETTERS).collect::<String>()).into();
+        value
+    });
+    short.collect()
 }
 
 fn problem_to_json(file: &File, problem: &Problem) -> Value {

@@ -213,6 +213,13 @@ fn what_is_wrong_with_a_file_is_told_with_its_place() {
     assert!(context["column"].as_u64().is_some_and(|column| column > 1), "{error}");
     let problems = context["problems"].as_array().unwrap();
     assert!(problems.iter().any(|problem| problem["line"] == 4 && problem["severity"] == "error"), "{error}");
+    // A file can be long and wrong everywhere; what is told of it cannot.
+    let group = "{group_id: a, conflict_paths: ['[']}, ";
+    let text = format!("parallel_groups: {{P1: [{}]}}\n", group.repeat(2_000));
+    fs::write(server.folder().join("STAGES.yml"), text).unwrap();
+    let refused = server.get("/api/stages/plan?file=STAGES.yml");
+    assert!(refused.body.len() < 200_000, "{}", refused.body.len());
+    refused.error(400, "BAD_STAGES");
     fs::write(server.folder().join("STAGES.yml"), GATED).unwrap();
     let error = server.get("/api/stages/plan?file=STAGES.yml&phase=P9").error(400, "BAD_INPUT");
     assert!(error["hint"].as_str().unwrap().contains("P3"), "{error}");

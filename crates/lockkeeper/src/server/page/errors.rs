@@ -12,11 +12,7 @@ use super::{Frame, draw};
 use crate::messages::Language;
 
 /// An error is not longer than this.
-const MOST_BYTES: usize = 4 * 1024 * 1024;
-/// So many problems of a file are shown.
-const MOST_PROBLEMS: usize = 50;
-/// So much of a line is shown.
-const MOST_LETTERS: usize = 200;
+const MOST_BYTES: usize = 1024 * 1024;
 
 #[derive(Template)]
 #[template(path = "error.html")]
@@ -40,11 +36,11 @@ struct Problem {
 impl Problem {
     fn all(context: &Value) -> Vec<Self> {
         let file = context["file"].as_str().unwrap_or_default();
-        let found = context["problems"].as_array().into_iter().flatten().take(MOST_PROBLEMS);
+        let found = context["problems"].as_array().into_iter().flatten();
         let problems = found.map(|problem| Self {
             place: format!("{file}:{}:{}", problem["line"], problem["column"]),
             message: problem["message"].as_str().unwrap_or_default().to_owned(),
-            source: problem["source"].as_str().map(|line| line.chars().take(MOST_LETTERS).collect()),
+            source: problem["source"].as_str().map(str::to_owned),
         });
         problems.collect()
     }
