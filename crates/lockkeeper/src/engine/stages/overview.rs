@@ -66,12 +66,9 @@ pub struct Entry {
 impl Entry {
     /// Looks for one execution, and reads no log but its own.
     pub fn find(state: &Path, id: &str, listing: &Listing) -> Result<Option<Self>, StageError> {
-        let Some(execution) = record::all(state)?.into_iter().find(|execution| execution.id == id) else {
-            return Ok(None);
-        };
+        let Some(execution) = record::one(state, id)? else { return Ok(None) };
         let log = ExecutionLog::path_beside(Path::new(&execution.file));
-        let report = Report::read_end(&log, LOG_BYTES).ok().flatten().unwrap_or_default();
-        let told = report.sessions.into_iter().find(|session| session.id == id);
+        let told = Report::read_one(&log, LOG_BYTES, id).ok().flatten();
         Ok(Some(Self::new(execution, told, state, listing)))
     }
 

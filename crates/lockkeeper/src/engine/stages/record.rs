@@ -20,6 +20,9 @@ use crate::engine::work::{Executor, why};
 use crate::stages::{PhasePlan, PlanShape};
 use crate::store::runs::now;
 
+/// No id of an execution is longer.
+const MOST_LETTERS: usize = 100;
+
 /// An execution of a phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
@@ -169,6 +172,20 @@ pub fn files(state: &Path) -> Result<BTreeSet<PathBuf>, StageError> {
 pub fn latest_unfinished(state: &Path, file: &str, phase: &str) -> Result<Option<Execution>, StageError> {
     let ours = all(state)?.into_iter().filter(|one| one.file == file && one.phase == phase && !one.finished);
     Ok(ours.max_by_key(|execution| execution.started_at))
+}
+
+/// The execution with this id; none where that is no id of one.
+pub(super) fn one(state: &Path, id: &str) -> Result<Option<Execution>, StageError> {
+    let is_id = id.len() <= MOST_LETTERS && id.chars().all(|one| one.is_ascii_alphanumeric() || one == '-');
+    if !is_id {
+        return Ok(None);
+    }
+    let path = folder(state).join(format!("{id}.json"));
+    match fs::read(&path) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok().filter(|found: &Execution| found.id == id)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StageError::Io { action: "read", path, source }),
+    }
 }
 
 /// All executions that are known, in no order.

@@ -95,6 +95,18 @@ impl Report {
 
     /// Reads the last so many bytes of a log, from the next line on; nothing when there is none.
     pub fn read_end(path: &Path, most: u64) -> Result<Option<Self>, StageError> {
+        Self::read_some(path, most, |_| true)
+    }
+
+    /// What the last so many bytes of a log tell about one execution.
+    pub fn read_one(path: &Path, most: u64, id: &str) -> Result<Option<Session>, StageError> {
+        // Most lines are about others, and need not be understood.
+        let is_named = |line: &[u8]| std::str::from_utf8(line).is_ok_and(|line| line.contains(id));
+        let report = Self::read_some(path, most, is_named)?.unwrap_or_default();
+        Ok(report.sessions.into_iter().find(|session| session.id == id))
+    }
+
+    fn read_some(path: &Path, most: u64, counts: impl Fn(&[u8]) -> bool) -> Result<Option<Self>, StageError> {
         let failed = |source| StageError::Io { action: "read", path: PathBuf::from(path), source };
         let file = match File::open(path) {
             Ok(file) => file,
@@ -116,6 +128,9 @@ impl Report {
             let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(failed)?;
             if read == 0 {
                 return Ok(Some(report));
+            }
+            if !counts(&line) {
+                continue;
             }
             let understood = serde_json::from_slice::<Value>(&line)
                 .ok()
@@ -188,5 +203,31 @@ impl Report {
             }
         }
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(session: &str) -> String {
+        format!(
+            "{{\"timestamp\":\"2026-01-31T12:00:00.000Z\",\"session\":\"{session}\",\"status\":\"STARTED\",\"group_id\":\"api\"}}\n"
+        )
+    }
+
+    #[test]
+    fn the_end_of_a_log_begins_with_a_whole_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, [line("EX-1"), line("EX-2"), line("EX-3")].concat()).unwrap();
+        let one = line("EX-3").len() as u64;
+        for (most, expected) in [(0, 0), (one - 1, 0), (one, 1), (one + 1, 1), (2 * one, 2), (u64::MAX, 3)] {
+            let report = Report::read_end(&path, most).unwrap().unwrap();
+            assert_eq!((report.sessions.len(), report.skipped), (expected, 0), "{most}");
+        }
+        assert_eq!(Report::read_one(&path, u64::MAX, "EX-2").unwrap().unwrap().groups.len(), 1);
+        assert_eq!(Report::read_one(&path, one, "EX-2").unwrap(), None);
+        assert_eq!(Report::read_end(&folder.path().join("none"), 1).unwrap(), None);
     }
 }
