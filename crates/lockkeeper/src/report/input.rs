@@ -15,7 +15,8 @@ use crate::history::HistoryError;
 use crate::location::OutsideError;
 use crate::lockfile::group::GroupIdError;
 use crate::platform::anchor::AnchorError;
-use crate::stages::SelectError;
+use crate::stages::encoding::problems_to_json;
+use crate::stages::{File, SelectError};
 use crate::status::StatusError;
 
 /// Words of a user that are none: bad input, with the error's own hint.
@@ -40,6 +41,22 @@ bad_input!(
     SpanError,
     TemplateError,
 );
+
+impl Report {
+    /// What keeps a STAGES.yml from being planned, all of it, under the name that it is to be called by.
+    pub fn unsound(file: &File, name: &str) -> Option<Self> {
+        let first = file.obstacles().next()?;
+        let count = file.obstacles().count();
+        let errors = if count == 1 { "an error".to_owned() } else { format!("{count} errors") };
+        let report = Self::new(Exit::Usage, "BAD_STAGES", format!("{name} has {errors}"))
+            .with_hint("`lockkeeper stages check FILE` lists all that is wrong")
+            .with_context("file", name)
+            .with_context("line", first.place.line)
+            .with_context("column", first.place.column)
+            .with_context("problems", problems_to_json(file));
+        Some(report)
+    }
+}
 
 impl From<PatternError> for Report {
     fn from(error: PatternError) -> Self {

@@ -12,6 +12,7 @@ mod feed;
 pub mod log;
 mod metrics;
 mod page;
+mod project;
 mod replay;
 pub mod secret;
 mod security;

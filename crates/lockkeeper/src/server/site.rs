@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use lockkeeper_core::alert::DOWNGRADE_SPAN;
 
 use super::failure::Failure;
 use super::feed::Feed;
@@ -16,6 +17,7 @@ use crate::clock::WallTime;
 use crate::engine::Engine;
 use crate::engine::doctor::{self, Diagnosis, Opened, Pass};
 use crate::engine::runs::{RunError, Runs};
+use crate::engine::stages::report::Report as Executions;
 use crate::location::Location;
 use crate::messages::Messages;
 use crate::report::Report;
@@ -67,22 +69,26 @@ impl Site {
 
     /// Has the doctor look.
     pub(super) fn examine(&self, pass: Pass) -> Diagnosis {
-        let clinic = &self.settings().clinic;
+        let (clinic, now) = (&self.settings().clinic, WallTime::now());
         let site = doctor::Site {
             location: &self.0.location,
             store: Opened::Open(self.keeper().engine()),
             groups: &clinic.groups,
             max_group_age: clinic.max_group_age,
             swarm: &clinic.swarm,
-            // Nothing falls back here that could be counted.
-            downgrades: 0,
-            now: WallTime::now(),
+            downgrades: Executions::all_downgrades_since(self.state_folder(), now.before(DOWNGRADE_SPAN)),
+            now,
         };
         doctor::examine(&site, pass, &mut |_, _, _| {})
     }
 
     pub(super) fn state_folder(&self) -> &Path {
         &self.0.location.state
+    }
+
+    /// The folder that everything that can be named lies in.
+    pub(super) fn root(&self) -> &Path {
+        &self.0.location.root
     }
 
     pub(super) fn settings(&self) -> &Settings {

@@ -4,12 +4,9 @@ use std::fs;
 
 use serde_json::json;
 
+use super::at;
 use super::chromium::Browser;
 use super::server::Server;
-
-fn at(server: &Server, path: &str) -> String {
-    format!("http://{}{path}", server.address)
-}
 
 /// Requirement 158.
 #[test]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod client;
+mod conduct;
 mod description;
 mod events;
 mod languages;
@@ -16,3 +17,5 @@ mod runs;
 mod security;
 mod serve;
 mod server;
+mod stages;
+mod stages_pages;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{ExecutionLog, StageError};
 use crate::clock::WallTime;
+use crate::stages::picture::Bar;
 
 /// Longer lines are none of ours.
 const MAX_LINE: u64 = 64 * 1024;
@@ -58,6 +59,23 @@ impl Session {
         let (wall, serial) = (self.wall?.as_secs_f64(), self.serial?.as_secs_f64());
         (wall > 0.0).then_some(serial / wall)
     }
+
+    /// Its groups as bars over time; those that have not ended go on until `now`, or else as long as the last other.
+    pub fn bars<'s>(&'s self, now: Option<WallTime>, word: impl Fn(&'s str) -> &'s str) -> Vec<Bar<'s>> {
+        let begin = self.groups.iter().map(|bar| bar.began_at).min().unwrap_or(WallTime::UNIX_EPOCH);
+        let last = self.groups.iter().flat_map(|bar| bar.ended_at.into_iter().chain([bar.began_at])).max();
+        let last = now.or(last).unwrap_or(begin);
+        self.groups
+            .iter()
+            .map(|bar| Bar {
+                label: &bar.group,
+                status: &bar.status,
+                word: word(&bar.status),
+                begins: bar.began_at.since(begin),
+                ends: bar.ended_at.unwrap_or(last).since(begin),
+            })
+            .collect()
+    }
 }
 
 /// What a log of executions tells.
@@ -72,13 +90,24 @@ pub struct Report {
 impl Report {
     /// Reads a log; nothing when there is none.
     pub fn read(path: &Path) -> Result<Option<Self>, StageError> {
+        Self::read_end(path, u64::MAX)
+    }
+
+    /// Reads the last so many bytes of a log, from the next line on; nothing when there is none.
+    pub fn read_end(path: &Path, most: u64) -> Result<Option<Self>, StageError> {
         let failed = |source| StageError::Io { action: "read", path: PathBuf::from(path), source };
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
+        let skipped = file.metadata().map_err(failed)?.len().saturating_sub(most);
         let mut reader = BufReader::new(file);
+        if skipped > 0 {
+            // From the byte before, so that a line that begins right here is whole.
+            reader.seek(SeekFrom::Start(skipped - 1)).map_err(failed)?;
+            reader.skip_until(b'\n').map_err(failed)?;
+        }
         let mut report = Self::default();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         let mut line = Vec::new();
