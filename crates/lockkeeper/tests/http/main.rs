@@ -2,6 +2,7 @@
 #![cfg(feature = "server")]
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+mod bulk;
 mod client;
 mod description;
 mod events;

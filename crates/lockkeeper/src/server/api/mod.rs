@@ -1,5 +1,6 @@
 //! The addresses of the API, by what they are about, and what stands around all of them.
 
+mod bulk;
 mod conflicts;
 mod description;
 mod doctor;
@@ -65,6 +66,8 @@ fn described(shutdown: &Shutdown) -> OpenApiRouter<Site> {
         .routes(routes!(requests::show))
         .routes(routes!(requests::run))
         .routes(routes!(runs::list))
+        .routes(routes!(bulk::cancel))
+        .routes(routes!(bulk::retry))
         .routes(routes!(runs::show))
         .routes(routes!(runs::log))
         .routes(routes!(runs::cancel))

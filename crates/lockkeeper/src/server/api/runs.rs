@@ -248,13 +248,19 @@ pub(in crate::server) async fn cancel(
     Body(cancel): Body<Cancel>,
 ) -> Result<Response, Failure> {
     let id: RunId = id.parse().map_err(Report::from)?;
-    if cancel.reason.as_ref().is_some_and(|reason| reason.len() > REASON_BYTES) {
-        return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes").into());
-    }
-    let run = site.consult(move |site| Ok(site.runs().cancel(&id, cancel.reason.as_deref())?.run)).await?;
+    let reason = checked_reason(cancel.reason)?;
+    let run = site.consult(move |site| Ok(site.runs().cancel(&id, reason.as_deref())?.run)).await?;
     let message = format!("run {} is {}", run.id, run.status);
     let moved = Moved { run: shape::run(&run, clock::now()), message };
     Ok((StatusCode::ACCEPTED, Json(moved)).into_response())
+}
+
+/// A reason that is not too long.
+pub(super) fn checked_reason(reason: Option<String>) -> Result<Option<String>, Report> {
+    if reason.as_ref().is_some_and(|reason| reason.len() > REASON_BYTES) {
+        return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"));
+    }
+    Ok(reason)
 }
 
 /// Where a run is to go.

@@ -6,6 +6,7 @@ mod board;
 mod description;
 mod doctor;
 mod errors;
+mod filter;
 mod graph;
 mod locks;
 mod login;

@@ -252,6 +252,30 @@ pub(super) struct Words {
     pub(super) found: &'static str,
     /// Before what to do.
     pub(super) fix: &'static str,
+    /// Button and heading.
+    pub(super) filter: &'static str,
+    /// No choice of a state.
+    pub(super) any_state: &'static str,
+    /// Field.
+    pub(super) text: &'static str,
+    /// Link that takes the filter away.
+    pub(super) show_all: &'static str,
+    /// Before how many match.
+    pub(super) matching: &'static str,
+    /// Empty list.
+    pub(super) nothing_matches: &'static str,
+    /// Button.
+    pub(super) cancel_matching: &'static str,
+    /// Question; `{n}` is how many.
+    pub(super) cancel_matching_confirm: &'static str,
+    /// Button.
+    pub(super) retry_matching: &'static str,
+    /// Question; `{n}` is how many.
+    pub(super) retry_matching_confirm: &'static str,
+    /// Nothing that matches can be changed.
+    pub(super) bulk_none: &'static str,
+    /// `{n}` were changed, `{m}` were not.
+    pub(super) bulk_done: &'static str,
 }
 
 impl Words {

@@ -22,18 +22,8 @@ pub struct StoredRequest {
     pub unmet: u32,
 }
 
-/// Which requests are listed.
-#[derive(Clone, Debug, Default)]
-pub struct RequestFilter {
-    /// Only those in one of these states; all when there are none.
-    pub statuses: Vec<RequestStatus>,
-    /// Only those that came before the one with this id.
-    pub before: Option<RequestId>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-const SELECT: &str = "SELECT request.spec, request.created_at, request.status, run.id, request.unmet
+pub(super) const SELECT: &str =
+    "SELECT request.spec, request.created_at, request.status, run.id, request.unmet
     FROM request LEFT JOIN run ON run.seq = request.latest";
 
 impl Tables<'_> {
@@ -80,25 +70,6 @@ impl Tables<'_> {
     /// The request that was submitted with this key.
     pub fn request_by_key(&self, key: &str) -> Result<Option<StoredRequest>, StoreError> {
         Ok(self.stored(&format!("{SELECT} WHERE request.key = ?1"), [key])?.pop())
-    }
-
-    /// Requests, the latest first.
-    pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<StoredRequest>, StoreError> {
-        let mut conditions = Vec::new();
-        let mut values: Vec<Box<dyn rusqlite::ToSql>> = Vec::new();
-        if !filter.statuses.is_empty() {
-            let words: Vec<String> = filter.statuses.iter().map(|status| format!("'{status}'")).collect();
-            conditions.push(format!("request.status IN ({})", words.join(", ")));
-        }
-        if let Some(before) = &filter.before {
-            values.push(Box::new(before.as_str().to_owned()));
-            conditions.push(format!("request.seq < (SELECT seq FROM request WHERE id = ?{})", values.len()));
-        }
-        let condition =
-            if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-        values.push(Box::new(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
-        let sql = format!("{SELECT} {condition} ORDER BY request.seq DESC LIMIT ?{}", values.len());
-        self.stored(&sql, rusqlite::params_from_iter(values))
     }
 
     /// Requests that are not done, in the order in which a queue takes them: by priority, age and id.
@@ -158,7 +129,11 @@ impl Tables<'_> {
         )
     }
 
-    fn stored(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<StoredRequest>, StoreError> {
+    pub(super) fn stored(
+        &self,
+        sql: &str,
+        values: impl rusqlite::Params,
+    ) -> Result<Vec<StoredRequest>, StoreError> {
         self.rows(sql, values, |row| {
             let (spec, status): (String, String) = (row.get(0)?, row.get(2)?);
             let latest: Option<String> = row.get(3)?;
