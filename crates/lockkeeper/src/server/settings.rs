@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
 
+use super::otlp::Endpoint;
 use super::secret::Secret;
 use crate::engine::runs::new_request::Defaults;
 use crate::engine::work;
@@ -37,6 +38,8 @@ pub struct Settings {
     pub queue_limit: Option<u64>,
     /// What the doctor looks at besides the store.
     pub clinic: Clinic,
+    /// Where spans are sent to, if anywhere.
+    pub otlp: Option<Endpoint>,
     /// How much of anything.
     pub limits: Limits,
 }

@@ -10,6 +10,7 @@ mod languages;
 mod limits;
 mod locks;
 mod metrics;
+mod otlp;
 mod pages;
 mod queue;
 mod repeated;

@@ -238,7 +238,54 @@ fn long_lists_of_requests_and_runs_come_in_pages() {
     server.get("/api/requests?status=LOST").error(400, "BAD_INPUT");
 }
 
-/// Requirements 190, 192 and 199.
+/// Requirement 190. Those who look, ask again or go away change nothing about a lock; the server's own process has it.
+#[test]
+fn only_the_server_takes_and_frees_its_locks() {
+    let folder = tempfile::tempdir().unwrap();
+    let execution = work::Settings { aiflow: Some(Aiflow::new(folder.path())), ..work::Settings::default() };
+    let mut server = Server::over(folder.path(), Settings { execution, ..settings() });
+    let mut stream = listen(&server, None);
+    let run = submit(&server, "RQ-1", &until("go"));
+    let locks = folder.path().join(".aiflow/locks");
+    let look = || {
+        for path in
+            ["/", "/requests/RQ-1", "/runs", "/locks", "/doctor", "/api/requests", "/api/queue", "/api/locks"]
+        {
+            assert_eq!(server.get(path).status, 200, "{path}");
+        }
+    };
+    let kept = || {
+        let entries = fs::read_dir(&locks).into_iter().flatten();
+        let mut files: Vec<_> = entries
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.to_string_lossy().ends_with(".lock.json"))
+            .collect();
+        files.sort();
+        files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect::<Vec<_>>()
+    };
+    look();
+    assert_eq!(kept(), []);
+    server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
+    stream.until("run.started");
+    let held = kept();
+    assert_eq!(held.len(), 1);
+    let record: Value = serde_json::from_slice(&held[0].1).unwrap();
+    assert_eq!((&record["pid"], &record["request_id"]), (&json!(std::process::id()), &json!("RQ-1")));
+    look();
+    server.post("/api/requests/RQ-1/run", &json!({})).error(409, "RUN_IN_PROGRESS");
+    server.post("/api/runs/retry", &json!({ "requests": ["RQ-1"] })).expect(202);
+    assert_eq!(kept(), held);
+    // Nobody is connected any more when it ends.
+    drop(stream);
+    let_go(&server, "go");
+    server.drain();
+    server.ended().unwrap();
+    assert_eq!(kept(), []);
+    let server = Server::over(folder.path(), settings());
+    assert_eq!(server.get(&format!("/api/runs/{run}")).expect(200)["run"]["status"], "succeeded");
+}
+
+/// Requirement 192.
 #[test]
 fn the_servers_locks_are_files_of_the_format_when_asked_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,6 +12,7 @@ mod finish;
 mod group;
 mod log;
 mod outcome;
+mod recent;
 mod record;
 pub mod report;
 mod signs;
