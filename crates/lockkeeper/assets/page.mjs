@@ -239,4 +239,5 @@ readClock(document);
 tick();
 setInterval(tick, 1000);
 for (const one of document.querySelectorAll("[data-scroll]")) one.scrollTo(0, one.scrollHeight);
+if (document.querySelector("[data-log]")) import("/assets/log.mjs");
 if (!document.hidden) listen();

@@ -124,7 +124,12 @@ impl Site {
         registry.register("http_requests", "Requests that were answered", meters.requests.clone());
         let help = "How long it took to answer, event streams until their beginning";
         registry.register_with_unit("http_request", help, Unit::Seconds, meters.seconds.clone());
-        gauge(&mut registry, "event_streams", "Event streams that are open", self.feed().listeners());
+        gauge(
+            &mut registry,
+            "event_streams",
+            "Event streams that are open, and readers who wait for more output",
+            self.feed().listeners(),
+        );
         if let Some(exporter) = self.exporter() {
             let spans = Family::<OutcomeLabel, Counter>::default();
             let (sent, dropped) = exporter.counts();

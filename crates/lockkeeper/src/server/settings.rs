@@ -75,8 +75,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 256,
-            streams: 64,
+            connections: 640,
+            streams: 512,
             body_bytes: 256 * 1024,
             head_time: Duration::from_secs(10),
             request_time: Duration::from_secs(30),

@@ -7,6 +7,7 @@ mod chromium;
 #[expect(dead_code, reason = "the tests of the API use all of it")]
 #[path = "../http/client.rs"]
 mod client;
+mod logs;
 mod pages;
 #[expect(dead_code, reason = "the tests of the API use all of it")]
 #[path = "../http/server.rs"]

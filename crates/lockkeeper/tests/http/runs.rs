@@ -67,6 +67,49 @@ fn a_request_comes_in_is_run_and_its_output_is_read() {
     assert_eq!(server.get(&location).expect(200)["request"]["status"], "DONE");
 }
 
+#[test]
+fn who_reads_a_log_is_answered_as_soon_as_there_is_more() {
+    let server = Server::start();
+    let mut stream = listen(&server, None);
+    let run = submit(&server, "RQ-1", &until("go"));
+    let path = format!("/api/runs/{run}/log");
+    server.get(&format!("{path}?wait=26")).error(400, "BAD_INPUT");
+    // Whoever asks before anything was begun hears of the first word.
+    let first = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| server.get(&format!("{path}?from=0&wait=25")).expect(200));
+        server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
+        asking.join().unwrap()
+    });
+    let more = format!("{path}?from={}&wait=25", first["to"]);
+    let second = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| server.get(&more).expect(200));
+        let_go(&server, "go");
+        asking.join().unwrap()
+    });
+    assert_eq!((&first["text"], &first["ended"]), (&json!("begun\n"), &json!(false)));
+    assert_eq!(second["text"], "over\n");
+    wait_for(&server, &mut stream, &run, "succeeded");
+    let end = server.get(&format!("/api/runs/{run}/log?from=11&wait=25")).expect(200);
+    assert_eq!((&end["text"], &end["ended"]), (&json!(""), &json!(true)));
+}
+
+#[test]
+fn no_letter_of_a_log_is_cut_in_two() {
+    let server = Server::start();
+    let mut stream = listen(&server, None);
+    let run = submit(&server, "RQ-1", &json!(["printf", "aé日🦀é"]));
+    server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
+    wait_for(&server, &mut stream, &run, "succeeded");
+    let (mut read, mut from) = (String::new(), 0);
+    while from < 12 {
+        let part = server.get(&format!("/api/runs/{run}/log?from={from}&limit=5")).expect(200);
+        read.push_str(part["text"].as_str().unwrap());
+        from = part["to"].as_u64().unwrap();
+    }
+    assert_eq!(read, "aé日🦀é");
+    assert_eq!(server.get(&format!("/api/runs/{run}/log?limit=4")).expect(200)["text"], "é");
+}
+
 /// Requirements 173, 174, 175, 187 and 195.
 #[test]
 fn a_request_that_runs_is_locked_and_cannot_run_twice() {

@@ -6,6 +6,7 @@ mod description;
 mod doctor;
 mod events;
 mod locks;
+pub(super) mod log;
 mod paging;
 pub(super) mod queue;
 pub(super) mod requests;
@@ -69,7 +70,7 @@ fn described(shutdown: &Shutdown) -> OpenApiRouter<Site> {
         .routes(routes!(bulk::cancel))
         .routes(routes!(bulk::retry))
         .routes(routes!(runs::show))
-        .routes(routes!(runs::log))
+        .merge(log::routes(shutdown))
         .routes(routes!(runs::cancel))
         .routes(routes!(runs::transition))
         .routes(routes!(runs::retry))

@@ -158,6 +158,7 @@ fn why(entry: &RequestEntry, listing: &Listing, words: &Words) -> Option<String>
         }
         Some(Blocked::Retry(_)) => Some(words.next_attempt.to_owned()),
         Some(Blocked::Position(ahead)) => Some(format!("{} {}", words.position, ahead + 1)),
+        Some(Blocked::Behind(ahead)) => Some(format!("{} > {ahead}", words.position)),
         Some(Blocked::NoWorker) => Some(words.no_worker.to_owned()),
         None => {
             let run = entry.latest.as_ref()?;

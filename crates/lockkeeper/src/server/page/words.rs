@@ -162,8 +162,6 @@ pub(super) struct Words {
     pub(super) output: &'static str,
     /// Empty output.
     pub(super) no_output: &'static str,
-    /// Before where the window begins.
-    pub(super) from_byte: &'static str,
     /// Empty page.
     pub(super) no_requests: &'static str,
     /// What to do first.
@@ -276,6 +274,10 @@ pub(super) struct Words {
     pub(super) bulk_none: &'static str,
     /// `{n}` were changed, `{m}` were not.
     pub(super) bulk_done: &'static str,
+    /// Button.
+    pub(super) log_begin: &'static str,
+    /// Button.
+    pub(super) log_end: &'static str,
 }
 
 impl Words {

@@ -72,13 +72,26 @@ impl Tables<'_> {
         Ok(self.stored(&format!("{SELECT} WHERE request.key = ?1"), [key])?.pop())
     }
 
-    /// Requests that are not done, in the order in which a queue takes them: by priority, age and id.
-    pub fn open_requests(&self, limit: usize) -> Result<Vec<StoredRequest>, StoreError> {
+    /// Requests that are not done: first those that can be next, in the order in which a queue takes them, by priority,
+    /// age and id; then of each other state the latest.
+    pub fn open_requests(&self, next: usize, others: usize) -> Result<Vec<StoredRequest>, StoreError> {
+        let [next, others] = [next, others].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let sql = format!(
-            "{SELECT} WHERE request.status <> 'DONE'
+            "{SELECT} WHERE request.status = 'QUEUED' AND request.unmet = 0 AND run.ready = 1
              ORDER BY request.priority DESC, request.created_at, request.id LIMIT ?1"
         );
-        self.stored(&sql, [i64::try_from(limit).unwrap_or(i64::MAX)])
+        let mut open = self.stored(&sql, [next])?;
+        for condition in [
+            "request.status = 'RUNNING'",
+            "request.status = 'QUEUED' AND request.unmet > 0",
+            "request.status = 'NEEDS_INPUT'",
+            "request.status = 'FAILED'",
+            "request.status = 'CANCELED'",
+        ] {
+            let sql = format!("{SELECT} WHERE {condition} ORDER BY request.seq DESC LIMIT ?1");
+            open.extend(self.stored(&sql, [others])?);
+        }
+        Ok(open)
     }
 
     /// Those of the requests that this one comes after which are not done.

@@ -80,7 +80,6 @@ pub(super) const EN: Words = Words {
     timeline: "Timeline",
     output: "Output",
     no_output: "Nothing was written yet.",
-    from_byte: "from byte",
     no_requests: "There are no requests",
     no_requests_do: "Put one into the queue from a terminal; it appears here at once.",
     no_runs: "There are no runs",
@@ -137,4 +136,6 @@ pub(super) const EN: Words = Words {
     retry_matching_confirm: "Queue {n} requests again?",
     bulk_none: "None of them can be changed",
     bulk_done: "Changed: {n}, left as they are: {m}",
+    log_begin: "Beginning",
+    log_end: "End",
 };

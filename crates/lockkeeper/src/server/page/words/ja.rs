@@ -80,7 +80,6 @@ pub(super) const JA: Words = Words {
     timeline: "タイムライン",
     output: "出力",
     no_output: "まだ出力はありません。",
-    from_byte: "先頭バイト",
     no_requests: "Requestはありません",
     no_requests_do: "ターミナルからキューに登録すると、すぐここに表示されます。",
     no_runs: "Runはありません",
@@ -137,4 +136,6 @@ pub(super) const JA: Words = Words {
     retry_matching_confirm: "{n}件のRequestを再度キューに登録しますか？",
     bulk_none: "変更できるものはありません",
     bulk_done: "変更: {n}、変更なし: {m}",
+    log_begin: "先頭",
+    log_end: "末尾",
 };

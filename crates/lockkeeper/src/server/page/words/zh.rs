@@ -80,7 +80,6 @@ pub(super) const ZH: Words = Words {
     timeline: "时间线",
     output: "输出",
     no_output: "尚无输出。",
-    from_byte: "起始字节",
     no_requests: "没有请求",
     no_requests_do: "在终端将请求放入队列，它会立即显示在这里。",
     no_runs: "没有运行",
@@ -137,4 +136,6 @@ pub(super) const ZH: Words = Words {
     retry_matching_confirm: "要将 {n} 个请求重新排队吗？",
     bulk_none: "没有可以更改的项",
     bulk_done: "已更改：{n}，未更改：{m}",
+    log_begin: "开头",
+    log_end: "末尾",
 };
