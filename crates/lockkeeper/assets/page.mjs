@@ -120,6 +120,12 @@ function say(text, bad) {
   if (bad) line.className = "bad";
   byId("said").append(line);
   setTimeout(() => line.remove(), bad ? 12000 : 6000);
+  return line;
+}
+
+/** A text with numbers in it. */
+function filled(text, values) {
+  return text.replace(/\{(\w)\}/g, (_, name) => values[name].toLocaleString(document.documentElement.lang));
 }
 
 let decide = null;
@@ -162,6 +168,43 @@ async function call(button) {
   }
 }
 
+/** Does something to all that match: first asks the server how many those are, then the person, then part by part. */
+async function callForAll(button) {
+  const { bulk: path, filter, confirm: question } = button.dataset;
+  const ask = async (more) => {
+    const body = JSON.stringify({ ...JSON.parse(filter), ...more });
+    const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body });
+    const told = await answer.json().catch(() => ({}));
+    if (!answer.ok) refused(told.error ?? {}, answer);
+    return answer.ok ? told : null;
+  };
+  button.disabled = true;
+  try {
+    const forecast = await ask({ dry_run: true });
+    if (!forecast) return;
+    if (forecast.moved === 0) return say(texts.bulkNone);
+    if (!(await confirmed(filled(question, { n: forecast.moved })))) return;
+    const [line, sum] = [say(""), { n: 0, m: 0 }];
+    // What came after the question was asked is not meant by the answer.
+    for (let after; ; ) {
+      const part = await ask({ newest: forecast.newest, after });
+      if (!part) return;
+      sum.n += part.moved;
+      sum.m += part.refused;
+      line.textContent = filled(texts.bulkDone, sum);
+      if (!line.isConnected) byId("said").append(line);
+      if (!part.next) break;
+      after = part.next;
+    }
+    setTimeout(() => line.remove(), 6000);
+  } catch {
+    say(texts.liveOff, true);
+  } finally {
+    button.disabled = false;
+    drawSoon();
+  }
+}
+
 /** A refusal says why and what to do; the one about a run in progress leads to that run. */
 function refused(error, answer) {
   if (error.reason_code === "QUEUE_IN_PROGRESS") return say(`${texts.queueBusy} — ${(error.actions ?? []).join(" — ")}`, true);
@@ -177,8 +220,8 @@ function remember(name, value) {
 }
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("button[data-call]");
-  if (button) call(button);
+  const button = event.target.closest("button[data-call], button[data-bulk]");
+  if (button) (button.dataset.bulk ? callForAll : call)(button);
 });
 byId("language").addEventListener("change", (event) => {
   remember("lockkeeper_lang", event.target.value);
@@ -194,6 +237,11 @@ dialog.addEventListener("close", closed);
 document.addEventListener("visibilitychange", () => (document.hidden ? hush() : listen()));
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(input|select|textarea)$/i.test(event.target.tagName)) return;
+  const field = document.querySelector(`[data-focus-key="${CSS.escape(event.key)}"]`);
+  if (field) {
+    event.preventDefault();
+    field.focus();
+  }
   document.querySelector(`.tabs a[data-key="${CSS.escape(event.key)}"]`)?.click();
 });
 
@@ -201,4 +249,5 @@ readClock(document);
 tick();
 setInterval(tick, 1000);
 for (const one of document.querySelectorAll("[data-scroll]")) one.scrollTo(0, one.scrollHeight);
+if (document.querySelector("[data-log]")) import("/assets/log.mjs");
 if (!document.hidden) listen();

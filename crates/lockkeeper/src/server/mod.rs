@@ -11,6 +11,7 @@ mod failure;
 mod feed;
 pub mod log;
 mod metrics;
+mod otlp;
 mod page;
 mod project;
 mod replay;
@@ -29,6 +30,7 @@ use thiserror::Error;
 
 use crate::report::{Exit, Report};
 
+pub use otlp::{BadEndpoint, Endpoint};
 pub use settings::{Clinic, Limits, Settings};
 pub use shutdown::Shutdown;
 pub use site::Site;

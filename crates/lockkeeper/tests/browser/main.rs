@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod a11y;
+mod bulk;
 mod chromium;
 #[expect(dead_code, reason = "the tests of the API use all of it")]
 #[path = "../http/client.rs"]
@@ -10,6 +11,7 @@ mod client;
 #[expect(dead_code, reason = "the tests of the API use all of it")]
 #[path = "../http/conduct.rs"]
 mod conduct;
+mod logs;
 mod pages;
 #[expect(dead_code, reason = "the tests of the API use all of it")]
 #[path = "../http/server.rs"]

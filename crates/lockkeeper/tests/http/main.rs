@@ -2,6 +2,7 @@
 #![cfg(feature = "server")]
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+mod bulk;
 mod client;
 mod conduct;
 mod description;
@@ -10,6 +11,7 @@ mod languages;
 mod limits;
 mod locks;
 mod metrics;
+mod otlp;
 mod pages;
 mod queue;
 mod repeated;

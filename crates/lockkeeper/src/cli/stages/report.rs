@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use lockkeeper::clock::WallTime;
 use lockkeeper::conflicts::ConflictLog;
-use lockkeeper::core::alert::{Counts, Limits, raise};
+use lockkeeper::core::alert::{Counts, DOWNGRADE_SPAN, Limits, raise};
 use lockkeeper::encoding::alert_to_json;
 use lockkeeper::engine::stages::ExecutionLog;
 use lockkeeper::engine::stages::report::{Report as Executions, Session};
@@ -14,8 +15,6 @@ use serde_json::json;
 
 use crate::cli::context::Context;
 use crate::cli::{print, table};
-
-const HOUR: i64 = 3_600_000_000;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -44,9 +43,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         print::out(&draw(latest));
         return Ok(Exit::Done);
     }
-    let now = lockkeeper::clock::WallTime::now();
-    let hour_ago = lockkeeper::clock::WallTime::from_micros(now.as_micros() - HOUR);
-    let counts = Counts { downgrades: report.downgrades_since(hour_ago), ..Counts::default() };
+    let downgrades = report.downgrades_since(WallTime::now().before(DOWNGRADE_SPAN));
+    let counts = Counts { downgrades, ..Counts::default() };
     let alerts = raise(&counts, &Limits::default());
     let conflicts = ConflictLog::beside(&args.file).summary()?;
     let conflicts =

@@ -13,6 +13,7 @@ mod group;
 mod log;
 mod outcome;
 pub mod overview;
+mod recent;
 mod record;
 pub mod report;
 pub mod shape;

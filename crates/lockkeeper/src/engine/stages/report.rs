@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::recent::downgrades_since;
 use super::{ExecutionLog, StageError};
 use crate::clock::WallTime;
 use crate::stages::picture::Bar;
@@ -150,8 +151,7 @@ impl Report {
     pub fn all_downgrades_since(state: &Path, since: WallTime) -> usize {
         let files = super::files(state).unwrap_or_default();
         let logs: BTreeSet<PathBuf> = files.iter().map(|file| ExecutionLog::path_beside(file)).collect();
-        let reports = logs.iter().filter_map(|log| Self::read(log).ok().flatten());
-        reports.map(|report| report.downgrades_since(since)).sum()
+        logs.iter().filter_map(|log| downgrades_since(log, since).ok()).sum()
     }
 
     fn take(&mut self, line: &Value, places: &mut BTreeMap<String, usize>) -> Option<()> {

@@ -1,10 +1,12 @@
 //! The addresses of the API, by what they are about, and what stands around all of them.
 
+mod bulk;
 mod conflicts;
 mod description;
 mod doctor;
 mod events;
 mod locks;
+pub(super) mod log;
 mod paging;
 pub(super) mod queue;
 pub(super) mod requests;
@@ -66,8 +68,10 @@ fn described(shutdown: &Shutdown) -> OpenApiRouter<Site> {
         .routes(routes!(requests::show))
         .routes(routes!(requests::run))
         .routes(routes!(runs::list))
+        .routes(routes!(bulk::cancel))
+        .routes(routes!(bulk::retry))
         .routes(routes!(runs::show))
-        .routes(routes!(runs::log))
+        .merge(log::routes(shutdown))
         .routes(routes!(runs::cancel))
         .routes(routes!(runs::transition))
         .routes(routes!(runs::retry))

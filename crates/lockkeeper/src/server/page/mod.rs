@@ -8,6 +8,7 @@ mod description;
 mod doctor;
 mod errors;
 mod execution;
+mod filter;
 mod graph;
 mod locks;
 mod login;

@@ -163,8 +163,6 @@ pub(super) struct Words {
     pub(super) output: &'static str,
     /// Empty output.
     pub(super) no_output: &'static str,
-    /// Before where the window begins.
-    pub(super) from_byte: &'static str,
     /// Empty page.
     pub(super) no_requests: &'static str,
     /// What to do first.
@@ -333,6 +331,34 @@ pub(super) struct Words {
     pub(super) open_requests_hint: &'static str,
     /// The words in drawings.
     pub(super) drawing: Labels,
+    /// Button and heading.
+    pub(super) filter: &'static str,
+    /// No choice of a state.
+    pub(super) any_state: &'static str,
+    /// Field.
+    pub(super) text: &'static str,
+    /// Link that takes the filter away.
+    pub(super) show_all: &'static str,
+    /// Before how many match.
+    pub(super) matching: &'static str,
+    /// Empty list.
+    pub(super) nothing_matches: &'static str,
+    /// Button.
+    pub(super) cancel_matching: &'static str,
+    /// Question; `{n}` is how many.
+    pub(super) cancel_matching_confirm: &'static str,
+    /// Button.
+    pub(super) retry_matching: &'static str,
+    /// Question; `{n}` is how many.
+    pub(super) retry_matching_confirm: &'static str,
+    /// Nothing that matches can be changed.
+    pub(super) bulk_none: &'static str,
+    /// `{n}` were changed, `{m}` were not.
+    pub(super) bulk_done: &'static str,
+    /// Button.
+    pub(super) log_begin: &'static str,
+    /// Button.
+    pub(super) log_end: &'static str,
 }
 
 impl Words {

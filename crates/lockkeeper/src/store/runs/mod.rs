@@ -11,6 +11,7 @@
 mod autorun;
 mod events;
 mod examine;
+mod matching;
 mod prune;
 mod queue;
 mod requests;
@@ -30,8 +31,9 @@ use rusqlite::Connection;
 
 pub use autorun::AutoRun;
 pub use events::StoredEvent;
+pub use matching::{Match, RequestFilter};
 pub use prune::Old;
-pub use requests::{RequestFilter, StoredRequest};
+pub use requests::StoredRequest;
 pub use rows::{Filter, Timing};
 pub use tables::Tables;
 pub use workers::Worker;

@@ -125,10 +125,13 @@ impl Tables<'_> {
         self.one(&format!("SELECT {COLUMNS} {FROM} WHERE run.holder = ?1"), [holder.0.cast_signed()])
     }
 
-    /// All runs that can begin, the next one first.
-    pub fn line(&self) -> Result<Vec<RunId>, StoreError> {
-        let sql = "SELECT id FROM run WHERE status = 'queued' AND ready = 1 ORDER BY priority DESC, seq";
-        self.rows(sql, [], |row| Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}"))))
+    /// The names of runs that can begin, the next one first.
+    pub fn line(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        let sql =
+            "SELECT id FROM run WHERE status = 'queued' AND ready = 1 ORDER BY priority DESC, seq LIMIT ?1";
+        self.rows(sql, [i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}")))
+        })
     }
 
     /// How many queued runs come before this one.

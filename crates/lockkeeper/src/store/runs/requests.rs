@@ -22,18 +22,8 @@ pub struct StoredRequest {
     pub unmet: u32,
 }
 
-/// Which requests are listed.
-#[derive(Clone, Debug, Default)]
-pub struct RequestFilter {
-    /// Only those in one of these states; all when there are none.
-    pub statuses: Vec<RequestStatus>,
-    /// Only those that came before the one with this id.
-    pub before: Option<RequestId>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-const SELECT: &str = "SELECT request.spec, request.created_at, request.status, run.id, request.unmet
+pub(super) const SELECT: &str =
+    "SELECT request.spec, request.created_at, request.status, run.id, request.unmet
     FROM request LEFT JOIN run ON run.seq = request.latest";
 
 impl Tables<'_> {
@@ -82,32 +72,26 @@ impl Tables<'_> {
         Ok(self.stored(&format!("{SELECT} WHERE request.key = ?1"), [key])?.pop())
     }
 
-    /// Requests, the latest first.
-    pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<StoredRequest>, StoreError> {
-        let mut conditions = Vec::new();
-        let mut values: Vec<Box<dyn rusqlite::ToSql>> = Vec::new();
-        if !filter.statuses.is_empty() {
-            let words: Vec<String> = filter.statuses.iter().map(|status| format!("'{status}'")).collect();
-            conditions.push(format!("request.status IN ({})", words.join(", ")));
-        }
-        if let Some(before) = &filter.before {
-            values.push(Box::new(before.as_str().to_owned()));
-            conditions.push(format!("request.seq < (SELECT seq FROM request WHERE id = ?{})", values.len()));
-        }
-        let condition =
-            if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-        values.push(Box::new(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
-        let sql = format!("{SELECT} {condition} ORDER BY request.seq DESC LIMIT ?{}", values.len());
-        self.stored(&sql, rusqlite::params_from_iter(values))
-    }
-
-    /// Requests that are not done, in the order in which a queue takes them: by priority, age and id.
-    pub fn open_requests(&self, limit: usize) -> Result<Vec<StoredRequest>, StoreError> {
+    /// Requests that are not done: first those that can be next, in the order in which a queue takes them, by priority,
+    /// age and id; then of each other state the latest.
+    pub fn open_requests(&self, next: usize, others: usize) -> Result<Vec<StoredRequest>, StoreError> {
+        let [next, others] = [next, others].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let sql = format!(
-            "{SELECT} WHERE request.status <> 'DONE'
+            "{SELECT} WHERE request.status = 'QUEUED' AND request.unmet = 0 AND run.ready = 1
              ORDER BY request.priority DESC, request.created_at, request.id LIMIT ?1"
         );
-        self.stored(&sql, [i64::try_from(limit).unwrap_or(i64::MAX)])
+        let mut open = self.stored(&sql, [next])?;
+        for condition in [
+            "request.status = 'RUNNING'",
+            "request.status = 'QUEUED' AND request.unmet > 0",
+            "request.status = 'NEEDS_INPUT'",
+            "request.status = 'FAILED'",
+            "request.status = 'CANCELED'",
+        ] {
+            let sql = format!("{SELECT} WHERE {condition} ORDER BY request.seq DESC LIMIT ?1");
+            open.extend(self.stored(&sql, [others])?);
+        }
+        Ok(open)
     }
 
     /// Those of the requests that this one comes after which are not done.
@@ -158,7 +142,11 @@ impl Tables<'_> {
         )
     }
 
-    fn stored(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<StoredRequest>, StoreError> {
+    pub(super) fn stored(
+        &self,
+        sql: &str,
+        values: impl rusqlite::Params,
+    ) -> Result<Vec<StoredRequest>, StoreError> {
         self.rows(sql, values, |row| {
             let (spec, status): (String, String) = (row.get(0)?, row.get(2)?);
             let latest: Option<String> = row.get(3)?;

@@ -29,6 +29,8 @@ CREATE TABLE request (
     unmet INTEGER NOT NULL CHECK (unmet >= 0)
 ) STRICT;
 CREATE INDEX request_status ON request (status, seq);
+CREATE INDEX request_next ON request (priority DESC, created_at, id) WHERE status = 'QUEUED' AND unmet = 0;
+CREATE INDEX request_after ON request (seq) WHERE status = 'QUEUED' AND unmet > 0;
 CREATE TABLE dependency (
     request INTEGER NOT NULL, after INTEGER NOT NULL, PRIMARY KEY (request, after), CHECK (request <> after)
 ) STRICT, WITHOUT ROWID;
