@@ -37,9 +37,4 @@ impl Client {
         self.reader.read_exact(&mut self.body).unwrap();
         length
     }
-
-    pub fn text(&mut self, path: &str) -> String {
-        self.get(path);
-        String::from_utf8(self.body.clone()).unwrap()
-    }
 }
