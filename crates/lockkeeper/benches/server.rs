@@ -1,4 +1,4 @@
-//! The server under load: lists among 100,000 runs against 100, five hundred open streams, and what idleness costs.
+//! The server under load: lists among 100,000 runs against 1,000, five hundred open streams, and what idleness costs.
 //!
 //! usage: scripts/bench server. The server is the command in a process of its own; who asks is this program, over
 //! connections that stay open. Both sizes are asked in turns, so that what else the machine does hits both. Exits 1 when

@@ -10,9 +10,9 @@ use crate::streams::{Listeners, STREAMS};
 /// How long it is watched.
 const WATCH: Duration = Duration::from_secs(30);
 /// How often it may wake up meanwhile, alone and with streams that are told now and then that they live.
-const WAKE_UPS: [u64; 2] = [20, 6_000];
+const WAKE_UPS: [u64; 2] = [10, 2_000];
 /// How long it may compute meanwhile, in milliseconds.
-const COMPUTES: [f64; 2] = [20.0, 500.0];
+const COMPUTES: [f64; 2] = [20.0, 300.0];
 
 /// What a process has used so far.
 pub struct Usage {

@@ -10,10 +10,11 @@ use crate::client::Client;
 use crate::measure::{Row, median};
 use crate::place::{Server, fill};
 
-const FEW: usize = 100;
+/// As many as fill every page, so that both sides show the same number.
+const FEW: usize = 1_000;
 const MANY: usize = 100_000;
 /// How often each address is asked, and how many of these at once.
-const REQUESTS: usize = 300;
+const REQUESTS: usize = 480;
 const CLIENTS: usize = 4;
 /// A list among many may take so many times as long as one among few.
 const FLAT: f64 = 1.5;
@@ -47,7 +48,7 @@ pub fn measure() -> usize {
     let (among_few, among_many, hello) = (Server::start(&few), Server::start(&many), Server::hello());
     println!(
         "\n{:<52} {:>12} {:>12} {:>8} {:>8}",
-        "latency among 100,000 runs", "100,000", "100", "ratio", "limit"
+        "latency among 100,000 runs", "100,000", "1,000", "ratio", "limit"
     );
     let mut rows = Vec::new();
     for path in PATHS {

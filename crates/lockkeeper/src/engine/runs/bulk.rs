@@ -143,7 +143,8 @@ impl Runs {
         let changed = self.store.write(|tables| {
             let mut changed = Vec::new();
             for (one, id) in tables.matching(&these)?.into_iter().zip(ids) {
-                changed.push((one.request.clone(), change(tables, bulk, one, id)?));
+                let outcome = change(tables, bulk, &one, id)?;
+                changed.push((one.request, outcome));
             }
             Ok(changed)
         })?;
@@ -161,7 +162,7 @@ impl Runs {
 fn change(
     tables: &Tables<'_>,
     bulk: &Bulk,
-    one: Match,
+    one: &Match,
     id: RunId,
 ) -> Result<Result<(RunId, Status), RunError>, StoreError> {
     match bulk {

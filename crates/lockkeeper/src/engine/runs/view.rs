@@ -11,7 +11,7 @@ use crate::store::StoreError;
 use crate::store::runs::{Filter, RequestFilter, StoredEvent, StoredRequest, Tables};
 
 /// So many places of the line are counted in lists, however long it is.
-const COUNTED: usize = 1_000;
+const COUNTED: usize = 200;
 
 /// A run with everything around it.
 #[derive(Clone, Debug)]

@@ -70,7 +70,7 @@ mod tests {
     fn the_latest_are_counted_however_long_the_log_is() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let status = |second: u32| if second % 3 == 0 { "DOWNGRADED" } else { "STARTED" };
+        let status = |second: u32| if second.is_multiple_of(3) { "DOWNGRADED" } else { "STARTED" };
         // The lengths of lines are such that steps end anywhere within them.
         let text: String =
             (0..3_000).map(|second| line(second, status(second), second as usize % 97)).collect();

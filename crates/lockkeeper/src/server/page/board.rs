@@ -71,17 +71,15 @@ pub(super) async fn page(
     let (entries, counts, matched, listing) = site
         .consult(move |site| {
             let entries = site.runs().requests(&filter)?;
-            let (counts, matched) = site.runs().store().read(|tables| {
-                let counts = tables.request_counts()?;
-                // What is not counted already is looked for.
-                let matched = if filter.is_by_status_only() {
-                    let meant = counts.iter().filter(|(status, _)| filter.statuses.contains(status));
-                    meant.map(|(_, count)| count).sum()
-                } else {
-                    tables.count_matching(&filter)?.iter().map(|(_, count)| count).sum()
-                };
-                Ok((counts, matched))
-            })?;
+            let counts = site.runs().store().request_counts()?;
+            // What is not counted already is looked for.
+            let matched = if filter.is_by_status_only() {
+                let meant = counts.iter().filter(|(status, _)| filter.statuses.contains(status));
+                meant.map(|(_, count)| count).sum()
+            } else {
+                let found = site.runs().store().read(|tables| tables.count_matching(&filter))?;
+                found.iter().map(|(_, count)| count).sum()
+            };
             Ok((entries, counts, matched, site.keeper().engine().listing()?))
         })
         .await?;

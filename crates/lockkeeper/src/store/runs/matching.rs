@@ -89,6 +89,31 @@ impl Clause {
         clause
     }
 
+    /// The same for the latest ones only, as many as the limit says. Several states are looked up one by one, so that
+    /// what is read is not all that is in them.
+    fn latest(filter: &RequestFilter) -> Self {
+        let alone = RequestFilter { before: None, newest: None, ..filter.clone() }.is_by_status_only();
+        if filter.statuses.len() < 2 || !alone {
+            return Self::new(filter);
+        }
+        let mut clause = Self::new(&RequestFilter { statuses: Vec::new(), ..filter.clone() });
+        let limit = clause.bind(i64::try_from(filter.limit).unwrap_or(i64::MAX));
+        let range = clause.condition.clone();
+        let each: Vec<String> = filter
+            .statuses
+            .iter()
+            .map(|status| {
+                let place = clause.bind(status.as_str().to_owned());
+                format!(
+                    "SELECT * FROM (SELECT seq FROM request WHERE {range} AND request.status = ?{place}
+                     ORDER BY seq DESC LIMIT ?{limit})"
+                )
+            })
+            .collect();
+        clause.condition = format!("request.seq IN ({})", each.join(" UNION ALL "));
+        clause
+    }
+
     /// Adds a value and gives its number.
     fn bind(&mut self, value: impl Into<Value>) -> usize {
         self.values.push(value.into());
@@ -117,7 +142,7 @@ fn pattern(text: &str) -> String {
 impl Tables<'_> {
     /// The requests that are meant, the latest first.
     pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<StoredRequest>, StoreError> {
-        let mut clause = Clause::new(filter);
+        let mut clause = Clause::latest(filter);
         let limit = clause.bind(i64::try_from(filter.limit).unwrap_or(i64::MAX));
         let sql = format!("{SELECT} WHERE {} ORDER BY request.seq DESC LIMIT ?{limit}", clause.condition);
         self.stored(&sql, rusqlite::params_from_iter(clause.values))

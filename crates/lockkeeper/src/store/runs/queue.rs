@@ -136,9 +136,11 @@ impl Tables<'_> {
 
     /// How many queued runs come before this one.
     pub fn position(&self, run: &RunId) -> Result<u64, StoreError> {
-        let sql = "SELECT count(*) FROM run JOIN run AS this ON this.id = ?1
-                   WHERE run.status = 'queued' AND run.ready = 1
-                     AND (run.priority > this.priority OR (run.priority = this.priority AND run.seq < this.seq))";
+        let sql = "SELECT (SELECT count(*) FROM run INDEXED BY run_queue
+                           WHERE status = 'queued' AND ready = 1 AND priority > this.priority)
+                        + (SELECT count(*) FROM run INDEXED BY run_queue
+                           WHERE status = 'queued' AND ready = 1 AND priority = this.priority AND seq < this.seq)
+                   FROM run AS this WHERE this.id = ?1";
         Ok(self.number(sql, [run.as_str()])?.unwrap_or(0).cast_unsigned())
     }
 

@@ -22,6 +22,8 @@ pub struct StoredRequest {
     pub unmet: u32,
 }
 
+/// The columns that [`Tables::stored`] reads, in its order.
+const COLUMNS: &str = "request.spec, request.created_at, request.status, run.id, request.unmet";
 pub(super) const SELECT: &str =
     "SELECT request.spec, request.created_at, request.status, run.id, request.unmet
     FROM request LEFT JOIN run ON run.seq = request.latest";
@@ -76,20 +78,25 @@ impl Tables<'_> {
     /// age and id; then of each other state the latest.
     pub fn open_requests(&self, next: usize, others: usize) -> Result<Vec<StoredRequest>, StoreError> {
         let [next, others] = [next, others].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let sql = format!(
-            "{SELECT} WHERE request.status = 'QUEUED' AND request.unmet = 0 AND run.ready = 1
-             ORDER BY request.priority DESC, request.created_at, request.id LIMIT ?1"
-        );
-        let mut open = self.stored(&sql, [next])?;
-        for condition in [
-            "request.status = 'RUNNING'",
-            "request.status = 'QUEUED' AND request.unmet > 0",
-            "request.status = 'NEEDS_INPUT'",
-            "request.status = 'FAILED'",
-            "request.status = 'CANCELED'",
+        let mut open = Vec::new();
+        for (index, condition, order, limit) in [
+            (
+                "request_next",
+                "request.status = 'QUEUED' AND request.unmet = 0 AND run.ready = 1",
+                "request.priority DESC, request.created_at, request.id",
+                next,
+            ),
+            ("request_status", "request.status = 'RUNNING'", "request.seq DESC", others),
+            ("request_after", "request.status = 'QUEUED' AND request.unmet > 0", "request.seq DESC", others),
+            ("request_status", "request.status = 'NEEDS_INPUT'", "request.seq DESC", others),
+            ("request_status", "request.status = 'FAILED'", "request.seq DESC", others),
+            ("request_status", "request.status = 'CANCELED'", "request.seq DESC", others),
         ] {
-            let sql = format!("{SELECT} WHERE {condition} ORDER BY request.seq DESC LIMIT ?1");
-            open.extend(self.stored(&sql, [others])?);
+            let sql = format!(
+                "SELECT {COLUMNS} FROM request INDEXED BY {index} LEFT JOIN run ON run.seq = request.latest
+                 WHERE {condition} ORDER BY {order} LIMIT ?1"
+            );
+            open.extend(self.stored(&sql, [limit])?);
         }
         Ok(open)
     }
@@ -104,12 +111,22 @@ impl Tables<'_> {
         })
     }
 
-    /// How many requests there are in each state that any is in.
-    pub fn request_counts(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError> {
+    /// How many requests there are in each state that any is in. It looks at all of them: [`super::RunStore`] remembers.
+    pub(super) fn count_requests(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError> {
         self.rows("SELECT status, count(*) FROM request GROUP BY status", [], |row| {
             let (status, count) = (row.get::<_, String>(0)?, row.get::<_, i64>(1)?.cast_unsigned());
             Ok(read_status(&status).map(|status| (status, count)))
         })
+    }
+
+    /// A number that is another one whenever a request came, moved or was removed.
+    pub(super) fn changes_so_far(&self) -> Result<Option<i64>, StoreError> {
+        self.number("SELECT seq FROM sqlite_sequence WHERE name = 'event'", [])
+    }
+
+    /// Notes that requests were removed, which is no event.
+    pub(super) fn note_removal(&self) -> Result<(), StoreError> {
+        self.execute("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'event'", [])
     }
 
     pub(super) fn request_seq(&self, id: &RequestId) -> Result<i64, StoreError> {

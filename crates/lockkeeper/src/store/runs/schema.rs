@@ -29,8 +29,6 @@ CREATE TABLE request (
     unmet INTEGER NOT NULL CHECK (unmet >= 0)
 ) STRICT;
 CREATE INDEX request_status ON request (status, seq);
-CREATE INDEX request_next ON request (priority DESC, created_at, id) WHERE status = 'QUEUED' AND unmet = 0;
-CREATE INDEX request_after ON request (seq) WHERE status = 'QUEUED' AND unmet > 0;
 CREATE TABLE dependency (
     request INTEGER NOT NULL, after INTEGER NOT NULL, PRIMARY KEY (request, after), CHECK (request <> after)
 ) STRICT, WITHOUT ROWID;
@@ -92,6 +90,27 @@ WHEN OLD.status <> NEW.status AND OLD.status || '>' || NEW.status NOT IN ({moves
 BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;
 CREATE TRIGGER run_claims BEFORE UPDATE OF claim ON run WHEN NEW.claim < OLD.claim
 BEGIN SELECT RAISE(ABORT, 'a claim does not become smaller'); END;";
+
+/// Not there in every store: these came later, and older programs can do with them.
+const LATER: [(&str, &str); 2] = [
+    ("request_next", "request (priority DESC, created_at, id) WHERE status = 'QUEUED' AND unmet = 0"),
+    ("request_after", "request (seq) WHERE status = 'QUEUED' AND unmet > 0"),
+];
+
+/// Adds what a store lacks that was made by an older program; the caller keeps everybody else out.
+pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let script: String =
+        LATER.iter().map(|(name, what)| format!("CREATE INDEX IF NOT EXISTS {name} ON {what};")).collect();
+    connection.execute_batch(&script).map_err(|error| explain(path, error))
+}
+
+/// Whether a store has everything.
+pub(super) fn is_complete(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let names = LATER.map(|(name, _)| format!("'{name}'")).join(", ");
+    let sql = format!("SELECT count(*) FROM sqlite_schema WHERE name IN ({names})");
+    let found = connection.query_row(&sql, [], |row| row.get::<_, i64>(0));
+    found.map(|found| found == LATER.len() as i64).map_err(|error| explain(path, error))
+}
 
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     sqlite::connect(path)
