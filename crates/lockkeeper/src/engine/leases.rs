@@ -1,5 +1,6 @@
 //! The life of leases: one function for each thing that can be asked.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::deadlock::{self, Link};
@@ -54,7 +55,7 @@ impl Engine {
     }
 
     /// Finds the claims that their users gave this name.
-    pub fn find_tickets(&self, name: &TicketName) -> Result<Vec<(LeaseId, Claim)>, StoreError> {
+    pub fn find_tickets(&self, name: &TicketName) -> Result<Vec<(LeaseId, Arc<Claim>)>, StoreError> {
         self.look(|draft| lease::find_tickets(draft, name))
     }
 
@@ -122,7 +123,7 @@ impl Engine {
     }
 
     /// A claim, whether it holds or waits.
-    pub fn claim(&self, id: LeaseId) -> Result<Option<Claim>, StoreError> {
+    pub fn claim(&self, id: LeaseId) -> Result<Option<Arc<Claim>>, StoreError> {
         self.look(|draft| {
             let lease = draft.lease(id)?.map(|lease| lease.claim);
             Ok(match lease {
@@ -134,7 +135,7 @@ impl Engine {
 
     /// Whose claim it is.
     pub fn owner_of(&self, id: LeaseId) -> Result<Option<Owner>, StoreError> {
-        Ok(self.claim(id)?.map(|claim| claim.owner))
+        Ok(self.claim(id)?.map(|claim| claim.owner.clone()))
     }
 
     /// The moment on the store's clock.

@@ -161,6 +161,16 @@ pub enum StoreError {
         /// The newest version that this program can use.
         known: i64,
     },
+    /// The file was made by an earlier version, and somebody in it may still live.
+    #[error("{} has version {found}, this program uses {known}", path.display())]
+    TooOld {
+        /// Which file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The version that this program uses.
+        known: i64,
+    },
     /// The folder is on a file system whose locks cannot be relied on.
     #[error("{} is on {kind}, whose locks are not reliable", path.display())]
     NetworkFileSystem {
@@ -203,6 +213,9 @@ impl StoreError {
             Self::TooNew { .. } => {
                 "install the newer lockkeeper, or choose another folder with --dir".to_owned()
             }
+            Self::TooOld { .. } => {
+                "let the older lockkeeper end what is held or waited for there, then try again".to_owned()
+            }
             Self::NetworkFileSystem { .. } => "choose a local folder with --dir or LOCKKEEPER_DIR".to_owned(),
             Self::Removed { .. } => "start again; what was held there is not protected any more".to_owned(),
             Self::Mismatch(_) => "this is a fault of lockkeeper: please report it".to_owned(),
@@ -218,6 +231,7 @@ impl StoreError {
             | Self::Damaged { .. }
             | Self::Foreign { .. }
             | Self::TooNew { .. }
+            | Self::TooOld { .. }
             | Self::NetworkFileSystem { .. }
             | Self::Mismatch(_) => false,
         }

@@ -115,6 +115,20 @@ fn assert_refused_untouched(site: &Site, file: &Path, about: &str) {
     assert!(json["error"]["hint"].is_string() && json["error"]["reason_code"].is_string(), "{about}: {json}");
 }
 
+/// Tables of the first version, as far as it matters.
+const OLDER: &str = "CREATE TABLE lease (id); CREATE TABLE ticket (id); CREATE TABLE numbers (highest);
+    PRAGMA application_id = 1282102100; PRAGMA user_version = 1;";
+
+/// Invariant 12. Nobody is in it, so that nothing is lost.
+#[test]
+fn an_older_database_is_made_anew_when_nobody_is_in_it() {
+    let site = Site::new();
+    std::fs::create_dir(site.store()).unwrap();
+    let database = site.store().join("leases.db");
+    rusqlite::Connection::open(database).unwrap().execute_batch(OLDER).unwrap();
+    site.acquire("db");
+}
+
 /// Invariant 12.
 #[test]
 fn a_database_that_cannot_be_used_is_refused_and_left_as_it_is() {
@@ -127,8 +141,10 @@ fn a_database_that_cannot_be_used_is_refused_and_left_as_it_is() {
     let newer: &dyn Fn(&Path) = &|database| {
         sql(database, "CREATE TABLE t (a); PRAGMA application_id = 1282102100; PRAGMA user_version = 99;");
     };
-    for (about, make) in [("garbage", garbage), ("foreign", foreign), ("unnamed", unnamed), ("newer", newer)]
-    {
+    let older: &dyn Fn(&Path) = &|database| sql(database, &format!("{OLDER} INSERT INTO lease VALUES (1);"));
+    let all =
+        [("garbage", garbage), ("foreign", foreign), ("unnamed", unnamed), ("newer", newer), ("older", older)];
+    for (about, make) in all {
         let site = Site::new();
         std::fs::create_dir(site.store()).unwrap();
         let database = site.store().join("leases.db");

@@ -15,7 +15,7 @@ use crate::store::StoreError;
 /// `LkSt`: tells the database from those of other programs.
 const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// Counts up with every change of the tables that an older program could not use.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// How long those may take who look at a database that is not set up yet.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
@@ -30,19 +30,24 @@ const CHECKPOINT_AT: i64 = 24;
 /// above every one that was drawn, for when the file of tokens is lost.
 const TABLES: &str = "
 CREATE TABLE lease (
-    id INTEGER PRIMARY KEY, token INTEGER NOT NULL, claim TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, token INTEGER NOT NULL, claim BLOB NOT NULL,
     acquired_at INTEGER NOT NULL, heartbeat_at INTEGER NOT NULL, pickup_by INTEGER, revoked INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE lease_key (key TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, id)) STRICT, WITHOUT ROWID;
 CREATE TABLE ticket (
-    id INTEGER PRIMARY KEY, rank INTEGER NOT NULL, claim TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, rank INTEGER NOT NULL, claim BLOB NOT NULL,
     priority INTEGER NOT NULL, enqueued_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, stays INTEGER NOT NULL,
-    bell INTEGER, under TEXT NOT NULL, upgrades INTEGER
+    bell INTEGER, under BLOB NOT NULL, upgrades INTEGER
 ) STRICT;
 CREATE TABLE ticket_key (
     key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, rank, id)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;";
+
+/// What earlier versions made; nobody is in it any more.
+const OLDER_TABLES: &str = "
+DROP TABLE IF EXISTS lease; DROP TABLE IF EXISTS lease_key; DROP TABLE IF EXISTS ticket;
+DROP TABLE IF EXISTS ticket_key; DROP TABLE IF EXISTS numbers;";
 
 /// Opens a connection; the database may still be empty.
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
@@ -72,7 +77,8 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Whether the tables are there; fails when they are not ours, or newer than this program.
+/// Whether the tables are there; fails when they are not ours, or newer than this program. Older ones count only
+/// while somebody is in them.
 pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let number = |pragma: &str| {
         connection.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(|error| explain(path, error))
@@ -86,7 +92,13 @@ pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, St
     if found > VERSION {
         return Err(StoreError::TooNew { path: path.to_owned(), found, known: VERSION });
     }
-    Ok(true)
+    if found == VERSION {
+        return Ok(true);
+    }
+    match number("SELECT (SELECT count(*) FROM lease) + (SELECT count(*) FROM ticket)")? {
+        0 => Ok(false),
+        _ => Err(StoreError::TooOld { path: path.to_owned(), found, known: VERSION }),
+    }
 }
 
 /// Makes the tables; the caller keeps everybody else out. `highest` is what the file of tokens knows of.
@@ -97,6 +109,7 @@ pub(super) fn set_up(connection: &Connection, path: &Path, highest: u64) -> Resu
     use_log(connection, path)?;
     let script = format!(
         "BEGIN IMMEDIATE;
+         {OLDER_TABLES}
          {TABLES}
          INSERT INTO numbers VALUES ({highest});
          PRAGMA application_id = {APPLICATION_ID};
