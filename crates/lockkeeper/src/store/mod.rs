@@ -28,7 +28,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use lockkeeper_core::draft::{Change, Walk};
-use lockkeeper_core::id::{BellId, LeaseId};
+use lockkeeper_core::id::{BellId, LeaseId, Token};
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::resource::Reach;
 use lockkeeper_core::time::Moment;
@@ -53,6 +53,13 @@ pub trait Store: Send + Sync {
 
     /// Wakes whoever sleeps on a bell; nobody being there is no failure.
     fn ring(&self, bell: BellId);
+
+    /// Wakes whoever sleeps on a bell, and tells which lease it was granted, so that it need not look. Bells that
+    /// carry no words are just rung.
+    fn hand_over(&self, bell: BellId, granted: Granted) {
+        let _ = granted;
+        self.ring(bell);
+    }
 
     /// Puts away what a dead sleeper left.
     fn dismantle(&self, bell: BellId);
@@ -108,6 +115,23 @@ pub trait Bell: Send {
 
     /// Makes it quiet again.
     fn quiet(&self);
+
+    /// Makes it quiet again, and returns the lease that the last ring told of, if one did.
+    fn hear(&self) -> Option<Granted> {
+        self.quiet();
+        None
+    }
+}
+
+/// A lease that a ticket was granted, as a ring tells of it; what else there is to it, the waiter knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The id that the ticket had, and the lease has.
+    pub id: LeaseId,
+    /// The lease's token.
+    pub token: Token,
+    /// When it was granted.
+    pub at: Moment,
 }
 
 /// Why a store did not do what it was asked.

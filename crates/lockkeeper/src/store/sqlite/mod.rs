@@ -24,11 +24,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lockkeeper_core::id::BellId;
+use lockkeeper_core::id::{BellId, LeaseId, Token};
 use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
-use super::{Bell, Decision, Store, StoreError};
+use super::{Bell, Decision, Granted, Store, StoreError};
 use crate::platform::{bell, clock, fs as local, gate};
 use connections::Connections;
 use records::Rows;
@@ -51,6 +51,7 @@ pub struct SqliteStore {
     seen: Mutex<Option<(Stamp, Moment)>>,
     tokens: Tokens,
     connections: Connections,
+    ringer: bell::Ringer,
 }
 
 impl SqliteStore {
@@ -85,7 +86,8 @@ impl SqliteStore {
         }
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
-        Ok(Self { folder, path, gate, files, seen, tokens, connections })
+        let ringer = bell::Ringer::new(&folder);
+        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer })
     }
 
     /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
@@ -202,11 +204,15 @@ impl Store for SqliteStore {
 
     fn ring(&self, id: BellId) {
         // Whoever sleeps there looks again by itself after a while, so a ring that failed only delays.
-        let _ = bell::ring(&self.folder, id);
+        let _ = self.ringer.ring(id, None);
+    }
+
+    fn hand_over(&self, id: BellId, granted: Granted) {
+        let _ = self.ringer.ring(id, Some(&word_of(granted)));
     }
 
     fn dismantle(&self, id: BellId) {
-        let _ = bell::remove(&self.folder, id);
+        let _ = self.ringer.remove(id);
     }
 
     fn sweep(&self) -> Result<(), StoreError> {
@@ -225,6 +231,26 @@ impl Bell for bell::Bell {
 
     fn quiet(&self) {
         let _ = self.drain();
+    }
+
+    fn hear(&self) -> Option<Granted> {
+        self.drain().ok()?.1.map(granted_by)
+    }
+}
+
+fn word_of(granted: Granted) -> bell::Word {
+    let mut word = bell::Word::default();
+    let parts = [granted.id.0, granted.token.0, granted.at.as_micros().cast_unsigned()];
+    word.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part.to_ne_bytes());
+    word
+}
+
+fn granted_by(word: bell::Word) -> Granted {
+    let part = |place: usize| u64::from_ne_bytes(word.as_chunks().0[place]);
+    Granted {
+        id: LeaseId(part(0)),
+        token: Token(part(1)),
+        at: Moment::from_micros(part(2).cast_signed()),
     }
 }
 
