@@ -8,7 +8,7 @@ use lockkeeper_core::draft::Burial;
 use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
 use lockkeeper_core::lease::{self, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
 use lockkeeper_core::record::{Claim, Lease, Ticket};
-use lockkeeper_core::resource::Target;
+use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::{Moment, Ttl};
 
 use super::Engine;
@@ -91,6 +91,20 @@ impl Engine {
         token: Option<Token>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
         self.decide(|draft| lease::release(draft, id, token)).map(|(released, _)| released)
+    }
+
+    /// Ends a lease that the caller holds.
+    pub fn release_held(&self, held: &Lease) -> Result<Result<Lease, NotCurrent>, StoreError> {
+        self.decide(|draft| {
+            // Who holds the same is looked at to hand it on: of a whole name that is this one.
+            if let [Resource { target: target @ Target::Name(_), mode: Mode::Exclusive }] =
+                held.claim.resources.as_slice()
+            {
+                draft.leases(&target.reach())?;
+            }
+            lease::release(draft, held.id, Some(held.token))
+        })
+        .map(|(released, _)| released)
     }
 
     /// Makes a shared lease exclusive.

@@ -129,7 +129,10 @@ impl View for Seen<'_> {
     }
 
     fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
-        self.records.lease(id)
+        match self.leases.iter().flat_map(|(_, found)| found).find(|lease| lease.id == id) {
+            Some(known) => Ok(Some(known.clone())),
+            None => self.records.lease(id),
+        }
     }
 
     fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {

@@ -304,8 +304,7 @@ mod tests {
     fn a_process_that_is_watched_again_is_seen_to_end() {
         let watches = Watches::default();
         let mut children: Vec<Child> = (0..Watches::MOST + 1).map(|_| sleeper()).collect();
-        let processes: Vec<ProcessRef> =
-            children.iter().map(|child| identify(child.id()).unwrap()).collect();
+        let processes: Vec<ProcessRef> = children.iter().map(|child| identify(child.id()).unwrap()).collect();
         for process in processes.iter().chain(&processes) {
             assert!(matches!(watches.watch(*process), Watch::Exit(_)));
         }

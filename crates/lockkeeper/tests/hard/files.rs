@@ -142,8 +142,13 @@ fn a_database_that_cannot_be_used_is_refused_and_left_as_it_is() {
         sql(database, "CREATE TABLE t (a); PRAGMA application_id = 1282102100; PRAGMA user_version = 99;");
     };
     let older: &dyn Fn(&Path) = &|database| sql(database, &format!("{OLDER} INSERT INTO lease VALUES (1);"));
-    let all =
-        [("garbage", garbage), ("foreign", foreign), ("unnamed", unnamed), ("newer", newer), ("older", older)];
+    let all = [
+        ("garbage", garbage),
+        ("foreign", foreign),
+        ("unnamed", unnamed),
+        ("newer", newer),
+        ("older", older),
+    ];
     for (about, make) in all {
         let site = Site::new();
         std::fs::create_dir(site.store()).unwrap();

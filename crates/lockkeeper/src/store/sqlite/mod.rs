@@ -21,6 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ pub struct SqliteStore {
     tokens: Tokens,
     connections: Connections,
     ringer: bell::Ringer,
+    /// Whether the last decision met somebody in a line.
+    crowded: AtomicBool,
 }
 
 impl SqliteStore {
@@ -87,7 +90,8 @@ impl SqliteStore {
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
         let ringer = bell::Ringer::new(&folder);
-        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer })
+        let crowded = AtomicBool::new(false);
+        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, crowded })
     }
 
     /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
@@ -149,6 +153,7 @@ impl SqliteStore {
             Ok(limit) => (limit, Ok(())),
             Err(error) => (None, Err(error)),
         };
+        self.crowded.store(rows.met_somebody, Ordering::Relaxed);
         let changed = rows.changed;
         let ended = decided.and(kept).and_then(|()| {
             limit.map_or(Ok(()), |limit| self.note_limit(connection, limit))?;
@@ -247,11 +252,7 @@ fn word_of(granted: Granted) -> bell::Word {
 
 fn granted_by(word: bell::Word) -> Granted {
     let part = |place: usize| u64::from_ne_bytes(word.as_chunks().0[place]);
-    Granted {
-        id: LeaseId(part(0)),
-        token: Token(part(1)),
-        at: Moment::from_micros(part(2).cast_signed()),
-    }
+    Granted { id: LeaseId(part(0)), token: Token(part(1)), at: Moment::from_micros(part(2).cast_signed()) }
 }
 
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {

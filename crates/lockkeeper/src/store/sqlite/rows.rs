@@ -75,6 +75,15 @@ pub(super) const UPDATE_TICKET: &str =
     "UPDATE ticket SET (rank, claim, priority, enqueued_at, seen_at, stays, bell, under, upgrades)
      = (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) WHERE id = ?1";
 
+/// Files a lease under a key.
+pub(super) const FILE_LEASE: &str = "INSERT INTO lease_key VALUES (?2, ?1)";
+/// Files a lease under two keys, as most have: its name and its owner.
+pub(super) const FILE_LEASE_TWICE: &str = "INSERT INTO lease_key VALUES (?2, ?1), (?3, ?1)";
+/// Files a ticket under a key.
+pub(super) const FILE_TICKET: &str = "INSERT INTO ticket_key VALUES (?3, ?1, ?2)";
+/// Files a ticket under two keys.
+pub(super) const FILE_TICKET_TWICE: &str = "INSERT INTO ticket_key VALUES (?3, ?1, ?2), (?4, ?1, ?2)";
+
 /// The values of a lease's columns.
 pub(super) fn lease_values(lease: &Lease) -> impl rusqlite::Params {
     (
