@@ -5,6 +5,7 @@ mod leases;
 mod listing;
 mod seen;
 mod senses;
+mod stretch;
 mod waiting;
 
 use lockkeeper_core::draft::{Burial, Change, Draft, Effect};

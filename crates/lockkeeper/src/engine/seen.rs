@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use lockkeeper_core::draft::{View, Walk};
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::liveness::{Proof, Sight};
-use lockkeeper_core::record::{Lease, Rank, Ticket};
+use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::resource::Reach;
 use lockkeeper_core::time::Moment;
 
 use super::Senses;
+use super::stretch::Stretch;
 use crate::store::{Records, StoreError};
 
 /// The records of a transaction, which do not change while a decision looks at them.
@@ -20,95 +21,6 @@ pub(super) struct Seen<'r> {
     senses: &'r Senses,
     leases: Vec<(Reach, Vec<Lease>)>,
     stretches: Vec<Stretch>,
-}
-
-/// A part of a line of which everything is known.
-struct Stretch {
-    reach: Reach,
-    /// Behind this place it begins; without one, at the beginning of the line.
-    after: Option<Rank>,
-    /// Before this place it ends; without one, at the end of the line.
-    before: Option<Rank>,
-    /// From the first to the last.
-    met: Vec<Ticket>,
-}
-
-impl Stretch {
-    /// The part of which nothing is known but where a walk along it begins.
-    fn at_start(reach: &Reach, walk: Walk) -> Self {
-        let (after, before) = match walk {
-            Walk::Up(None) => (None, Some(LOWEST)),
-            Walk::Up(Some(place)) => (Some(place), Some(behind(place))),
-            Walk::Down(None) => (Some(HIGHEST), None),
-            Walk::Down(Some(place)) => (Some(ahead_of(place)), Some(place)),
-        };
-        Self { reach: reach.clone(), after, before, met: Vec::new() }
-    }
-
-    /// Whether a walk begins within it.
-    fn has_start_of(&self, reach: &Reach, walk: Walk) -> bool {
-        let begins_by = |place: Rank| self.after.is_none_or(|after| after <= place);
-        let ends_by = |place: Rank| self.before.is_none_or(|before| before >= place);
-        let has = match walk {
-            Walk::Up(None) => self.after.is_none(),
-            Walk::Up(Some(place)) => begins_by(place) && ends_by(behind(place)),
-            Walk::Down(None) => self.before.is_none(),
-            Walk::Down(Some(place)) => ends_by(place) && begins_by(ahead_of(place)),
-        };
-        has && self.reach == *reach
-    }
-
-    /// Those who are met on a walk that begins within it, in their order.
-    fn along(&self, walk: Walk) -> Box<dyn Iterator<Item = &Ticket> + '_> {
-        match walk {
-            Walk::Up(place) => {
-                Box::new(self.met.iter().filter(move |met| place.is_none_or(|place| met.rank > place)))
-            }
-            Walk::Down(place) => {
-                Box::new(self.met.iter().rev().filter(move |met| place.is_none_or(|place| met.rank < place)))
-            }
-        }
-    }
-
-    /// How a walk goes on behind its end; none when that is the end of the line.
-    fn further(&self, walk: Walk) -> Option<Walk> {
-        match walk {
-            Walk::Up(_) if self.before == Some(LOWEST) => Some(Walk::Up(None)),
-            Walk::Up(_) => self.before.map(|before| Walk::Up(Some(ahead_of(before)))),
-            Walk::Down(_) if self.after == Some(HIGHEST) => Some(Walk::Down(None)),
-            Walk::Down(_) => self.after.map(|after| Walk::Down(Some(behind(after)))),
-        }
-    }
-
-    /// Adds what was met next on a walk, and whether that was the end of the line.
-    fn extend(&mut self, walk: Walk, met: Vec<Ticket>, ended: bool) {
-        let last = met.last().map(|ticket| ticket.rank);
-        match walk {
-            Walk::Up(_) => {
-                self.met.extend(met);
-                self.before = if ended { None } else { last.map(behind).or(self.before) };
-            }
-            Walk::Down(_) => {
-                self.met.splice(0..0, met.into_iter().rev());
-                self.after = if ended { None } else { last.map(ahead_of).or(self.after) };
-            }
-        }
-    }
-}
-
-/// Nobody stands here, or before it.
-const LOWEST: Rank = Rank { at: i64::MIN, id: LeaseId(0) };
-/// Nobody stands here, or behind it.
-const HIGHEST: Rank = Rank { at: i64::MAX, id: LeaseId(u64::MAX) };
-
-/// The place right behind another: ids count up, so that nobody stands in between.
-fn behind(place: Rank) -> Rank {
-    Rank { at: place.at, id: LeaseId(place.id.0.saturating_add(1)) }
-}
-
-/// The place right before another. Ids begin with 1.
-fn ahead_of(place: Rank) -> Rank {
-    Rank { at: place.at, id: LeaseId(place.id.0.saturating_sub(1)) }
 }
 
 impl<'r> Seen<'r> {
@@ -197,5 +109,110 @@ impl View for Seen<'_> {
 
     fn sight(&mut self, proof: &Proof) -> Sight {
         self.senses.look(proof)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use lockkeeper_core::draft::Change;
+    use lockkeeper_core::liveness::{Contract, Proof, Voucher};
+    use lockkeeper_core::record::{Claim, Priority, Rank};
+    use lockkeeper_core::resource::{Mode, Resource, Target};
+    use lockkeeper_core::time::Ttl;
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::platform::origin;
+    use crate::store::{MemoryStore, Store};
+
+    fn ticket(id: u64, at: i64, name: &str, senses: &Senses) -> Ticket {
+        let resource = Resource { target: Target::Name(name.parse().unwrap()), mode: Mode::Exclusive };
+        let claim = Claim {
+            owner: format!("worker:{id}").parse().unwrap(),
+            resources: vec![resource],
+            proof: Proof { origin: senses.origin().clone(), voucher: Voucher::Time },
+            contract: Contract::Strict,
+            ttl: None,
+            reason: None,
+            ticket: None,
+        };
+        let now = Moment::from_micros(0);
+        Ticket {
+            id: LeaseId(id),
+            claim: Arc::new(claim),
+            priority: Priority::default(),
+            rank: Rank { at, id: LeaseId(id) },
+            enqueued_at: now,
+            seen_at: now,
+            stays: Ttl::new(Duration::from_secs(1)).unwrap(),
+            bell: None,
+            under: Vec::new(),
+            upgrades: None,
+        }
+    }
+
+    /// The ranks that a walk shows until it has shown `most`.
+    fn shown(view: &mut Seen<'_>, reach: &Reach, walk: Walk, most: usize) -> Vec<Rank> {
+        let mut met = Vec::new();
+        let mut visit = |ticket: Ticket| {
+            met.push(ticket.rank);
+            if met.len() >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        view.tickets(reach, walk, &mut visit).unwrap();
+        met
+    }
+
+    fn expected(line: &[Rank], walk: Walk, most: usize) -> Vec<Rank> {
+        let mut met: Vec<Rank> = match walk {
+            Walk::Up(place) => {
+                line.iter().copied().filter(|rank| place.is_none_or(|at| *rank > at)).collect()
+            }
+            Walk::Down(place) => {
+                line.iter().rev().copied().filter(|rank| place.is_none_or(|at| *rank < at)).collect()
+            }
+        };
+        met.truncate(most);
+        met
+    }
+
+    proptest! {
+        /// Invariant 7.
+        #[test]
+        fn what_was_read_before_changes_no_walk(
+            ranks in vec((prop_oneof![Just(i64::MIN), 0..4_i64], any::<bool>()), 0..9),
+            walks in vec((any::<bool>(), any::<bool>(), option::of((0..5_i64, 0..11_u64)), 1..5_usize), 1..12),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let senses = Senses::new(folder.path(), origin::origin().unwrap()).unwrap();
+            let tickets: Vec<Ticket> = (1..)
+                .zip(&ranks)
+                .map(|(id, (at, here))| ticket(id, *at, if *here { "here" } else { "there" }, &senses))
+                .collect();
+            let store = MemoryStore::new();
+            let add = |ticket: &Ticket| Change::AddTicket(ticket.clone());
+            store.transact(&mut |records| tickets.iter().map(add).try_for_each(|change| records.apply(change))).unwrap();
+            store.snapshot(&mut |records| {
+                let mut view = Seen::new(records, &senses);
+                for (up, here, place, most) in &walks {
+                    let target = Target::Name(if *here { "here" } else { "there" }.parse().unwrap());
+                    let own = tickets.iter().filter(|ticket| ticket.claim.targets().any(|own| *own == target));
+                    let mut line: Vec<Rank> = own.map(|ticket| ticket.rank).collect();
+                    line.sort();
+                    let place = place.map(|(at, id)| Rank { at, id: LeaseId(id) });
+                    let walk = if *up { Walk::Up(place) } else { Walk::Down(place) };
+                    assert_eq!(
+                        shown(&mut view, &target.reach(), walk, *most),
+                        expected(&line, walk, *most),
+                        "{walk:?}, at most {most}"
+                    );
+                }
+                Ok(())
+            }).unwrap();
+        }
     }
 }
