@@ -117,6 +117,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use lockkeeper_core::board::Board;
     use lockkeeper_core::draft::Change;
     use lockkeeper_core::liveness::{Contract, Proof, Voucher};
     use lockkeeper_core::record::{Claim, Priority, Rank};
@@ -128,7 +129,6 @@ mod tests {
 
     use super::*;
     use crate::platform::origin;
-    use crate::store::{MemoryStore, Store};
 
     fn ticket(id: u64, at: i64, name: &str, senses: &Senses) -> Ticket {
         let resource = Resource { target: Target::Name(name.parse().unwrap()), mode: Mode::Exclusive };
@@ -153,6 +153,49 @@ mod tests {
             bell: None,
             under: Vec::new(),
             upgrades: None,
+        }
+    }
+
+    /// A line of tickets, and nothing else.
+    struct Line(Board);
+
+    impl Records for Line {
+        fn now(&self) -> Moment {
+            Moment::from_micros(0)
+        }
+
+        fn draw(&mut self) -> Result<u64, StoreError> {
+            Err(StoreError::Mismatch("nothing is drawn here".to_owned()))
+        }
+
+        fn lease(&mut self, _id: LeaseId) -> Result<Option<Lease>, StoreError> {
+            Ok(None)
+        }
+
+        fn leases(&mut self, _reach: &Reach, _visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
+            Ok(self.0.ticket(id).cloned())
+        }
+
+        fn tickets(
+            &mut self,
+            reach: &Reach,
+            walk: Walk,
+            visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
+        ) -> Result<(), StoreError> {
+            self.0.visit_tickets(reach, walk, &mut |ticket| visit(ticket.clone()));
+            Ok(())
+        }
+
+        fn everything(&mut self) -> Result<(Vec<Lease>, Vec<Ticket>), StoreError> {
+            Ok((Vec::new(), self.0.tickets().cloned().collect()))
+        }
+
+        fn apply(&mut self, change: Change) -> Result<(), StoreError> {
+            self.0.apply(change).map_err(|misfit| StoreError::Mismatch(misfit.to_string()))
         }
     }
 
@@ -193,26 +236,22 @@ mod tests {
                 .zip(&ranks)
                 .map(|(id, (at, here))| ticket(id, *at, if *here { "here" } else { "there" }, &senses))
                 .collect();
-            let store = MemoryStore::new();
-            let add = |ticket: &Ticket| Change::AddTicket(ticket.clone());
-            store.transact(&mut |records| tickets.iter().map(add).try_for_each(|change| records.apply(change))).unwrap();
-            store.snapshot(&mut |records| {
-                let mut view = Seen::new(records, &senses);
-                for (up, here, place, most) in &walks {
-                    let target = Target::Name(if *here { "here" } else { "there" }.parse().unwrap());
-                    let own = tickets.iter().filter(|ticket| ticket.claim.targets().any(|own| *own == target));
-                    let mut line: Vec<Rank> = own.map(|ticket| ticket.rank).collect();
-                    line.sort();
-                    let place = place.map(|(at, id)| Rank { at, id: LeaseId(id) });
-                    let walk = if *up { Walk::Up(place) } else { Walk::Down(place) };
-                    assert_eq!(
-                        shown(&mut view, &target.reach(), walk, *most),
-                        expected(&line, walk, *most),
-                        "{walk:?}, at most {most}"
-                    );
-                }
-                Ok(())
-            }).unwrap();
+            let mut records = Line(Board::default());
+            tickets.iter().for_each(|ticket| records.0.apply(Change::AddTicket(ticket.clone())).unwrap());
+            let mut view = Seen::new(&mut records, &senses);
+            for (up, here, place, most) in &walks {
+                let target = Target::Name(if *here { "here" } else { "there" }.parse().unwrap());
+                let own = tickets.iter().filter(|ticket| ticket.claim.targets().any(|own| *own == target));
+                let mut line: Vec<Rank> = own.map(|ticket| ticket.rank).collect();
+                line.sort();
+                let place = place.map(|(at, id)| Rank { at, id: LeaseId(id) });
+                let walk = if *up { Walk::Up(place) } else { Walk::Down(place) };
+                assert_eq!(
+                    shown(&mut view, &target.reach(), walk, *most),
+                    expected(&line, walk, *most),
+                    "{walk:?}, at most {most}"
+                );
+            }
         }
     }
 }
