@@ -87,6 +87,11 @@ impl Lease {
         judge(self.claim.contract, &self.dates(), sight, now)
     }
 
+    /// Whether it was waited for, or made stronger since: only then are its id and its token two numbers.
+    pub fn was_waited_for(&self) -> bool {
+        self.id.0 != self.token.0
+    }
+
     /// The keys that a store files it under.
     pub fn keys(&self) -> Vec<Key> {
         self.claim.keys()

@@ -96,9 +96,11 @@ impl Engine {
     /// Ends a lease that the caller holds.
     pub fn release_held(&self, held: &Lease) -> Result<Result<Lease, NotCurrent>, StoreError> {
         self.decide(|draft| {
-            // Who holds the same is looked at to hand it on: of a whole name that is this one.
-            if let [Resource { target: target @ Target::Name(_), mode: Mode::Exclusive }] =
-                held.claim.resources.as_slice()
+            // Where it was waited for, others wait behind it. To hand it on, those are looked at who hold the same:
+            // of a whole name that is this one.
+            if held.was_waited_for()
+                && let [Resource { target: target @ Target::Name(_), mode: Mode::Exclusive }] =
+                    held.claim.resources.as_slice()
             {
                 draft.leases(&target.reach())?;
             }
