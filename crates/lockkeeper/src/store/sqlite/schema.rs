@@ -20,8 +20,8 @@ const VERSION: i64 = 2;
 /// How long those may take who look at a database that is not set up yet.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the log may grow, in pages, before it is copied into the database: a command that finds nobody else
-/// there reads all of it, but where many wait, each copy is in everybody's way.
-const CHECKPOINT_AT: i64 = 64;
+/// there reads all of it.
+const CHECKPOINT_AT: i64 = 24;
 
 /// The tables are read anew by every command, so they are as plain as can be: types are strict, and what a
 /// column may say is checked where a row is read, in `rows`.
