@@ -22,19 +22,20 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lockkeeper_core::id::BellId;
+use lockkeeper_core::id::{BellId, LeaseId, Token};
 use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
-use super::{Bell, Decision, Examination, Store, StoreError};
+use super::{Bell, Decision, Examination, Granted, Store, StoreError};
 use crate::platform::{bell, clock, fs as local, gate};
 pub(super) use connections::Connections;
 pub(super) use examine::pages;
 use records::Rows;
-pub(super) use schema::{Format, connect, explain, is_set_up, use_log};
+pub(super) use schema::{Format, connect, explain, use_log, version};
 use tokens::Tokens;
 
 /// How long a folder has to be left alone before its time of change is trusted.
@@ -54,6 +55,9 @@ pub struct SqliteStore {
     seen: Mutex<Option<(Stamp, Moment)>>,
     tokens: Tokens,
     connections: Connections,
+    ringer: bell::Ringer,
+    /// Whether the last decision met somebody in a line.
+    crowded: AtomicBool,
 }
 
 impl SqliteStore {
@@ -73,9 +77,9 @@ impl SqliteStore {
         }
         let connection = schema::connect(&path)?;
         // Somebody else may be at it just now: anything but a yes is looked at again alone.
-        if !matches!(schema::is_set_up(&connection, &path, schema::FORMAT), Ok(true)) {
+        if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
-            if !schema::is_set_up(&connection, &path, schema::FORMAT)? {
+            if !schema::is_set_up(&connection, &path)? {
                 // What lost its file and its database within a moment still finds the limit on the gate.
                 let noted = gate.noted().map_err(|error| failed("read", &gate_path, error))?;
                 schema::set_up(&connection, &path, tokens.limit()?.max(noted))?;
@@ -90,7 +94,9 @@ impl SqliteStore {
         }
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
-        Ok(Self { folder, path, gate, files, seen, tokens, connections })
+        let ringer = bell::Ringer::new(&folder);
+        let crowded = AtomicBool::new(false);
+        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, crowded })
     }
 
     /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
@@ -152,6 +158,7 @@ impl SqliteStore {
             Ok(limit) => (limit, Ok(())),
             Err(error) => (None, Err(error)),
         };
+        self.crowded.store(rows.met_somebody, Ordering::Relaxed);
         let changed = rows.changed;
         let ended = decided.and(kept).and_then(|()| {
             limit.map_or(Ok(()), |limit| self.note_limit(connection, limit))?;
@@ -209,11 +216,15 @@ impl Store for SqliteStore {
 
     fn ring(&self, id: BellId) {
         // Whoever sleeps there looks again by itself after a while, so a ring that failed only delays.
-        let _ = bell::ring(&self.folder, id);
+        let _ = self.ringer.ring(id, None);
+    }
+
+    fn hand_over(&self, id: BellId, granted: Granted) {
+        let _ = self.ringer.ring(id, Some(&word_of(granted)));
     }
 
     fn dismantle(&self, id: BellId) {
-        let _ = bell::remove(&self.folder, id);
+        let _ = self.ringer.remove(id);
     }
 
     fn sweep(&self) -> Result<(), StoreError> {
@@ -237,6 +248,22 @@ impl Bell for bell::Bell {
     fn quiet(&self) {
         let _ = self.drain();
     }
+
+    fn hear(&self) -> Option<Granted> {
+        self.drain().ok()?.1.map(granted_by)
+    }
+}
+
+fn word_of(granted: Granted) -> bell::Word {
+    let mut word = bell::Word::default();
+    let parts = [granted.id.0, granted.token.0, granted.at.as_micros().cast_unsigned()];
+    word.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part.to_ne_bytes());
+    word
+}
+
+fn granted_by(word: bell::Word) -> Granted {
+    let part = |place: usize| u64::from_ne_bytes(word.as_chunks().0[place]);
+    Granted { id: LeaseId(part(0)), token: Token(part(1)), at: Moment::from_micros(part(2).cast_signed()) }
 }
 
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
@@ -257,8 +284,7 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
         Some(_) => {}
     }
     // A power cut may have damaged it, which does not matter; what others made is none of ours.
-    let known =
-        schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path, schema::FORMAT));
+    let known = schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path));
     if let Err(error @ (StoreError::Foreign { .. } | StoreError::TooNew { .. })) = known {
         return Err(error);
     }
