@@ -177,6 +177,22 @@ impl SqliteStore {
         ended
     }
 
+    /// Runs a decision for nothing while others are inside the gate.
+    ///
+    /// Where many wait, each turn is another process's, which was asleep meanwhile and finds its memory out of the
+    /// caches. What is fetched here need not be fetched inside, where everybody else waits for it.
+    fn rehearse(&self, decide: Decision<'_>) {
+        if !self.crowded.load(Ordering::Relaxed) {
+            return;
+        }
+        // Whatever fails here fails again where it counts.
+        let _ = self.connected(|connection| {
+            self.database(execute(connection, "BEGIN"))?;
+            let _ = decide(&mut Rows::rehearsal(self, connection));
+            self.database(execute(connection, "ROLLBACK"))
+        });
+    }
+
     /// Notes the limit of numbers, for when the file of tokens is lost; on the gate too, for when the database is lost
     /// with it. That one is only the third copy: it may be missing.
     fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
@@ -188,7 +204,8 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn transact(&self, decide: Decision<'_>) -> Result<(), StoreError> {
-        let _alone = self.gate.lock().map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
+        let entered = self.gate.lock_after(|| self.rehearse(decide));
+        let _alone = entered.map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
         self.check_place()?;
         self.connected(|connection| self.commit(connection, decide))
     }

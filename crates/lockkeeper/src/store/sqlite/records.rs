@@ -16,6 +16,9 @@ use super::{SqliteStore, rows, schema};
 use crate::platform::clock;
 use crate::store::{Records, StoreError};
 
+/// No number that was drawn is as large.
+const ABOVE_ALL: u64 = 1 << 62;
+
 /// The records as one transaction sees them.
 pub(super) struct Rows<'c> {
     store: &'c SqliteStore,
@@ -27,6 +30,8 @@ pub(super) struct Rows<'c> {
     anybody_waits: Option<bool>,
     /// Whether somebody was met in a line.
     pub(super) met_somebody: bool,
+    /// The last number that a rehearsal drew; none when it counts.
+    rehearsed: Option<u64>,
 }
 
 impl<'c> Rows<'c> {
@@ -34,7 +39,12 @@ impl<'c> Rows<'c> {
         // Where a decision met somebody, the next one will, too: it does not ask first.
         let anybody_waits = store.crowded.load(Ordering::Relaxed).then_some(true);
         let (now, drawing, changed, met_somebody) = (clock::now(), None, false, false);
-        Self { store, connection, now, drawing, changed, anybody_waits, met_somebody }
+        Self { store, connection, now, drawing, changed, anybody_waits, met_somebody, rehearsed: None }
+    }
+
+    /// As [`Rows::new`], but what is drawn and changed is for show only.
+    pub(super) fn rehearsal(store: &'c SqliteStore, connection: &'c Connection) -> Self {
+        Self { rehearsed: Some(ABOVE_ALL), ..Self::new(store, connection) }
     }
 
     fn anybody_waits(&mut self) -> Result<bool, StoreError> {
@@ -147,6 +157,10 @@ impl Records for Rows<'_> {
     }
 
     fn draw(&mut self) -> Result<u64, StoreError> {
+        if let Some(last) = &mut self.rehearsed {
+            *last += 1;
+            return Ok(*last);
+        }
         if self.drawing.is_none() {
             let (store, connection) = (self.store, self.connection);
             let highest = || {
@@ -243,6 +257,9 @@ impl Records for Rows<'_> {
     }
 
     fn apply(&mut self, change: Change) -> Result<(), StoreError> {
+        if self.rehearsed.is_some() {
+            return Ok(());
+        }
         self.changed = true;
         if self.anybody_waits == Some(false) {
             self.anybody_waits = None;
