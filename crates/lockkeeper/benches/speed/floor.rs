@@ -5,13 +5,18 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Duration;
 
 use lockkeeper::platform::gate::Gate;
+use lockkeeper::platform::poll;
 use rusqlite::Connection;
 
 /// How many stand in the circle.
-pub const WORKERS: usize = 64;
+const WORKERS: usize = 64;
+/// After such a silence the circle is broken.
+const END: Duration = Duration::from_secs(1);
 
 /// What one worker of the circle does for a turn; tells when the turn came.
 pub fn turns(state: &Path) -> Box<dyn FnMut() -> u64> {
@@ -37,7 +42,10 @@ pub fn turns(state: &Path) -> Box<dyn FnMut() -> u64> {
         run("COMMIT").expect("commit");
     };
     Box::new(move || {
-        own.read_exact(&mut [0]).expect("it is rung");
+        // Whose time is up first leaves the circle, and nobody is rung behind it.
+        if poll::wait(&[own.as_fd()], Some(END)).expect("it sleeps").any() {
+            own.read_exact(&mut [0]).expect("it is rung");
+        }
         let came = crate::contention::now();
         commit();
         next.write_all(b"!").expect("it rings");
