@@ -12,6 +12,7 @@ use lockkeeper_core::liveness::{Origin, ProcessRef, Proof, Sight, Voucher};
 
 use crate::platform::life::LifeFile;
 use crate::platform::process::Watch;
+use crate::platform::watches::Watches;
 use crate::platform::{pipe, process};
 
 /// Where we are, and the file on which resident holders keep their locks.
@@ -19,14 +20,14 @@ pub struct Senses {
     origin: Origin,
     life: Arc<LifeFile>,
     sentries: Arc<Mutex<BTreeMap<HolderId, Arc<OwnedFd>>>>,
-    watches: process::Watches,
+    watches: Watches,
 }
 
 impl Senses {
     /// Looks from this process, at holders whose locks are in `folder`.
     pub fn new(folder: &Path, origin: Origin) -> io::Result<Self> {
         let life = Arc::new(LifeFile::open(folder)?);
-        Ok(Self { origin, life, sentries: Arc::default(), watches: process::Watches::default() })
+        Ok(Self { origin, life, sentries: Arc::default(), watches: Watches::default() })
     }
 
     /// Where we are.

@@ -162,32 +162,6 @@ pub fn watch(process: ProcessRef) -> Watch {
     }
 }
 
-/// Watches over the same few processes again and again: to have a handle is less than to open one.
-#[derive(Debug, Default)]
-pub struct Watches(Mutex<Vec<(ProcessRef, Arc<OwnedFd>)>>);
-
-impl Watches {
-    /// How many handles stay open.
-    const MOST: usize = 4;
-
-    /// As [`watch`].
-    pub fn watch(&self, process: ProcessRef) -> Watch {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = open.iter().position(|(known, _)| *known == process) {
-            if !pidfd::has_ended(&open[place].1).unwrap_or(true) {
-                return Watch::Exit(Arc::clone(&open[place].1));
-            }
-            open.remove(place);
-        }
-        let watch = watch(process);
-        if let Watch::Exit(handle) = &watch {
-            open.truncate(Self::MOST - 1);
-            open.insert(0, (process, Arc::clone(handle)));
-        }
-        watch
-    }
-}
-
 /// Makes this process the leader of a new session, so that no terminal ends it any more.
 pub fn leave_session() -> io::Result<()> {
     rustix::process::setsid()?;
@@ -368,24 +342,6 @@ mod tests {
         assert_eq!(look(process), ProcessSight::Gone);
         assert!(matches!(watch(process), Watch::Gone));
         assert_eq!(look_in_table(process, checked(process.pid).unwrap()), ProcessSight::Gone);
-    }
-
-    #[test]
-    fn a_process_that_is_watched_again_is_seen_to_end() {
-        let watches = Watches::default();
-        let mut children: Vec<Child> = (0..Watches::MOST + 1).map(|_| sleeper()).collect();
-        let processes: Vec<ProcessRef> = children.iter().map(|child| identify(child.id()).unwrap()).collect();
-        for process in processes.iter().chain(&processes) {
-            assert!(matches!(watches.watch(*process), Watch::Exit(_)));
-        }
-        for (child, process) in children.iter_mut().zip(processes) {
-            let Watch::Exit(end) = watches.watch(process) else { panic!("no watch") };
-            child.kill().unwrap();
-            assert!(poll::wait(&[end.as_fd()], None).unwrap().any());
-            assert!(matches!(watches.watch(process), Watch::Gone), "a zombie is nothing to wait for");
-            child.wait().unwrap();
-            assert!(matches!(watches.watch(process), Watch::Gone));
-        }
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct SqliteStore {
     ringer: bell::Ringer,
     /// Whether the last decision met somebody in a line.
     crowded: AtomicBool,
+    /// Whether the log is copied seldom.
+    patient: AtomicBool,
 }
 
 impl SqliteStore {
@@ -95,8 +97,8 @@ impl SqliteStore {
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
         let ringer = bell::Ringer::new(&folder);
-        let crowded = AtomicBool::new(false);
-        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, crowded })
+        let (crowded, patient) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, crowded, patient })
     }
 
     /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
@@ -158,9 +160,10 @@ impl SqliteStore {
             Ok(limit) => (limit, Ok(())),
             Err(error) => (None, Err(error)),
         };
-        self.crowded.store(rows.met_somebody, Ordering::Relaxed);
-        let changed = rows.changed;
+        let (changed, met) = (rows.changed, rows.met);
+        self.crowded.store(met > 0, Ordering::Relaxed);
         let ended = decided.and(kept).and_then(|()| {
+            self.pace_log(connection, met)?;
             limit.map_or(Ok(()), |limit| self.note_limit(connection, limit))?;
             let end = if changed || limit.is_some() { "COMMIT" } else { "ROLLBACK" };
             self.database(execute(connection, end))
@@ -175,6 +178,21 @@ impl SqliteStore {
             }
         }
         ended
+    }
+
+    /// Has the log copied seldom while several wait, where each copy is in everybody's way, and soon again when nobody
+    /// does. Other connections of this process follow when they are used.
+    fn pace_log(&self, connection: &Connection, met: usize) -> Result<(), StoreError> {
+        let patient = match met {
+            0 => false,
+            // Two who take turns meet nobody every other time.
+            1 => return Ok(()),
+            _ => true,
+        };
+        if self.patient.swap(patient, Ordering::Relaxed) == patient {
+            return Ok(());
+        }
+        schema::pace_log(connection, &self.path, patient)
     }
 
     /// Runs a decision for nothing while others are inside the gate.

@@ -28,8 +28,8 @@ pub(super) struct Rows<'c> {
     pub(super) changed: bool,
     /// Whether anybody waits at all: mostly nobody does, and then no line need be looked at.
     anybody_waits: Option<bool>,
-    /// Whether somebody was met in a line.
-    pub(super) met_somebody: bool,
+    /// How many were met in a line at the most.
+    pub(super) met: usize,
     /// The last number that a rehearsal drew; none when it counts.
     rehearsed: Option<u64>,
 }
@@ -38,8 +38,8 @@ impl<'c> Rows<'c> {
     pub(super) fn new(store: &'c SqliteStore, connection: &'c Connection) -> Self {
         // Where a decision met somebody, the next one will, too: it does not ask first.
         let anybody_waits = store.crowded.load(Ordering::Relaxed).then_some(true);
-        let (now, drawing, changed, met_somebody) = (clock::now(), None, false, false);
-        Self { store, connection, now, drawing, changed, anybody_waits, met_somebody, rehearsed: None }
+        let (now, drawing, changed, met) = (clock::now(), None, false, 0);
+        Self { store, connection, now, drawing, changed, anybody_waits, met, rehearsed: None }
     }
 
     /// As [`Rows::new`], but what is drawn and changed is for show only.
@@ -84,7 +84,11 @@ impl<'c> Rows<'c> {
     }
 
     fn expect_one(&self, changed: usize, what: &str, id: LeaseId) -> Result<(), StoreError> {
-        if changed == 1 {
+        self.expect(changed, 1, what, id)
+    }
+
+    fn expect(&self, changed: usize, expected: usize, what: &str, id: LeaseId) -> Result<(), StoreError> {
+        if changed == expected {
             Ok(())
         } else {
             Err(StoreError::Mismatch(format!("{what} {} changed meanwhile", id.0)))
@@ -210,12 +214,12 @@ impl Records for Rows<'_> {
             return Ok(());
         }
         if let (None, [key]) = (&reach.below, reach.exact.as_slice()) {
-            let mut met = false;
+            let mut met = 0;
             self.walk_line(Keys::At(key), walk, &mut |ticket| {
-                met = true;
+                met += 1;
                 visit(ticket)
             })?;
-            self.met_somebody |= met;
+            self.met = self.met.max(met);
             return Ok(());
         }
         // Several keys have several lines: they are merged into one.
@@ -230,7 +234,7 @@ impl Records for Rows<'_> {
         if let Some((from, to)) = reach.range_below() {
             self.walk_line(Keys::Below(&from, &to), walk, &mut collect)?;
         }
-        self.met_somebody |= !found.is_empty();
+        self.met = self.met.max(found.len());
         let ordered: Box<dyn Iterator<Item = Ticket>> = match walk {
             Walk::Up(_) => Box::new(found.into_values()),
             Walk::Down(_) => Box::new(found.into_values().rev()),
@@ -286,11 +290,16 @@ impl Records for Rows<'_> {
             }
             Change::RemoveLease(lease) => {
                 let id = lease.id.0.cast_signed();
-                for key in lease.keys() {
-                    let sql = "DELETE FROM lease_key WHERE key = ? AND id = ?";
-                    let removed = self.execute(sql, (key.as_str(), id))?;
-                    self.expect_one(removed, "lease", lease.id)?;
+                let keys = lease.keys();
+                let (pairs, rest) = keys.as_chunks();
+                let mut removed = 0;
+                for [one, other] in pairs {
+                    removed += self.execute(rows::UNFILE_LEASE_TWICE, (id, one.as_str(), other.as_str()))?;
                 }
+                for key in rest {
+                    removed += self.execute(rows::UNFILE_LEASE, (id, key.as_str()))?;
+                }
+                self.expect(removed, keys.len(), "lease", lease.id)?;
                 let changed = self.execute("DELETE FROM lease WHERE id = ?", [id])?;
                 self.expect_one(changed, "lease", lease.id)
             }
@@ -315,11 +324,17 @@ impl Records for Rows<'_> {
             }
             Change::RemoveTicket(ticket) => {
                 let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
-                for key in ticket.keys() {
-                    let sql = "DELETE FROM ticket_key WHERE key = ? AND rank = ? AND id = ?";
-                    let removed = self.execute(sql, (key.as_str(), rank, id))?;
-                    self.expect_one(removed, "ticket", ticket.id)?;
+                let keys = ticket.keys();
+                let (pairs, rest) = keys.as_chunks();
+                let mut removed = 0;
+                for [one, other] in pairs {
+                    let params = (rank, id, one.as_str(), other.as_str());
+                    removed += self.execute(rows::UNFILE_TICKET_TWICE, params)?;
                 }
+                for key in rest {
+                    removed += self.execute(rows::UNFILE_TICKET, (rank, id, key.as_str()))?;
+                }
+                self.expect(removed, keys.len(), "ticket", ticket.id)?;
                 let changed = self.execute("DELETE FROM ticket WHERE id = ?", [id])?;
                 self.expect_one(changed, "ticket", ticket.id)
             }

@@ -24,6 +24,8 @@ const LOG_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the log may grow, in pages, before it is copied into the database: a command that finds nobody else
 /// there reads all of it.
 const CHECKPOINT_AT: i64 = 24;
+/// The same while several wait, so that nobody is about to find it alone.
+const CHECKPOINT_IN_CROWD_AT: i64 = 256;
 
 /// The tables are read anew by every command, so they are as plain as can be: types are strict, and what a
 /// column may say is checked where a row is read, in `rows`.
@@ -151,6 +153,13 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
     connection
         .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {CHECKPOINT_AT};"))
         .map_err(|error| explain(path, error))
+}
+
+/// How soon the log is copied by this connection: later while several wait.
+pub(super) fn pace_log(connection: &Connection, path: &Path, patient: bool) -> Result<(), StoreError> {
+    let pages = if patient { CHECKPOINT_IN_CROWD_AT } else { CHECKPOINT_AT };
+    let paced = connection.execute_batch(&format!("PRAGMA wal_autocheckpoint = {pages};"));
+    paced.map_err(|error| explain(path, error))
 }
 
 /// Has the database use a write-ahead log. When SQLite cannot, it stays with what it had and does not call it
