@@ -66,7 +66,7 @@ impl Gate {
     }
 
     /// As [`Gate::lock`]. When the gate is closed, what is to be done meanwhile is done before it is tried again, unless
-    /// the one inside could not go on because of it.
+    /// it would take the only core from the one inside.
     pub fn lock_after(&self, meanwhile: impl FnOnce()) -> io::Result<GateGuard<'_>> {
         // The mutex guards nothing that a panic could leave half done.
         let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,6 +174,19 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn something_is_done_meanwhile_at_a_closed_gate_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gate");
+        let (inside, waiting) = (Gate::open(&path).unwrap(), Gate::open(&path).unwrap());
+        drop(waiting.lock_after(|| panic!("nobody is inside")).unwrap());
+        waiting.has_company.set(true).unwrap();
+        // It leaves the gate itself, so that the wait ends.
+        let mut guard = Some(inside.lock().unwrap());
+        drop(waiting.lock_after(|| drop(guard.take())).unwrap());
+        assert!(guard.is_none(), "it was not done");
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod lookup;
 mod numbers;
 mod processes;
 mod retry;
-mod sample;
+pub(super) mod sample;
 mod snapshots;
 mod twice;
 

@@ -13,7 +13,7 @@ use lockkeeper_core::time::{Moment, Ttl};
 use super::decide;
 use crate::store::Store;
 
-pub(super) fn name(text: &str) -> Target {
+pub(in crate::store) fn name(text: &str) -> Target {
     Target::Name(text.parse().unwrap())
 }
 
@@ -39,7 +39,7 @@ pub(super) fn claim(owner: &str, targets: &[Target]) -> Claim {
     }
 }
 
-pub(super) fn lease(id: u64, owner: &str, targets: &[Target]) -> Lease {
+pub(in crate::store) fn lease(id: u64, owner: &str, targets: &[Target]) -> Lease {
     let at = Moment::from_micros(0);
     Lease {
         id: LeaseId(id),

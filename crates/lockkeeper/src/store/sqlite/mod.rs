@@ -15,6 +15,8 @@ mod examine;
 mod records;
 mod rows;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 use std::fs;
