@@ -201,8 +201,11 @@ impl SqliteStore {
     ///
     /// Where many wait, each turn is another process's, which was asleep meanwhile and finds its memory out of the
     /// caches. What is fetched here need not be fetched inside, where everybody else waits for it.
+    ///
+    /// The log is begun anew only in a moment in which nobody reads it. Where always somebody rehearses it would grow
+    /// for ever, so that nobody does over a long one.
     fn rehearse(&self, decide: Decision<'_>) {
-        if !self.crowded.load(Ordering::Relaxed) {
+        if !self.crowded.load(Ordering::Relaxed) || self.has_long_log() {
             return;
         }
         // Whatever fails here fails again where it counts.
@@ -211,6 +214,10 @@ impl SqliteStore {
             let _ = decide(&mut Rows::rehearsal(self, connection));
             self.database(execute(connection, "ROLLBACK"))
         });
+    }
+
+    fn has_long_log(&self) -> bool {
+        fs::metadata(self.folder.join("leases.db-wal")).map_or(true, |log| log.len() > schema::LONG_LOG)
     }
 
     /// Notes the limit of numbers, for when the file of tokens is lost; on the gate too, for when the database is lost

@@ -26,6 +26,8 @@ const LOG_PATIENCE: Duration = Duration::from_secs(10);
 const CHECKPOINT_AT: i64 = 24;
 /// The same while several wait, so that nobody is about to find it alone.
 const CHECKPOINT_IN_CROWD_AT: i64 = 256;
+/// A log that became longer than so many bytes is cut when it is begun anew.
+pub(super) const LONG_LOG: u64 = 512 * 1024;
 
 /// The tables are read anew by every command, so they are as plain as can be: types are strict, and what a
 /// column may say is checked where a row is read, in `rows`.
@@ -151,7 +153,10 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
     // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew. Whoever
     // commits the last of so many pages copies the log into the database, so that it does not grow for ever.
     connection
-        .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {CHECKPOINT_AT};"))
+        .execute_batch(&format!(
+            "PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {CHECKPOINT_AT};
+             PRAGMA journal_size_limit = {LONG_LOG};"
+        ))
         .map_err(|error| explain(path, error))
 }
 

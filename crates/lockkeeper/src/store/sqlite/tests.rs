@@ -6,6 +6,7 @@ use lockkeeper_core::draft::Change;
 use tempfile::TempDir;
 
 use super::SqliteStore;
+use super::schema::LONG_LOG;
 use crate::store::conformance::sample::{lease, name};
 use crate::store::{Records, Store};
 
@@ -38,6 +39,24 @@ fn a_rehearsal_leaves_nothing_behind() {
         Ok(())
     });
     decided.unwrap();
+}
+
+/// What reads the log keeps it from being begun anew.
+#[test]
+fn nobody_rehearses_over_a_long_log_and_it_gets_short_again() {
+    let (folder, store) = store();
+    let log = folder.path().join("leases.db-wal");
+    std::fs::File::options().write(true).open(&log).unwrap().set_len(LONG_LOG + 1).unwrap();
+    store.crowded.store(true, Ordering::Relaxed);
+    store.rehearse(&mut |_| panic!("it was rehearsed"));
+    for id in 1..100 {
+        let taken = lease(id, "a", &[name("db")]);
+        let mut change = Some(Change::AddLease(taken.clone()));
+        store.transact(&mut |records| change.take().map_or(Ok(()), |change| records.apply(change))).unwrap();
+        let mut change = Some(Change::RemoveLease(taken));
+        store.transact(&mut |records| change.take().map_or(Ok(()), |change| records.apply(change))).unwrap();
+    }
+    assert!(std::fs::metadata(log).unwrap().len() <= LONG_LOG);
 }
 
 #[test]
