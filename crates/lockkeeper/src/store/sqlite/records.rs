@@ -84,11 +84,7 @@ impl<'c> Rows<'c> {
     }
 
     fn expect_one(&self, changed: usize, what: &str, id: LeaseId) -> Result<(), StoreError> {
-        self.expect(changed, 1, what, id)
-    }
-
-    fn expect(&self, changed: usize, expected: usize, what: &str, id: LeaseId) -> Result<(), StoreError> {
-        if changed == expected {
+        if changed == 1 {
             Ok(())
         } else {
             Err(StoreError::Mismatch(format!("{what} {} changed meanwhile", id.0)))
@@ -290,16 +286,11 @@ impl Records for Rows<'_> {
             }
             Change::RemoveLease(lease) => {
                 let id = lease.id.0.cast_signed();
-                let keys = lease.keys();
-                let (pairs, rest) = keys.as_chunks();
-                let mut removed = 0;
-                for [one, other] in pairs {
-                    removed += self.execute(rows::UNFILE_LEASE_TWICE, (id, one.as_str(), other.as_str()))?;
+                for key in lease.keys() {
+                    let sql = "DELETE FROM lease_key WHERE key = ? AND id = ?";
+                    let removed = self.execute(sql, (key.as_str(), id))?;
+                    self.expect_one(removed, "lease", lease.id)?;
                 }
-                for key in rest {
-                    removed += self.execute(rows::UNFILE_LEASE, (id, key.as_str()))?;
-                }
-                self.expect(removed, keys.len(), "lease", lease.id)?;
                 let changed = self.execute("DELETE FROM lease WHERE id = ?", [id])?;
                 self.expect_one(changed, "lease", lease.id)
             }
@@ -324,17 +315,11 @@ impl Records for Rows<'_> {
             }
             Change::RemoveTicket(ticket) => {
                 let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
-                let keys = ticket.keys();
-                let (pairs, rest) = keys.as_chunks();
-                let mut removed = 0;
-                for [one, other] in pairs {
-                    let params = (rank, id, one.as_str(), other.as_str());
-                    removed += self.execute(rows::UNFILE_TICKET_TWICE, params)?;
+                for key in ticket.keys() {
+                    let sql = "DELETE FROM ticket_key WHERE key = ? AND rank = ? AND id = ?";
+                    let removed = self.execute(sql, (key.as_str(), rank, id))?;
+                    self.expect_one(removed, "ticket", ticket.id)?;
                 }
-                for key in rest {
-                    removed += self.execute(rows::UNFILE_TICKET, (rank, id, key.as_str()))?;
-                }
-                self.expect(removed, keys.len(), "ticket", ticket.id)?;
                 let changed = self.execute("DELETE FROM ticket WHERE id = ?", [id])?;
                 self.expect_one(changed, "ticket", ticket.id)
             }

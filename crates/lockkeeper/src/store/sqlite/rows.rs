@@ -84,16 +84,6 @@ pub(super) const FILE_TICKET: &str = "INSERT INTO ticket_key VALUES (?3, ?1, ?2)
 /// Files a ticket under two keys.
 pub(super) const FILE_TICKET_TWICE: &str = "INSERT INTO ticket_key VALUES (?3, ?1, ?2), (?4, ?1, ?2)";
 
-/// Takes a lease out from under a key.
-pub(super) const UNFILE_LEASE: &str = "DELETE FROM lease_key WHERE id = ?1 AND key = ?2";
-/// Takes a lease out from under two keys.
-pub(super) const UNFILE_LEASE_TWICE: &str = "DELETE FROM lease_key WHERE id = ?1 AND key IN (?2, ?3)";
-/// Takes a ticket out from under a key.
-pub(super) const UNFILE_TICKET: &str = "DELETE FROM ticket_key WHERE rank = ?1 AND id = ?2 AND key = ?3";
-/// Takes a ticket out from under two keys.
-pub(super) const UNFILE_TICKET_TWICE: &str =
-    "DELETE FROM ticket_key WHERE rank = ?1 AND id = ?2 AND key IN (?3, ?4)";
-
 /// The values of a lease's columns.
 pub(super) fn lease_values(lease: &Lease) -> impl rusqlite::Params {
     (
