@@ -13,6 +13,7 @@
 //! handing on what it freed, so that no resource is ever free while somebody waits for it.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -125,7 +126,7 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
     let in_the_way = jams(draft, asker)?;
     if in_the_way.is_empty() {
         let token = draft.draw_token()?;
-        let lease = new_lease(LeaseId(token.0), token, request.claim.clone(), now);
+        let lease = new_lease(LeaseId(token.0), token, Arc::new(request.claim.clone()), now);
         draft.put_lease(None, lease.clone());
         conclude(draft, None)?;
         return Ok(Outcome::Granted(Grant { lease, joined: false }));
@@ -137,7 +138,7 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
     let id = LeaseId(draft.draw()?);
     let ticket = Ticket {
         id,
-        claim: request.claim.clone(),
+        claim: Arc::new(request.claim.clone()),
         priority: request.priority,
         rank: Rank::new(now, request.priority, id),
         enqueued_at: now,
@@ -230,7 +231,7 @@ pub fn attend_upgrade<V: View>(
 pub fn find_tickets<V: View>(
     draft: &mut Draft<'_, V>,
     name: &TicketName,
-) -> Result<Vec<(LeaseId, Claim)>, V::Error> {
+) -> Result<Vec<(LeaseId, Arc<Claim>)>, V::Error> {
     let reach = Reach::of(Key::of_ticket(name));
     let mut found = Vec::new();
     draft.tickets(&reach, Walk::Up(None), &mut |ticket| {
@@ -273,7 +274,7 @@ pub fn renew<V: View>(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let ttl = ttl.or(lease.claim.ttl);
-    let claim = Claim { ttl, ..lease.claim.clone() };
+    let claim = Arc::new(Claim { ttl, ..Claim::clone(&lease.claim) });
     let renewed = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
     draft.put_lease(Some(lease), renewed.clone());
     conclude(draft, None)?;
@@ -316,7 +317,7 @@ pub fn upgrade<V: View>(
     {
         return attend(draft, ticket.id, Some(terms)).map(Ok);
     }
-    let claim = Claim { resources, ..lease.claim.clone() };
+    let claim = lease.claim.with_resources(resources);
     bury_the_dead(draft, &claim)?;
     hand_off(draft)?;
     let rank = Rank::of_upgrade(LeaseId(u64::MAX));
@@ -336,7 +337,7 @@ pub fn upgrade<V: View>(
     let ticket_id = LeaseId(draft.draw()?);
     let ticket = Ticket {
         id: ticket_id,
-        claim: Claim { ticket: None, ..claim },
+        claim: Arc::new(Claim { ticket: None, ..Claim::clone(&claim) }),
         priority: Priority::default(),
         rank: Rank::of_upgrade(ticket_id),
         enqueued_at: now,
@@ -374,7 +375,7 @@ pub fn downgrade<V: View>(
     };
     let shared = |resource: &Resource| Resource { mode: Mode::Shared, ..resource.clone() };
     let resources = lease.claim.resources.iter().map(shared).collect();
-    let claim = Claim { resources, ..lease.claim.clone() };
+    let claim = lease.claim.with_resources(resources);
     let weaker = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
     draft.offer(weaker.claim.targets());
     draft.put_lease(Some(lease), weaker.clone());
@@ -453,7 +454,7 @@ pub fn clean_up<V: View>(draft: &mut Draft<'_, V>) -> Result<(), V::Error> {
     conclude(draft, None)
 }
 
-fn new_lease(id: LeaseId, token: Token, claim: Claim, now: Moment) -> Lease {
+fn new_lease(id: LeaseId, token: Token, claim: Arc<Claim>, now: Moment) -> Lease {
     let (acquired_at, heartbeat_at) = (now, now);
     Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by: None, revoked: false }
 }

@@ -99,3 +99,24 @@ fn guards_that_are_gone_leave_no_files_open() {
     let after = descriptors();
     assert!(after <= before + 2, "{before} were open, {after} are");
 }
+
+/// Invariants 1 and 2. A waiter takes the word of the ring that woke it.
+#[test]
+fn a_lease_that_was_waited_for_is_the_one_that_the_store_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let waited: usize = thread::scope(|scope| {
+        let turns = || {
+            let keeper = Keeper::open(folder.path()).unwrap();
+            let turn = |_: &usize| {
+                let guard = keeper.lock("db").wait_forever().acquire().unwrap();
+                assert_eq!(keeper.engine().lease(guard.id()).unwrap(), Some(guard.lease()));
+                guard.lease().was_waited_for()
+            };
+            (0..50).filter(turn).count()
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(turns)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let at_once = Keeper::open(folder.path()).unwrap().lock("db").acquire().unwrap();
+    assert!(waited > 0 && !at_once.lease().was_waited_for(), "{waited} of 200 turns were waited for");
+}

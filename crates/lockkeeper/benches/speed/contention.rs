@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use lockkeeper::Keeper;
 
+use crate::floor;
 use crate::measure::{Row, lockkeeper, quiet};
 
 const SPAN: Duration = Duration::from_secs(4);
@@ -40,6 +41,11 @@ pub fn sixty_four_on_one_lock() -> Vec<Row> {
         }
         None => println!("  (no comparison with PostgreSQL: pgbench and initdb are not installed)"),
     }
+    let (floor, _) = storm("floor", folder.path());
+    rows.push(Row {
+        limit: None,
+        ..Row::at_least("  (floor: two bare commits and a ring a turn)", rate(&ours), rate(&floor), "/s", 0.0)
+    });
     rows
 }
 
@@ -55,6 +61,7 @@ fn storm(role: &str, folder: &Path) -> (Vec<u64>, f64) {
             let mut worker = Command::new(&program);
             worker.env("BENCH_ROLE", role).env("BENCH_STATE", folder.join(format!("{role}-state")));
             worker.env("BENCH_LOG", logs.join(number.to_string())).env("BENCH_START", &start);
+            worker.env("BENCH_NUMBER", number.to_string());
             worker.spawn().expect("it starts")
         })
         .collect();
@@ -109,6 +116,7 @@ pub fn work(role: &str) -> ExitCode {
                 came
             })
         }
+        "floor" => floor::turns(&state),
         _ => {
             let file = File::options().create(true).append(true).open(&state).expect("a file");
             Box::new(move || {
@@ -134,7 +142,7 @@ pub fn work(role: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn now() -> u64 {
+pub fn now() -> u64 {
     lockkeeper::platform::clock::now().as_micros().cast_unsigned() * 1000
 }
 

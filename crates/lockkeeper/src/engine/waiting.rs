@@ -18,8 +18,8 @@ use lockkeeper_core::waiting::{Watched, watch_list};
 use super::Engine;
 use crate::platform::process::Watch;
 use crate::platform::tree::{Root, Stop, stop_tree};
-use crate::platform::{clock, poll, process};
-use crate::store::{Bell, StoreError};
+use crate::platform::{clock, poll};
+use crate::store::{Bell, Granted, StoreError};
 
 /// Nobody relies on it: see the module's description.
 const SAFETY_NET: Duration = Duration::from_secs(5);
@@ -72,7 +72,9 @@ impl Engine {
                 }
             }
             let interrupted = self.sleep(&[&waiting], bell, patience, &mut || progress(&waiting))?;
-            bell.quiet();
+            if let Some(grant) = bell.hear().and_then(|granted| grant_of(&ticket, granted)) {
+                return Ok(Waited::Granted(grant));
+            }
             match self.attend_again(&ticket, terms)? {
                 Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
                 Outcome::Waiting(still) => waiting = still,
@@ -245,10 +247,10 @@ impl Engine {
             let same_machine = proof.origin.boot == self.senses.origin().boot;
             match proof.voucher {
                 Voucher::Time => {}
-                Voucher::Process(process) if pids_count => sentries.add(process::watch(process)),
+                Voucher::Process(process) if pids_count => sentries.add(self.senses.watch(process)),
                 Voucher::Process(_) => {}
                 Voucher::KernelLock { holder, process } if same_machine => {
-                    let watch = if pids_count { process::watch(process) } else { Watch::Unavailable };
+                    let watch = if pids_count { self.senses.watch(process) } else { Watch::Unavailable };
                     match watch {
                         Watch::Exit(_) => sentries.add(watch),
                         // The process is gone, but its command may hold on.
@@ -264,6 +266,21 @@ impl Engine {
     }
 }
 
+/// The lease that a ring told of, if it is this ticket's and there is nothing to be written when it is taken up: its
+/// waiter stays with it, and no time is counted.
+///
+/// Who is told late may have lost it since; so may anybody who looked, a moment later.
+fn grant_of(ticket: &Ticket, granted: Granted) -> Option<Grant> {
+    let plain = ticket.is_resident() && ticket.claim.ttl.is_none() && ticket.upgrades.is_none();
+    let Granted { id, token, at } = granted;
+    (plain && id == ticket.id).then(|| {
+        let claim = Arc::clone(&ticket.claim);
+        let (acquired_at, heartbeat_at) = (at, at);
+        let lease = Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by: None, revoked: false };
+        Grant { lease, joined: false }
+    })
+}
+
 #[derive(Default)]
 struct Sentries {
     descriptors: Vec<Arc<OwnedFd>>,
@@ -274,7 +291,7 @@ struct Sentries {
 impl Sentries {
     fn add(&mut self, watch: Watch) {
         match watch {
-            Watch::Exit(descriptor) => self.descriptors.push(Arc::new(descriptor)),
+            Watch::Exit(descriptor) => self.descriptors.push(descriptor),
             Watch::Gone => self.somebody_is_gone = true,
             Watch::Unavailable => {}
         }

@@ -31,3 +31,4 @@ pub mod swap;
 pub mod terminal;
 pub mod tree;
 pub mod volume;
+pub mod watches;

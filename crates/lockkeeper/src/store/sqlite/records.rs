@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::LeaseId;
@@ -15,6 +16,9 @@ use super::{SqliteStore, rows, schema};
 use crate::platform::clock;
 use crate::store::{Records, StoreError};
 
+/// No number that was drawn is as large.
+const ABOVE_ALL: u64 = 1 << 62;
+
 /// The records as one transaction sees them.
 pub(super) struct Rows<'c> {
     store: &'c SqliteStore,
@@ -24,11 +28,23 @@ pub(super) struct Rows<'c> {
     pub(super) changed: bool,
     /// Whether anybody waits at all: mostly nobody does, and then no line need be looked at.
     anybody_waits: Option<bool>,
+    /// How many were met in a line at the most.
+    pub(super) met: usize,
+    /// The last number that a rehearsal drew; none when it counts.
+    rehearsed: Option<u64>,
 }
 
 impl<'c> Rows<'c> {
     pub(super) fn new(store: &'c SqliteStore, connection: &'c Connection) -> Self {
-        Self { store, connection, now: clock::now(), drawing: None, changed: false, anybody_waits: None }
+        // Where a decision met somebody, the next one will, too: it does not ask first.
+        let anybody_waits = store.crowded.load(Ordering::Relaxed).then_some(true);
+        let (now, drawing, changed, met) = (clock::now(), None, false, 0);
+        Self { store, connection, now, drawing, changed, anybody_waits, met, rehearsed: None }
+    }
+
+    /// As [`Rows::new`], but what is drawn and changed is for show only.
+    pub(super) fn rehearsal(store: &'c SqliteStore, connection: &'c Connection) -> Self {
+        Self { rehearsed: Some(ABOVE_ALL), ..Self::new(store, connection) }
     }
 
     fn anybody_waits(&mut self) -> Result<bool, StoreError> {
@@ -141,6 +157,10 @@ impl Records for Rows<'_> {
     }
 
     fn draw(&mut self) -> Result<u64, StoreError> {
+        if let Some(last) = &mut self.rehearsed {
+            *last += 1;
+            return Ok(*last);
+        }
         if self.drawing.is_none() {
             let (store, connection) = (self.store, self.connection);
             let highest = || {
@@ -190,7 +210,13 @@ impl Records for Rows<'_> {
             return Ok(());
         }
         if let (None, [key]) = (&reach.below, reach.exact.as_slice()) {
-            return self.walk_line(Keys::At(key), walk, visit);
+            let mut met = 0;
+            self.walk_line(Keys::At(key), walk, &mut |ticket| {
+                met += 1;
+                visit(ticket)
+            })?;
+            self.met = self.met.max(met);
+            return Ok(());
         }
         // Several keys have several lines: they are merged into one.
         let mut found = BTreeMap::new();
@@ -204,6 +230,7 @@ impl Records for Rows<'_> {
         if let Some((from, to)) = reach.range_below() {
             self.walk_line(Keys::Below(&from, &to), walk, &mut collect)?;
         }
+        self.met = self.met.max(found.len());
         let ordered: Box<dyn Iterator<Item = Ticket>> = match walk {
             Walk::Up(_) => Box::new(found.into_values()),
             Walk::Down(_) => Box::new(found.into_values().rev()),
@@ -230,15 +257,25 @@ impl Records for Rows<'_> {
     }
 
     fn apply(&mut self, change: Change) -> Result<(), StoreError> {
+        if self.rehearsed.is_some() {
+            return Ok(());
+        }
         self.changed = true;
-        self.anybody_waits = None;
+        if self.anybody_waits == Some(false) {
+            self.anybody_waits = None;
+        }
         match change {
             Change::AddLease(lease) => {
                 let changed = self.execute(rows::INSERT_LEASE, rows::lease_values(&lease))?;
                 self.expect_one(changed, "lease", lease.id)?;
                 let id = lease.id.0.cast_signed();
-                for key in lease.keys() {
-                    self.execute("INSERT INTO lease_key VALUES (?1, ?2)", (key.as_str(), id))?;
+                let keys = lease.keys();
+                let (pairs, rest) = keys.as_chunks();
+                for [one, other] in pairs {
+                    self.execute(rows::FILE_LEASE_TWICE, (id, one.as_str(), other.as_str()))?;
+                }
+                for key in rest {
+                    self.execute(rows::FILE_LEASE, (id, key.as_str()))?;
                 }
                 Ok(())
             }
@@ -261,8 +298,13 @@ impl Records for Rows<'_> {
                 let changed = self.execute(rows::INSERT_TICKET, rows::ticket_values(&ticket))?;
                 self.expect_one(changed, "ticket", ticket.id)?;
                 let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
-                for key in ticket.keys() {
-                    self.execute("INSERT INTO ticket_key VALUES (?1, ?2, ?3)", (key.as_str(), rank, id))?;
+                let keys = ticket.keys();
+                let (pairs, rest) = keys.as_chunks();
+                for [one, other] in pairs {
+                    self.execute(rows::FILE_TICKET_TWICE, (rank, id, one.as_str(), other.as_str()))?;
+                }
+                for key in rest {
+                    self.execute(rows::FILE_TICKET, (rank, id, key.as_str()))?;
                 }
                 Ok(())
             }
