@@ -3,6 +3,7 @@
 
 const byId = (id) => document.getElementById(id);
 const texts = byId("texts").dataset;
+const dialog = byId("confirm");
 
 // What moves with the clock -------------------------------------------------------------------------------------------
 
@@ -35,15 +36,16 @@ let drawing = false;
 let again = false;
 let timer = 0;
 
-/** Draws soon; many events at once are one drawing. */
+/** Draws soon; many events at once are one drawing, and events that never end do not put it off. */
 function drawSoon() {
-  // Not put off by every further event: a storm of them would never be drawn.
-  timer ||= setTimeout(draw, 120);
+  timer ||= setTimeout(() => {
+    timer = 0;
+    draw();
+  }, 120);
 }
 
 async function draw() {
-  timer = 0;
-  if (drawing || document.querySelector("dialog[open]")) {
+  if (drawing || dialog.open) {
     again = true;
     return;
   }
@@ -126,15 +128,23 @@ function filled(text, values) {
   return text.replace(/\{(\w)\}/g, (_, name) => values[name].toLocaleString(document.documentElement.lang));
 }
 
+let decide = null;
+
 /** Asks with a dialog; true when the person wants it. */
 function confirmed(text) {
-  const dialog = byId("confirm");
+  // A dialog closes at once, and says so later: by then another question may have been asked.
+  decide?.(false);
   byId("confirm-text").textContent = text;
   dialog.returnValue = "";
   dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
-  });
+  return new Promise((resolve) => (decide = resolve));
+}
+
+function closed() {
+  if (dialog.open) return;
+  decide?.(dialog.returnValue === "yes");
+  decide = null;
+  if (again) draw();
 }
 
 async function call(button) {
@@ -223,7 +233,7 @@ byId("theme").addEventListener("change", (event) => {
   remember("lockkeeper_theme", event.target.value);
   document.documentElement.dataset.theme = event.target.value;
 });
-byId("confirm").addEventListener("close", () => again && draw());
+dialog.addEventListener("close", closed);
 document.addEventListener("visibilitychange", () => (document.hidden ? hush() : listen()));
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(input|select|textarea)$/i.test(event.target.tagName)) return;

@@ -13,6 +13,7 @@ pub mod log;
 mod metrics;
 mod otlp;
 mod page;
+mod project;
 mod replay;
 pub mod secret;
 mod security;

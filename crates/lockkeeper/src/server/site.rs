@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use lockkeeper_core::alert::Counts;
+use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN};
 
 use super::failure::Failure;
 use super::feed::Feed;
@@ -24,9 +24,6 @@ use crate::engine::{Engine, Listing};
 use crate::location::Location;
 use crate::messages::Messages;
 use crate::report::Report;
-
-/// In microseconds.
-const HOUR: i64 = 3_600_000_000;
 
 /// Everything that is served; cheap to clone, all clones are the same.
 #[derive(Clone)]
@@ -97,14 +94,18 @@ impl Site {
         Ok(Counts { downgrades: self.downgrades(), ..leases })
     }
 
-    /// How often executions fell back within the last hour.
+    /// How often executions fell back lately.
     fn downgrades(&self) -> usize {
-        let hour_ago = WallTime::from_micros(WallTime::now().as_micros() - HOUR);
-        Executions::all_downgrades_since(self.state_folder(), hour_ago)
+        Executions::all_downgrades_since(self.state_folder(), WallTime::now().before(DOWNGRADE_SPAN))
     }
 
     pub(super) fn state_folder(&self) -> &Path {
         &self.0.location.state
+    }
+
+    /// The folder that everything that can be named lies in.
+    pub(super) fn root(&self) -> &Path {
+        &self.0.location.root
     }
 
     pub(super) fn settings(&self) -> &Settings {

@@ -4,6 +4,7 @@
 
 mod bulk;
 mod client;
+mod conduct;
 mod description;
 mod events;
 mod languages;
@@ -18,3 +19,5 @@ mod runs;
 mod security;
 mod serve;
 mod server;
+mod stages;
+mod stages_pages;

@@ -11,6 +11,7 @@ mod paging;
 pub(super) mod queue;
 pub(super) mod requests;
 pub(super) mod runs;
+pub(super) mod stages;
 mod wish;
 
 use std::net::SocketAddr;
@@ -79,6 +80,9 @@ fn described(shutdown: &Shutdown) -> OpenApiRouter<Site> {
         .routes(routes!(queue::stop))
         .routes(routes!(doctor::examine))
         .routes(routes!(conflicts::check))
+        .routes(routes!(stages::list))
+        .routes(routes!(stages::show))
+        .routes(routes!(stages::plan))
         .merge(events::routes(shutdown))
         .routes(routes!(health))
         .routes(routes!(metrics::metrics))

@@ -5,6 +5,7 @@ mod ja;
 mod zh;
 
 use crate::messages::Language;
+use crate::stages::picture::Labels;
 
 /// Every word that the page itself says.
 pub(super) struct Words {
@@ -250,6 +251,86 @@ pub(super) struct Words {
     pub(super) found: &'static str,
     /// Before what to do.
     pub(super) fix: &'static str,
+    /// The page of stages.
+    pub(super) stages: &'static str,
+    /// Heading.
+    pub(super) executions: &'static str,
+    /// Column.
+    pub(super) phase: &'static str,
+    /// Column.
+    pub(super) mode: &'static str,
+    /// Column.
+    pub(super) group: &'static str,
+    /// Heading and column.
+    pub(super) groups: &'static str,
+    /// Fact.
+    pub(super) file: &'static str,
+    /// Fact.
+    pub(super) speed_up: &'static str,
+    /// Before how long it would have taken otherwise.
+    pub(super) one_by_one: &'static str,
+    /// Before how long was waited for what others held.
+    pub(super) waited: &'static str,
+    /// Heading.
+    pub(super) conflicts: &'static str,
+    /// Column.
+    pub(super) number: &'static str,
+    /// Column.
+    pub(super) kind: &'static str,
+    /// Column.
+    pub(super) witness: &'static str,
+    /// Column.
+    pub(super) rule: &'static str,
+    /// Where no rule counted.
+    pub(super) no_rule: &'static str,
+    /// Column.
+    pub(super) severity: &'static str,
+    /// Column.
+    pub(super) measure: &'static str,
+    /// Groups that stand in one folder.
+    pub(super) same_dir: &'static str,
+    /// Where groups merely stand in one folder.
+    pub(super) advice: &'static str,
+    /// Heading.
+    pub(super) conflict_graph: &'static str,
+    /// What the drawing means.
+    pub(super) conflict_graph_hint: &'static str,
+    /// Nothing collides.
+    pub(super) no_conflicts: &'static str,
+    /// Heading.
+    pub(super) over_time: &'static str,
+    /// While something runs.
+    pub(super) not_over: &'static str,
+    /// Empty page.
+    pub(super) no_executions: &'static str,
+    /// What to do first.
+    pub(super) no_executions_do: &'static str,
+    /// Heading and link.
+    pub(super) plan: &'static str,
+    /// Heading.
+    pub(super) plans: &'static str,
+    /// What the links lead to.
+    pub(super) plans_hint: &'static str,
+    /// Where nothing is known about it.
+    pub(super) plan_lost: &'static str,
+    /// Heading.
+    pub(super) downgrades: &'static str,
+    /// State.
+    pub(super) not_begun: &'static str,
+    /// State.
+    pub(super) waits: &'static str,
+    /// State.
+    pub(super) skipped: &'static str,
+    /// State.
+    pub(super) interrupted: &'static str,
+    /// Before why it was ended.
+    pub(super) stopped_by: &'static str,
+    /// Heading.
+    pub(super) open_requests: &'static str,
+    /// What the drawing means.
+    pub(super) open_requests_hint: &'static str,
+    /// The words in drawings.
+    pub(super) drawing: Labels,
     /// Button and heading.
     pub(super) filter: &'static str,
     /// No choice of a state.
