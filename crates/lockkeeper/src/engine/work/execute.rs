@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{self, AssertUnwindSafe};
 use std::thread;
 use std::time::Duration;
 
@@ -72,7 +73,12 @@ impl Executor {
     /// Executes the command of a run that was taken, and waits for its end.
     pub fn execute(&self, job: Job) -> Done {
         let end = match self.enter(&job.run) {
-            Ok(control) => self.attempt(&job, &control),
+            Ok(control) => {
+                self.unless_broken(&job.run, || self.attempt(&job, &control)).unwrap_or_else(|| {
+                    self.end_processes(&job.run);
+                    End::Seen(Seen::Vanished)
+                })
+            }
             Err(error) => End::Seen(Seen::NotStarted(126, format!("cannot supervise it: {error}"))),
         };
         let Job { run, request, life, lease, files } = job;
@@ -329,6 +335,15 @@ impl Executor {
         let workers = self.runs.store().read(|tables| tables.workers()).unwrap_or_default();
         let is_worker = |process: &ProcessRef| workers.iter().any(|worker| worker.process == *process);
         life.processes(holder).into_iter().filter(|process| !is_worker(process)).collect()
+    }
+
+    /// None when this program itself failed on the way: that costs one run, and neither a hand nor the others' runs.
+    pub(super) fn unless_broken<T>(&self, run: &Run, act: impl FnOnce() -> T) -> Option<T> {
+        let done = panic::catch_unwind(AssertUnwindSafe(act)).ok();
+        if done.is_none() {
+            self.trouble(format!("{} was given up because of a bug of this program", run.id));
+        }
+        done
     }
 
     pub(super) fn trouble(&self, what: String) {
