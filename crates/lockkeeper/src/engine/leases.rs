@@ -93,8 +93,8 @@ impl Engine {
         self.decide(|draft| lease::release(draft, id, token)).map(|(released, _)| released)
     }
 
-    /// Ends a lease that the caller holds.
-    pub fn release_held(&self, held: &Lease) -> Result<Result<Lease, NotCurrent>, StoreError> {
+    /// Ends a lease that the caller holds, in a decision of its own.
+    pub(super) fn release_here(&self, held: &Lease) -> Result<Result<Lease, NotCurrent>, StoreError> {
         self.decide(|draft| {
             // Where it was waited for, others wait behind it. To hand it on, those are looked at who hold the same:
             // of a whole name that is this one.

@@ -1,5 +1,6 @@
 //! One function per use case: read clock and store in one transaction, ask the rules, commit, then act.
 
+mod clerk;
 pub mod doctor;
 pub mod evidence;
 mod leases;
@@ -66,6 +67,12 @@ impl Engine {
             Ok(())
         })?;
         let (outcome, effects, burials, granted) = decided.ok_or_else(undecided)?;
+        self.act(effects, &granted);
+        Ok((outcome, burials))
+    }
+
+    /// Does what a decision asked for, once it is committed.
+    fn act(&self, effects: Vec<Effect>, granted: &[(BellId, Granted)]) {
         for effect in effects {
             match effect {
                 Effect::Ring(bell) => match granted.iter().find(|(to, _)| *to == bell) {
@@ -75,7 +82,6 @@ impl Engine {
                 Effect::Dismantle(bell) => self.store.dismantle(bell),
             }
         }
-        Ok((outcome, burials))
     }
 
     /// Runs a rule over the records of one moment; what it would change is left alone.
@@ -103,8 +109,7 @@ fn granted(changes: &[Change]) -> Vec<(BellId, Granted)> {
     };
     let told = changes.iter().filter_map(|change| {
         let Change::AddLease(lease) = change else { return None };
-        let granted = Granted { id: lease.id, token: lease.token, at: lease.acquired_at };
-        sleeper(lease.id).map(|bell| (bell, granted))
+        sleeper(lease.id).map(|bell| (bell, Granted::of(lease)))
     });
     told.collect()
 }

@@ -29,6 +29,9 @@ const SAID: u8 = b'=';
 /// How many bells stay open for the next ring: whoever hands on in turn rings the same ones again and again.
 const MOST_OPEN: usize = 64;
 
+/// How much is read at once.
+const PAGE: usize = 4096;
+
 /// A waiter's own bell. Dropping it takes it down.
 #[derive(Debug)]
 pub struct Bell {
@@ -64,6 +67,21 @@ impl Bell {
     /// The number to ring it by.
     pub fn id(&self) -> BellId {
         self.id
+    }
+
+    /// Takes everything that was left in it.
+    pub(super) fn read(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(PAGE);
+        loop {
+            let room = bytes.capacity() - bytes.len();
+            match rustix::io::read(&self.descriptor, rustix::buffer::spare_capacity(&mut bytes)) {
+                Ok(read) if read < room => return Ok(bytes),
+                Ok(_) => bytes.reserve(PAGE),
+                Err(Errno::AGAIN) => return Ok(bytes),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Forgets all rings so far; returns whether there were any, and the last word that came with one.
@@ -136,16 +154,26 @@ impl Ringer {
 
     /// Rings a bell. Returns false when there is none, or nobody to hear it.
     pub fn ring(&self, bell: BellId, word: Option<&Word>) -> io::Result<bool> {
+        self.through(bell, |descriptor| write(descriptor, word))
+    }
+
+    /// Leaves bytes in a FIFO, whole or not at all. Returns false when they could not be left.
+    pub(super) fn bring(&self, bell: BellId, bytes: &[u8]) -> io::Result<bool> {
+        self.through(bell, |descriptor| leave(descriptor, bytes))
+    }
+
+    /// Writes to a bell, which is opened for it unless it is open. Whoever cannot be written to is forgotten.
+    fn through(&self, bell: BellId, write: impl Fn(&OwnedFd) -> io::Result<bool>) -> io::Result<bool> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = open.iter().position(|(known, _)| *known == bell) {
-            if write(&open[place].1, word)? {
+            if write(&open[place].1)? {
                 return Ok(true);
             }
             // Its sleeper is gone, or has put up another one.
             open.remove(place);
         }
         let Some(descriptor) = open_to_ring(&self.dir, bell)? else { return Ok(false) };
-        let heard = write(&descriptor, word)?;
+        let heard = write(&descriptor)?;
         if heard {
             open.truncate(MOST_OPEN - 1);
             open.insert(0, (bell, descriptor));
@@ -160,8 +188,17 @@ impl Ringer {
     }
 }
 
+/// Writes so few bytes that they are taken whole; false when there is no room, or nobody who could read them.
+pub(super) fn leave(descriptor: &OwnedFd, bytes: &[u8]) -> io::Result<bool> {
+    match rustix::io::retry_on_intr(|| rustix::io::write(descriptor, bytes)) {
+        Ok(_) => Ok(true),
+        Err(Errno::AGAIN | Errno::PIPE) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// None when there is no such bell, or nobody who could hear it.
-fn open_to_ring(dir: &Path, bell: BellId) -> io::Result<Option<OwnedFd>> {
+pub(super) fn open_to_ring(dir: &Path, bell: BellId) -> io::Result<Option<OwnedFd>> {
     // Without NONBLOCK this would wait for a reader.
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let path = path(dir, bell);

@@ -27,13 +27,16 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::{BellId, LeaseId, Token};
-use lockkeeper_core::record::{Lease, Ticket};
+use lockkeeper_core::record::{Claim, Lease, Ticket};
 use lockkeeper_core::resource::Reach;
 use lockkeeper_core::time::Moment;
 use thiserror::Error;
+
+use crate::platform::desk::Desk;
 
 pub use memory::MemoryStore;
 pub use runs::RunStore;
@@ -69,6 +72,11 @@ pub trait Store: Send + Sync {
     /// Puts away what dead sleepers left whom no record names; nothing where bells end with their sleepers.
     fn sweep(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// The desk where somebody who waits anyway decides for others; none where nobody need.
+    fn desk(&self) -> Option<&Desk> {
+        None
     }
 
     /// Looks for damage without changing anything; `thorough` looks at every record and how it is filed.
@@ -151,6 +159,19 @@ pub struct Granted {
     pub token: Token,
     /// When it was granted.
     pub at: Moment,
+}
+
+impl Granted {
+    /// What is to be told of a lease.
+    pub fn of(lease: &Lease) -> Self {
+        Self { id: lease.id, token: lease.token, at: lease.acquired_at }
+    }
+
+    /// The lease itself, of which nothing has changed since.
+    pub fn lease(self, claim: Arc<Claim>) -> Lease {
+        let Self { id, token, at } = self;
+        Lease { id, token, claim, acquired_at: at, heartbeat_at: at, pickup_by: None, revoked: false }
+    }
 }
 
 /// Why a store did not do what it was asked.

@@ -33,6 +33,7 @@ use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
 use super::{Bell, Decision, Examination, Granted, Store, StoreError};
+use crate::platform::desk::Desk;
 use crate::platform::{bell, clock, fs as local, gate};
 pub(super) use connections::Connections;
 pub(super) use examine::pages;
@@ -58,6 +59,7 @@ pub struct SqliteStore {
     tokens: Tokens,
     connections: Connections,
     ringer: bell::Ringer,
+    desk: Desk,
     /// Whether the last decision met somebody in a line.
     crowded: AtomicBool,
     /// Whether the log is copied seldom.
@@ -98,9 +100,9 @@ impl SqliteStore {
         }
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
-        let ringer = bell::Ringer::new(&folder);
+        let (ringer, desk) = (bell::Ringer::new(&folder), Desk::new(&folder));
         let (crowded, patient) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, crowded, patient })
+        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, desk, crowded, patient })
     }
 
     /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
@@ -273,6 +275,10 @@ impl Store for SqliteStore {
 
     fn sweep(&self) -> Result<(), StoreError> {
         bell::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
+    }
+
+    fn desk(&self) -> Option<&Desk> {
+        self.patient.load(Ordering::Relaxed).then_some(&self.desk)
     }
 
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
