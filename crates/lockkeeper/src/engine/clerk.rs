@@ -62,7 +62,7 @@ impl Engine {
     pub fn release_held(&self, held: &Lease) -> Result<Result<Lease, NotCurrent>, StoreError> {
         let answer = match self.store.desk() {
             // What fails here is done again below, whatever became of it.
-            Some(desk) => desk.send(&release_to_bytes(held.id, held.token)).unwrap_or(Answer::None),
+            Some(desk) => desk.send(&release_to_bytes(held)).unwrap_or(Answer::None),
             None => Answer::Yourself,
         };
         match answer {
@@ -80,12 +80,16 @@ impl Engine {
         self.store.desk()?.sit().ok()?
     }
 
-    /// Does the errands that were left, and those that are left meanwhile.
-    pub(super) fn do_errands(&self, seat: &Seat<'_>, rung: &dyn Fn() -> bool) {
+    /// Does the errands that were left, and those that are left soon.
+    pub(super) fn do_errands(&self, seat: &Seat<'_>, is_rung: &dyn Fn() -> bool) {
         let mut until = Instant::now() + ALERT;
-        while !rung() && Instant::now() < until {
-            if self.do_waiting_errands(seat) {
+        loop {
+            let errands: Vec<_> = errands_at(seat).collect();
+            if !errands.is_empty() {
+                self.do_together(seat, &errands);
                 until = Instant::now() + ALERT;
+            } else if is_rung() || Instant::now() >= until {
+                return;
             }
         }
     }
@@ -93,24 +97,22 @@ impl Engine {
     /// Leaves the desk when all that was left there is done.
     pub(super) fn stand_up(&self, seat: Seat<'_>) {
         seat.close();
-        self.do_waiting_errands(&seat);
+        loop {
+            let errands: Vec<_> = errands_at(&seat).collect();
+            if errands.is_empty() {
+                return;
+            }
+            self.do_together(&seat, &errands);
+        }
     }
 
-    /// Does the errands that were left; false when there were none.
-    fn do_waiting_errands(&self, seat: &Seat<'_>) -> bool {
-        let Ok(messages) = seat.errands() else { return false };
-        let errands: Vec<(Message, Errand)> = messages
-            .into_iter()
-            .filter_map(|message| errand_from_bytes(message.body()).map(|errand| (message, errand)))
-            .collect();
-        if errands.is_empty() {
-            return false;
-        }
+    /// Does errands in one decision.
+    fn do_together(&self, seat: &Seat<'_>, errands: &[(Message, Errand)]) {
         let (mut done, mut told) = (Vec::new(), Vec::new());
         let decided = self.store.transact(&mut |records| {
             done.clear();
             told.clear();
-            for (message, errand) in &errands {
+            for (message, errand) in errands {
                 if records.now() > message.until() {
                     done.push(Done::TooLate);
                     continue;
@@ -140,7 +142,6 @@ impl Engine {
         for ((message, errand), done) in errands.iter().zip(done) {
             self.tell(seat, message, errand, done);
         }
-        true
     }
 
     fn tell(&self, seat: &Seat<'_>, message: &Message, errand: &Errand, done: Done) {
@@ -159,6 +160,12 @@ impl Engine {
     }
 }
 
+/// What was left at the desk and is an errand.
+fn errands_at(seat: &Seat<'_>) -> impl Iterator<Item = (Message, Errand)> + use<> {
+    let messages = seat.errands().unwrap_or_default().into_iter();
+    messages.filter_map(|message| errand_from_bytes(message.body()).map(|errand| (message, errand)))
+}
+
 /// What became of an errand.
 enum Done {
     /// It was done.
@@ -174,10 +181,16 @@ enum Done {
 /// Does one errand as its sender would.
 fn do_errand(draft: &mut Draft<'_, Seen<'_>>, errand: &Errand) -> Result<Done, StoreError> {
     Ok(match errand {
-        Errand::Release { id, token } => match lease::release(draft, *id, Some(*token))? {
-            Ok(_) => Done::Did,
-            Err(_) => Done::Left,
-        },
+        Errand::Release { id, token, name } => {
+            // To hand it on, those are looked at who hold the same: of a whole name that is this one.
+            if let Some(name) = name {
+                draft.leases(&name.reach())?;
+            }
+            match lease::release(draft, *id, Some(*token))? {
+                Ok(_) => Done::Did,
+                Err(_) => Done::Left,
+            }
+        }
         Errand::Acquire(request) => match lease::acquire(draft, request)? {
             Outcome::Granted(Grant { lease, .. }) => Done::Granted(Granted::of(&lease)),
             Outcome::Waiting(_) => Done::Did,

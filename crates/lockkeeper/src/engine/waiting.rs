@@ -91,7 +91,8 @@ impl Engine {
                     Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
                 }
             }
-            let interrupted = self.sleep(&[&waiting], bell, seat.as_ref(), patience, &mut || progress(&waiting))?;
+            let interrupted =
+                self.sleep(&[&waiting], bell, seat.as_ref(), patience, &mut || progress(&waiting))?;
             if let Some(grant) = bell.hear().and_then(|granted| grant_of(&ticket, granted)) {
                 return Ok(Waited::Granted(grant));
             }

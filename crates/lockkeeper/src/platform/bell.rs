@@ -69,15 +69,18 @@ impl Bell {
         self.id
     }
 
-    /// Takes everything that was left in it.
-    pub(super) fn read(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(PAGE);
+    /// Takes everything that was left in it, and puts it behind `bytes`.
+    pub(super) fn read(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let mut buffer = [0; PAGE];
         loop {
-            let room = bytes.capacity() - bytes.len();
-            match rustix::io::read(&self.descriptor, rustix::buffer::spare_capacity(&mut bytes)) {
-                Ok(read) if read < room => return Ok(bytes),
-                Ok(_) => bytes.reserve(PAGE),
-                Err(Errno::AGAIN) => return Ok(bytes),
+            match rustix::io::read(&self.descriptor, &mut buffer) {
+                Ok(read) => {
+                    bytes.extend_from_slice(&buffer[..read]);
+                    if read < PAGE {
+                        return Ok(());
+                    }
+                }
+                Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

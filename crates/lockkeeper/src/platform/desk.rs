@@ -169,7 +169,10 @@ impl Desk {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.custom_flags(flags.bits().cast_signed()).open(self.dir.join("clerk"))?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the clerk's file is not a regular file"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the clerk's file is not a regular file",
+            ));
         }
         Ok(self.file.get_or_init(|| file))
     }
@@ -184,7 +187,8 @@ fn wait_for_answer(answers: &Bell, way: &OwnedFd, number: u64) -> io::Result<Opt
         let ready = poll::wait_or_hang_up(&[answers.as_fd()], &[way.as_fd()], Some(left))?;
         // What was said before the clerk left counts.
         let is_left = ready.contains(1);
-        let said = answers.read()?;
+        let mut said = Vec::new();
+        answers.read(&mut said)?;
         if let Some(answer) = messages(&said).find(|answer| answer.number == number) {
             return Ok(Some(if answer.body() == [DONE] { Answer::Done } else { Answer::Yourself }));
         }
@@ -208,7 +212,10 @@ pub struct Seat<'d> {
 impl Seat<'_> {
     /// Takes all errands that were left, the first one first.
     pub fn errands(&self) -> io::Result<Vec<Message>> {
-        let bytes = self.tray.as_ref().map_or(Ok(Vec::new()), Bell::read)?;
+        let mut bytes = Vec::new();
+        if let Some(tray) = &self.tray {
+            tray.read(&mut bytes)?;
+        }
         Ok(messages(&bytes).collect())
     }
 
@@ -298,4 +305,106 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn wait_for_errands(seat: &Seat<'_>) -> Vec<Message> {
+        assert!(poll::wait(&[seat.as_fd()], None).unwrap().any());
+        seat.errands().unwrap()
+    }
+
+    #[test]
+    fn an_errand_is_read_by_the_clerk_and_its_answer_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
+        assert_eq!(sender.send(b"nobody is there").unwrap(), Answer::Yourself);
+        let seat = clerk.sit().unwrap().unwrap();
+        for answer in [Answer::Done, Answer::Yourself] {
+            thread::scope(|scope| {
+                let sent = scope.spawn(|| sender.send(b"do it").unwrap());
+                let errands = wait_for_errands(&seat);
+                assert_eq!(errands.iter().map(Message::body).collect::<Vec<_>>(), [b"do it"]);
+                seat.answer(&errands[0], answer);
+                // On a machine that is too busy to answer in time it stays open whether it was done.
+                assert!([answer, Answer::None].contains(&sent.join().unwrap()));
+            });
+            sender.slow.store(NOBODY, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn one_sits_at_a_time_and_errands_come_in_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other) = (Desk::new(dir.path()), Desk::new(dir.path()));
+        let seat = one.sit().unwrap().unwrap();
+        assert!(one.sit().unwrap().is_none() && other.sit().unwrap().is_none());
+        for errand in [b"1", b"2", b"3"] {
+            assert!(other.leave(errand).unwrap());
+        }
+        let errands = wait_for_errands(&seat);
+        assert_eq!(errands.iter().map(Message::body).collect::<Vec<_>>(), [b"1", b"2", b"3"]);
+        drop(seat);
+        assert!(other.sit().unwrap().is_some());
+    }
+
+    #[test]
+    fn what_a_clerk_did_not_read_is_never_read_by_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other, sender) = (Desk::new(dir.path()), Desk::new(dir.path()), Desk::new(dir.path()));
+        let seat = one.sit().unwrap().unwrap();
+        assert!(sender.leave(b"unread").unwrap());
+        drop(seat);
+        let seat = other.sit().unwrap().unwrap();
+        assert!(sender.leave(b"later").unwrap());
+        let errands = wait_for_errands(&seat);
+        assert_eq!(errands.iter().map(Message::body).collect::<Vec<_>>(), [b"later"]);
+        seat.close();
+        assert!(!sender.leave(b"closed").unwrap());
+        assert_eq!(sender.send(b"closed").unwrap(), Answer::Yourself);
+    }
+
+    #[test]
+    fn whoever_waits_sees_the_clerk_leave() {
+        let dir = tempfile::tempdir().unwrap();
+        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
+        let seat = clerk.sit().unwrap().unwrap();
+        thread::scope(|scope| {
+            let sent = scope.spawn(|| sender.send(b"do it").unwrap());
+            wait_for_errands(&seat);
+            drop(seat);
+            assert_eq!(sent.join().unwrap(), Answer::None);
+        });
+    }
+
+    #[test]
+    fn a_clerk_that_does_not_answer_is_not_asked_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
+        let seat = clerk.sit().unwrap().unwrap();
+        assert_eq!(sender.send(b"asked").unwrap(), Answer::None);
+        assert_eq!(sender.send(b"not asked").unwrap(), Answer::Yourself);
+        let errands = wait_for_errands(&seat);
+        assert_eq!(errands.iter().map(Message::body).collect::<Vec<_>>(), [b"asked"]);
+        assert!(errands[0].until() < clock::now(), "its time is over");
+    }
+
+    #[test]
+    fn what_is_too_long_or_no_message_goes_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
+        let seat = clerk.sit().unwrap().unwrap();
+        assert!(!sender.leave(&[0; LONGEST]).unwrap());
+        assert_eq!(sender.send(&[0; LONGEST]).unwrap(), Answer::Yourself);
+        let tray = seat.tray.as_ref().unwrap().id();
+        for garbage in [&b"x"[..], b"\0\0", &[0xff; 40], &[1, 0, 3]] {
+            assert!(sender.ringer.bring(tray, garbage).unwrap());
+            assert_eq!(seat.errands().unwrap(), []);
+        }
+        assert!(sender.leave(b"an errand").unwrap());
+        assert_eq!(seat.errands().unwrap().len(), 1);
+    }
 }
