@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
 
+use super::hand::{After, Hand};
 use super::heart::{Heart, Listener};
 use super::recover::Surroundings;
+use super::scribe::Scribe;
 use super::take::Line;
 use super::{Ask, Executor, Told, locked};
 use crate::engine::runs::{Heard, RunError};
@@ -44,6 +46,7 @@ pub struct Crew {
     state: Mutex<State>,
     changed: Condvar,
     search: Mutex<Search>,
+    scribe: Scribe,
     /// Interrupts whoever looks for the next run, and wakes whoever supervises.
     nudge: (OwnedFd, OwnedFd),
     wake: (OwnedFd, OwnedFd),
@@ -108,6 +111,7 @@ impl Crew {
             state: Mutex::default(),
             changed: Condvar::new(),
             search: Mutex::default(),
+            scribe: Scribe::default(),
             nudge,
             wake,
         })
@@ -121,11 +125,24 @@ impl Crew {
     /// Works until told to end: the first signal lets what runs come to its end, the second ends it.
     pub fn work(&self, signals: &Signals) -> Result<(), RunError> {
         thread::scope(|scope| {
-            for number in 0..self.orders.jobs {
-                let hand = thread::Builder::new().name(format!("hand {number}"));
-                hand.spawn_scoped(scope, || self.lend_a_hand()).map_err(RunError::Machine)?;
-            }
-            let supervised = self.supervise(signals);
+            let scribe = thread::Builder::new().name("scribe".to_owned());
+            scribe.spawn_scoped(scope, || self.scribe.work(&self.executor)).map_err(RunError::Machine)?;
+            let worked = self.work_with_hands(signals);
+            self.scribe.end();
+            worked
+        })
+    }
+
+    fn work_with_hands(&self, signals: &Signals) -> Result<(), RunError> {
+        thread::scope(|scope| {
+            let hire = || {
+                for number in 0..self.orders.jobs {
+                    let hand = thread::Builder::new().name(format!("hand {number}"));
+                    hand.spawn_scoped(scope, || self.lend_a_hand()).map_err(RunError::Machine)?;
+                }
+                Ok(())
+            };
+            let supervised = hire().and_then(|()| self.supervise(signals));
             if supervised.is_err() {
                 // Nobody would look after what runs.
                 self.executor.ask_everyone(Ask::Cancel);
@@ -149,27 +166,13 @@ impl Crew {
     }
 
     fn lend_a_hand(&self) {
-        // Only for what the next run needs: places in line are with whoever looks.
-        let mut own = Line::default();
+        let mut hand = Hand::default();
         while self.wait_to_look() {
             match self.find() {
-                Ok(Some(mut job)) => {
+                Ok(Some(job)) => {
                     self.found();
-                    loop {
-                        let done = self.executor.execute(job);
-                        let goes_on = !locked(&self.state).draining;
-                        match self.executor.conclude(done, goes_on.then_some(&mut own)) {
-                            Ok(Some(next)) => job = next,
-                            Ok(None) => {
-                                self.put_down();
-                                break;
-                            }
-                            Err(error) => {
-                                self.put_down();
-                                self.trouble(&error);
-                                break;
-                            }
-                        }
+                    if let Err(error) = self.work_through(job, &mut hand) {
+                        self.trouble(&error);
                     }
                 }
                 Ok(None) => self.stop_looking(),
@@ -178,6 +181,28 @@ impl Crew {
                     self.stop_looking();
                 }
             }
+        }
+    }
+
+    /// Executes a run, and then whatever is the next, until there is none.
+    fn work_through(&self, job: super::Job, hand: &mut Hand) -> Result<(), RunError> {
+        let mut next = Ok(Some(job));
+        while let Ok(Some(job)) = next {
+            let done = self.executor.execute_with(job, hand);
+            next = self.executor.go_on(done, hand, self.after(), &self.scribe);
+        }
+        self.put_down();
+        next.map(|_| ())
+    }
+
+    fn after(&self) -> After {
+        let state = locked(&self.state);
+        if state.draining {
+            After::Rest
+        } else if state.busy < self.orders.jobs {
+            After::Next
+        } else {
+            After::Ahead
         }
     }
 

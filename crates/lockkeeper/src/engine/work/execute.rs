@@ -2,77 +2,39 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::thread;
 use std::time::Duration;
 
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::{LockSight, ProcessRef};
-use lockkeeper_core::record::Lease;
-use lockkeeper_core::request::Request;
 use lockkeeper_core::run::life::{self, Lost, Seen};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
 
 use super::command::{mark, why_not_started};
-use super::files::LockFiles;
+use super::conclude::{Done, End, STORE_PAUSES};
+use super::hand::Hand;
 use super::output::Output;
-use super::take::{Line, with_request};
 use super::{Ask, Control, Executor, Job, Told};
-use crate::engine::runs::{RunError, advance, terms};
+use crate::engine::runs::{RunError, advance};
 use crate::exec::{Ending, Event, Next, Running, start};
 use crate::platform::tree::{self, Root, Stop, stop_tree};
 use crate::platform::{clock, process};
-use crate::store::runs::Tables;
-use crate::store::{Bell, StoreError};
+use crate::store::Bell;
 
 /// A command that takes longer stays: only then is it noted which process it is.
 const SOON: Duration = Duration::from_millis(20);
-/// How long to wait before the store is tried again that could not be written.
-const STORE_PAUSES: [Duration; 4] =
-    [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
-
-/// A run whose command is over, and what was seen of that.
-#[derive(Debug)]
-pub struct Done {
-    run: Run,
-    request: Request,
-    lease: Option<Lease>,
-    files: LockFiles,
-    end: End,
-}
-
-impl Done {
-    /// The run as it was when it was taken.
-    pub fn run(&self) -> &Run {
-        &self.run
-    }
-
-    /// A run that was found, and what was seen of it.
-    pub(super) fn found(run: Run, request: Request, seen: Seen) -> Self {
-        Self { run, request, lease: None, files: LockFiles::default(), end: End::Seen(seen) }
-    }
-
-    /// A run that was said to be over before its processes were ended.
-    pub(super) fn said(run: Run, request: Request) -> Self {
-        Self { run, request, lease: None, files: LockFiles::default(), end: End::Said }
-    }
-}
-
-#[derive(Debug)]
-enum End {
-    /// To be said.
-    Seen(Seen),
-    /// It was said before the command was ended.
-    Said,
-    /// Somebody else has the run.
-    NotOurs,
-}
 
 impl Executor {
     /// Executes the command of a run that was taken, and waits for its end.
     pub fn execute(&self, job: Job) -> Done {
+        self.execute_with(job, &mut Hand::default())
+    }
+
+    /// The same, with what a hand keeps from one run to the next.
+    pub(super) fn execute_with(&self, job: Job, hand: &mut Hand) -> Done {
+        hand.log = None;
         let end = match self.enter(&job.run) {
-            Ok(control) => self.attempt(&job, &control),
+            Ok(control) => self.attempt(&job, &control, hand),
             Err(error) => End::Seen(Seen::NotStarted(126, format!("cannot supervise it: {error}"))),
         };
         let Job { run, request, life, lease, files } = job;
@@ -83,123 +45,10 @@ impl Executor {
         Done { run, request, lease, files, end }
     }
 
-    /// Says how a run ended, gives back what it held, and takes the next one in the same transaction if it may.
-    ///
-    /// A store that cannot be written is tried again for as long as it takes: what was seen is known to nobody else.
-    pub fn conclude(&self, done: Done, line: Option<&mut Line>) -> Result<Option<Job>, RunError> {
-        let mut line = line;
-        let life = line.as_deref_mut().and_then(|line| match self.next_life(line) {
-            Ok(life) => Some(life),
-            Err(error) => {
-                // The end has to be said in any case; the next run can wait.
-                self.trouble(format!("cannot take another run: {error}"));
-                None
-            }
-        });
-        let mut again = false;
-        let (ended, next) = self.insist(&format!("note the end of {}", done.run.id), || {
-            // What failed before may have been only that the disk was not told.
-            let claimed_before = std::mem::replace(&mut again, true);
-            self.runs.store().write(|tables| {
-                let ended = self.say_end(tables, &done)?;
-                let Some(life) = life else { return Ok((ended, None)) };
-                let known = if claimed_before { tables.run_of_holder(life.holder())? } else { None };
-                let next = match known {
-                    Some(run) => with_request(tables, Some(run))?,
-                    None => self.claim_first(tables, life)?,
-                };
-                Ok((ended, next))
-            })
-        });
-        self.give_back(&done);
-        if let Err(error) = done.files.release() {
-            self.trouble(format!("cannot release the lock files of {}: {error}", done.run.id));
-        }
-        self.leave(&done.run);
-        match ended {
-            Some(run) => {
-                self.write_stage(&run, done.lease.as_ref());
-                let waits = run.waits_for_retry();
-                let told = if waits { Told::Retrying(run) } else { Told::Ended(run) };
-                self.tell(&told, Some(&done.request));
-            }
-            None => self.tell(&Told::Superseded(done.run), None),
-        }
-        Ok(next.map(|(run, request)| {
-            let life = line.and_then(Line::take_life).expect("it was made for this run");
-            Job { run, request, life, lease: None, files: LockFiles::default() }
-        }))
-    }
-
-    /// Does something to the store until it works: what is not written now is known to nobody else.
-    pub(super) fn insist<T>(&self, what: &str, mut act: impl FnMut() -> Result<T, StoreError>) -> T {
-        let mut pauses = STORE_PAUSES.iter();
-        loop {
-            match act() {
-                Ok(done) => return done,
-                Err(error) => {
-                    self.trouble(format!("cannot {what}: {error}; trying again"));
-                    thread::sleep(*pauses.next().unwrap_or(&STORE_PAUSES[3]));
-                }
-            }
-        }
-    }
-
-    /// None when somebody else has the run by now.
-    fn say_end(&self, tables: &Tables<'_>, done: &Done) -> Result<Option<Run>, StoreError> {
-        let claim = done.run.claim;
-        let Some(run) = tables.run(&done.run.id)?.filter(|run| run.claim == claim) else {
-            return Ok(None);
-        };
-        match &done.end {
-            End::NotOurs => Ok(None),
-            // It was said before, and only the disk was not told.
-            End::Seen(_) if run.waits_for_retry() => Ok(Some(run)),
-            End::Said => {
-                let settled = life::settle(&run);
-                tables.settle(&run, &settled)?;
-                Ok(Some(settled))
-            }
-            End::Seen(seen) => {
-                // A worker that was told to stop ends its commands even when nobody called them off.
-                let run = match seen {
-                    Seen::Stopped(_) if run.status == Status::Running => {
-                        match life::cancel(&run, tables.now(), Some("the worker was stopped".to_owned())) {
-                            Ok(moved) => advance(tables, &run, moved)?,
-                            Err(_) => run,
-                        }
-                    }
-                    _ => run,
-                };
-                match life::finish(&run, claim, seen.clone(), terms(&done.request), tables.now()) {
-                    Ok(moved) => advance(tables, &run, moved).map(Some),
-                    // Its time was up in the same moment: that was said already.
-                    Err(Lost::Status(_)) => {
-                        let settled = life::settle(&run);
-                        tables.settle(&run, &settled)?;
-                        Ok(Some(settled))
-                    }
-                    Err(Lost::Claim { .. } | Lost::NotDue | Lost::Nobody) => Ok(None),
-                }
-            }
-        }
-    }
-
-    /// What could not be ended keeps the lease, by the kernel lock that it shares.
-    fn give_back(&self, done: &Done) {
-        let Some((lease, token)) = done.run.lease else { return };
-        if done.run.process.is_some_and(|process| !self.others_of(process.holder).is_empty()) {
-            return;
-        }
-        // The end of its processes frees it all the same.
-        if let Err(error) = self.leases.release(lease, Some(token)) {
-            self.trouble(format!("cannot release the lease of {}: {error}", done.run.id));
-        }
-    }
-
-    fn attempt(&self, job: &Job, control: &Control) -> End {
+    fn attempt(&self, job: &Job, control: &Control, hand: &mut Hand) -> End {
         let folder = self.runs.folder_of(&job.run.id);
-        let prepared = Output::open(&folder, job.run.attempt, self.settings.output_limit)
+        let prepared = hand
+            .open_log(&folder, job.run.attempt, self.settings.output_limit)
             .and_then(|output| Ok((self.spec(job, &output)?, output)));
         let (spec, output) = match prepared {
             Ok(prepared) => prepared,
@@ -220,7 +69,7 @@ impl Executor {
         };
         drop(spec);
         self.tell(&Told::Started(job.run.clone()), Some(&job.request));
-        match self.supervise(job, running, output, control) {
+        match self.supervise(job, running, output, control, hand) {
             Ok(end) => end,
             Err(error) => {
                 self.trouble(format!("cannot supervise {}: {error}", job.run.id));
@@ -251,25 +100,16 @@ impl Executor {
         mut running: Running,
         mut output: Output,
         control: &Control,
+        hand: &mut Hand,
     ) -> io::Result<End> {
         let soon = clock::now().after(SOON);
         let soon = job.run.times_out_at().map_or(soon, |at| at.min(soon));
         if let Some(ending) = running.supervise_until(soon)? {
             output.finish();
+            hand.log = Some(output);
             return Ok(End::Seen(Seen::Ended(ending.into())));
         }
-        if let Ok(command) = running.process() {
-            let noted = self.runs.store().note(|tables| {
-                let Some(run) = tables.run(&job.run.id)? else { return Ok(()) };
-                match life::started(&run, job.run.claim, command) {
-                    Ok(moved) => advance(tables, &run, moved).map(|_| ()),
-                    Err(_) => Ok(()),
-                }
-            });
-            if let Err(error) = noted {
-                self.trouble(format!("cannot note the process of {}: {error}", job.run.id));
-            }
-        }
+        self.note_start(job, running.process().ok(), hand);
         self.write_stage(&job.run, job.lease.as_ref());
         let bell = job.lease.as_ref().and_then(|lease| lease.bell());
         let bell = bell.and_then(|bell| self.leases.store().bell_with_id(bell).ok());
@@ -289,6 +129,25 @@ impl Executor {
         let mark = mark(&job.run);
         let ending = running.supervise_marked(&extra, Some(&mark), &mut |event| watch.on_event(event))?;
         Ok(watch.end(ending))
+    }
+
+    /// Notes which process a command is that takes long. What was set aside for this hand does not wait for it.
+    fn note_start(&self, job: &Job, command: Option<ProcessRef>, hand: &mut Hand) {
+        let aside = hand.aside.take();
+        let noted = self.runs.store().note(|tables| {
+            if let Some(aside) = &aside {
+                tables.put_back(&aside.run, aside.life.holder())?;
+            }
+            let Some(run) = tables.run(&job.run.id)? else { return Ok(()) };
+            match command.map(|command| life::started(&run, job.run.claim, command)) {
+                Some(Ok(moved)) => advance(tables, &run, moved).map(|_| ()),
+                Some(Err(_)) | None => Ok(()),
+            }
+        });
+        // Others find out by themselves that nobody has the kernel lock of what was set aside.
+        if let Err(error) = noted {
+            self.trouble(format!("cannot note the process of {}: {error}", job.run.id));
+        }
     }
 
     /// Ends what the command left running. What has the kernel lock is alive; those that closed it are found among
@@ -321,7 +180,7 @@ impl Executor {
     }
 
     /// The processes that share a run's kernel lock, without workers: they hold it before the command begins.
-    fn others_of(&self, holder: HolderId) -> Vec<ProcessRef> {
+    pub(super) fn others_of(&self, holder: HolderId) -> Vec<ProcessRef> {
         let life = self.leases.senses().life();
         if life.look(holder) != LockSight::Held {
             return Vec::new();

@@ -13,12 +13,15 @@
 
 mod attendant;
 mod command;
+mod conclude;
 mod crew;
 mod execute;
 mod files;
+mod hand;
 mod heart;
 mod output;
 mod recover;
+mod scribe;
 mod take;
 mod tell;
 
@@ -35,8 +38,8 @@ use lockkeeper_core::run::Run;
 
 pub use attendant::Attendant;
 pub(in crate::engine) use command::RUN_ID;
+pub use conclude::Done;
 pub use crew::{Crew, Orders};
-pub use execute::Done;
 pub(in crate::engine) use take::why;
 pub use take::{Job, Line, Taken};
 pub use tell::{Teller, Told};

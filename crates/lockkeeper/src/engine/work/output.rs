@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::engine::runs::RunFolder;
 use crate::platform::fs as local;
+use crate::platform::replace::has_writers;
 
 /// How much of the beginning is kept.
 const HEAD: u64 = 1024 * 1024;
@@ -27,10 +28,21 @@ const LATEST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Output {
     file: File,
+    /// The same file, where it was a spare one.
+    reader: Option<File>,
     folder: RunFolder,
     limit: u64,
     size: u64,
     cut_to: u64,
+}
+
+/// A folder with a log that nothing was written to, for the next run: to rename it costs a tenth of making it.
+///
+/// It keeps the name of the run that it was for until another needs it.
+#[derive(Debug)]
+pub(super) struct Spare {
+    reader: File,
+    folder: RunFolder,
 }
 
 impl Output {
@@ -41,13 +53,35 @@ impl Output {
             put_aside(&folder.cut(), &folder.cut_of(attempt - 1))?;
             put_aside(&folder.output(), &folder.output_of(attempt - 1))?;
         }
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(local::NO_FOLLOW)
-            .open(folder.output())?;
-        Ok(Self { file, folder: folder.clone(), limit: limit.max(4 * HEAD), size: 0, cut_to: 0 })
+        let file = options().create(true).open(folder.output())?;
+        Ok(Self::new(file, None, folder, limit))
+    }
+
+    fn new(file: File, reader: Option<File>, folder: &RunFolder, limit: u64) -> Self {
+        Self { file, reader, folder: folder.clone(), limit: limit.max(4 * HEAD), size: 0, cut_to: 0 }
+    }
+
+    /// Has the log of a first attempt be the spare one.
+    pub(super) fn reuse(spare: Spare, folder: &RunFolder, limit: u64) -> io::Result<Self> {
+        let Spare { reader, folder: before } = spare;
+        before.rename_to(folder)?;
+        let file = options().open(folder.output())?;
+        Ok(Self::new(file, Some(reader), folder, limit))
+    }
+
+    /// A spare log, if nothing was written to this one and nobody is left who could.
+    pub(super) fn into_spare(self) -> Option<Spare> {
+        let Self { file, reader, folder, size, cut_to: _, limit: _ } = self;
+        drop(file);
+        if size > 0 {
+            return None;
+        }
+        let reader = match reader {
+            Some(reader) => reader,
+            None => File::options().read(true).custom_flags(local::NO_FOLLOW).open(folder.output()).ok()?,
+        };
+        let unwritten = has_writers(&reader) == Some(false) && reader.metadata().ok()?.len() == 0;
+        unwritten.then_some(Spare { reader, folder })
     }
 
     /// For the command's standard output or error.
@@ -89,6 +123,13 @@ impl Output {
         self.cut_to = to;
         Ok(())
     }
+}
+
+/// How logs are opened: each write goes to the end, whoever makes it.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.append(true).mode(0o600).custom_flags(local::NO_FOLLOW);
+    options
 }
 
 /// Renames a file that need not be there.

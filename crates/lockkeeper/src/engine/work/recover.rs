@@ -15,7 +15,7 @@ use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
 
 use super::command::mark;
-use super::execute::Done;
+use super::conclude::Done;
 use super::{Ask, Control, Executor, Told, locked};
 use crate::engine::runs::{RunError, advance};
 use crate::exec::Ending;

@@ -79,6 +79,11 @@ pub struct Line {
 }
 
 impl Line {
+    /// The kernel lock that the next run will share, if it was made.
+    pub(super) fn life(&self) -> Option<&LifeLock> {
+        self.life.as_ref()
+    }
+
     /// The kernel lock, for the run that it was made for.
     pub(super) fn take_life(&mut self) -> Option<LifeLock> {
         self.life.take()
@@ -270,7 +275,7 @@ impl Executor {
         self.claim_in(tables, &run, request, life)
     }
 
-    fn claim_in(
+    pub(super) fn claim_in(
         &self,
         tables: &Tables<'_>,
         run: &Run,
@@ -291,10 +296,15 @@ impl Executor {
     /// The kernel lock for the next run.
     pub(super) fn next_life<'l>(&self, line: &'l mut Line) -> Result<&'l LifeLock, RunError> {
         if line.life.is_none() {
-            let holder = random::holder_id().map_err(RunError::Machine)?;
-            line.life = Some(self.leases.senses().life().hold(holder).map_err(RunError::Machine)?);
+            line.life = Some(self.new_life()?);
         }
         Ok(line.life.as_ref().expect("it was made just now"))
+    }
+
+    /// A kernel lock for the processes of a run.
+    pub(super) fn new_life(&self) -> Result<LifeLock, RunError> {
+        let holder = random::holder_id().map_err(RunError::Machine)?;
+        self.leases.senses().life().hold(holder).map_err(RunError::Machine)
     }
 
     fn take_known(&self, run: &Run, request: Request, line: &mut Line) -> Result<Taken, RunError> {

@@ -8,6 +8,7 @@
 //! What [`RunStore::write`] returned from is on the disk. The log is forced there after the gate is open again, so
 //! that those who commit at the same time share the disk's work. Readers never wait for writers.
 
+mod aside;
 mod autorun;
 mod events;
 mod examine;
@@ -28,6 +29,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+pub use aside::Aside;
 pub use autorun::AutoRun;
 pub use events::StoredEvent;
 pub use prune::Old;
@@ -100,7 +102,7 @@ impl RunStore {
     }
 
     /// As [`RunStore::write`], but what was changed may be lost in a power cut: for what every reader finds out by
-    /// itself after one.
+    /// itself after one, or what [`RunStore::force`] is called for later.
     pub fn note<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.transact(work).map(|(done, _)| done)
     }
@@ -142,8 +144,8 @@ impl RunStore {
         })
     }
 
-    /// Forces the log to the disk. Frames that a checkpoint moved on meanwhile were forced by it.
-    fn force(&self) -> Result<(), StoreError> {
+    /// Forces everything that was changed so far to the disk. What a checkpoint moved on meanwhile was forced by it.
+    pub fn force(&self) -> Result<(), StoreError> {
         let path = self.log_path();
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let inode = fs::metadata(&path).map_err(|error| failed("look at", &path, error))?.ino();

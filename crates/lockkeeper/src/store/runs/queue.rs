@@ -71,7 +71,7 @@ impl Tables<'_> {
     /// Runs whose next attempt is due.
     pub fn due_retries(&self, now: Moment, limit: usize) -> Result<Vec<Run>, StoreError> {
         let sql = format!(
-            "SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 AND run.ready = 1 ORDER BY run.retry_at LIMIT ?2"
+            "SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 AND run.ready <> 0 ORDER BY run.retry_at LIMIT ?2"
         );
         self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])
     }
@@ -101,7 +101,7 @@ impl Tables<'_> {
             [],
         )?;
         let retry = self.number(
-            "SELECT min(retry_at) FROM run WHERE retry_at > ?1 AND ready = 1",
+            "SELECT min(retry_at) FROM run WHERE retry_at > ?1 AND ready <> 0",
             [looked_at.as_micros()],
         )?;
         let outside = self.number(
@@ -167,6 +167,7 @@ impl Tables<'_> {
             ),
             params![now.moment.as_micros(), now.unix_micros],
         )?;
+        self.doubt_asides()?;
         // Nothing of another boot lives.
         self.execute("DELETE FROM worker WHERE boot <> ?1", [boot])?;
         self.execute("UPDATE clock SET boot = ?1", [boot])
