@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::Child;
 use std::time::Duration;
 
 use lockkeeper_core::liveness::ProcessRef;
@@ -53,8 +52,7 @@ pub struct Running {
 }
 
 impl Running {
-    pub(super) fn new(child: &Child, own: Own, job: Option<Job>) -> Self {
-        let pid = Pid::from_child(child);
+    pub(super) fn new(pid: Pid, own: Own, job: Option<Job>) -> Self {
         if let Some(job) = &job {
             job.started(pid);
         }

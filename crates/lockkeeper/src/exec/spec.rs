@@ -1,7 +1,10 @@
 //! What is to be run, and the start of it.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -10,12 +13,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::Access;
+use rustix::io::Errno;
+use rustix::process::Pid;
 use thiserror::Error;
 
 use super::job::Job;
 use super::running::Running;
 use crate::platform::life::LifeLock;
 use crate::platform::process::Own;
+#[cfg(target_os = "linux")]
+use crate::platform::spawn::{self, Start};
 use crate::platform::tree;
 
 /// A command's share of a life lock is open to whatever this process starts at the same time: one start at a time.
@@ -104,7 +111,11 @@ pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError
         }
         Mode::Worker => None,
     };
-    let (child, own) = spawn_sharing(spec, life, job.as_ref()).map_err(|source| {
+    let started = match find_program(spec) {
+        Ok(file) => spawn(spec, &file, life, job.as_ref()),
+        Err(error) => Err(error),
+    };
+    let (pid, own) = started.map_err(|source| {
         if let Some(job) = &job {
             job.not_started();
         }
@@ -120,37 +131,73 @@ pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError
             _ => StartError::Other { program, source },
         }
     })?;
-    Ok(Running::new(&child, own, job))
+    Ok(Running::new(pid, own, job))
 }
 
-fn spawn_sharing(spec: &Spec, life: Option<&LifeLock>, job: Option<&Job>) -> io::Result<(Child, Own)> {
-    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    let _shared = life.map(LifeLock::share_with_children).transpose()?;
-    let found = find_program(spec);
-    let spawn = |interpreter| {
-        let mut command = command(spec, found.as_deref(), interpreter)?;
-        job.map_or(Ok(()), |job| job.equip(&mut command))?;
-        Own::start(|| command.spawn(), Child::id)
+fn spawn(spec: &Spec, file: &Path, life: Option<&LifeLock>, job: Option<&Job>) -> io::Result<(Pid, Own)> {
+    let one = |interpreter: Option<&str>| match spec.mode {
+        #[cfg(target_os = "linux")]
+        Mode::Worker if spec.only_env => spawn_bare(spec, file, interpreter, life),
+        Mode::Worker | Mode::Wrapper => spawn_with_std(spec, file, interpreter, life, job),
     };
-    match spawn(None) {
+    match one(None) {
         // A script without `#!`: shells and execvp(3) run it with sh.
-        Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => spawn(Some("/bin/sh")),
+        Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => one(Some("/bin/sh")),
         outcome => outcome,
     }
 }
 
+/// Starts are many and at the same time: they cost little, and none waits for another.
+#[cfg(target_os = "linux")]
+fn spawn_bare(
+    spec: &Spec,
+    file: &Path,
+    interpreter: Option<&str>,
+    life: Option<&LifeLock>,
+) -> io::Result<(Pid, Own)> {
+    let mut words = match interpreter {
+        Some(interpreter) => vec![OsStr::new(interpreter), file.as_os_str()],
+        None => vec![spec.program.as_os_str()],
+    };
+    words.extend(spec.args.iter().map(OsString::as_os_str));
+    let streams = [&spec.stdin, &spec.stdout, &spec.stderr].into_iter().zip(0..);
+    let streams = streams.filter_map(|(stream, number)| Some((stream.as_ref()?.as_fd(), number)));
+    let start = Start {
+        file: interpreter.map_or(file, Path::new),
+        words,
+        env: &spec.env,
+        dir: spec.dir.as_deref(),
+        descriptors: streams.chain(life.map(LifeLock::for_child)).collect(),
+    };
+    Own::start(|| spawn::start(&start), |pid| pid.as_raw_nonzero().get().cast_unsigned())
+}
+
+fn spawn_with_std(
+    spec: &Spec,
+    file: &Path,
+    interpreter: Option<&str>,
+    life: Option<&LifeLock>,
+    job: Option<&Job>,
+) -> io::Result<(Pid, Own)> {
+    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _shared = life.map(LifeLock::share_with_children).transpose()?;
+    let mut command = command(spec, file, interpreter)?;
+    job.map_or(Ok(()), |job| job.equip(&mut command))?;
+    let (child, own) = Own::start(|| command.spawn(), Child::id)?;
+    Ok((Pid::from_child(&child), own))
+}
+
 /// Nothing here may need code between fork and exec: std then uses posix_spawn, whose cost does not grow with this
 /// process. Only a command that gets the terminal is started with fork: people do not see the difference.
-fn command(spec: &Spec, found: Option<&Path>, interpreter: Option<&str>) -> io::Result<Command> {
-    let program = found.map_or(spec.program.as_os_str(), Path::as_os_str);
+fn command(spec: &Spec, file: &Path, interpreter: Option<&str>) -> io::Result<Command> {
     let mut command = match interpreter {
         Some(interpreter) => {
             let mut command = Command::new(interpreter);
-            command.arg(program);
+            command.arg(file);
             command
         }
         None => {
-            let mut command = Command::new(program);
+            let mut command = Command::new(file);
             command.arg0(&spec.program);
             command
         }
@@ -171,19 +218,28 @@ fn command(spec: &Spec, found: Option<&Path>, interpreter: Option<&str>) -> io::
 }
 
 /// Where a program is that is to be found in the `PATH` of an environment of its own. Left to itself, std would have to
-/// fork for that, and the child would try one folder after the other. None when the system has to say what is wrong.
-fn find_program(spec: &Spec) -> Option<PathBuf> {
+/// fork for that, and the child would try one folder after the other. In this process's own, it finds it by itself.
+fn find_program(spec: &Spec) -> io::Result<Cow<'_, Path>> {
     if !spec.only_env || spec.program.as_bytes().contains(&b'/') {
-        return None;
+        return Ok(Path::new(&spec.program).into());
     }
     let path = spec.env.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-    std::env::split_paths(path.unwrap_or(OsStr::new("/bin:/usr/bin")))
-        .map(|folder| match &spec.dir {
+    let places = std::env::split_paths(path.unwrap_or(OsStr::new("/bin:/usr/bin")));
+    let mut refused = Errno::NOENT;
+    for folder in places {
+        let file = match &spec.dir {
             Some(dir) => dir.join(folder).join(&spec.program),
             None => folder.join(&spec.program),
-        })
-        .filter(|file| file.is_absolute())
-        .find(|file| file.is_file() && rustix::fs::access(file, Access::EXEC_OK).is_ok())
+        };
+        if !file.is_absolute() || !file.is_file() {
+            continue;
+        }
+        if rustix::fs::access(&file, Access::EXEC_OK).is_ok() {
+            return Ok(file.into());
+        }
+        refused = Errno::ACCESS;
+    }
+    Err(refused.into())
 }
 
 #[cfg(test)]
@@ -201,10 +257,13 @@ mod tests {
             ..Spec::default()
         };
         std::fs::write(folder.path().join("plain"), "").unwrap();
-        assert_eq!(find_program(&spec("sh", None)), Some("/bin/sh".into()));
-        assert_eq!(find_program(&spec("sh", Some("/nowhere:/bin"))), Some("/bin/sh".into()));
-        assert_eq!(find_program(&spec("sh", Some("/nowhere"))), None);
-        assert_eq!(find_program(&spec("plain", Some("."))), None);
-        assert_eq!(find_program(&spec("/bin/sh", Some("/bin"))), None);
+        let found = |program, path| {
+            find_program(&spec(program, path)).map(Cow::into_owned).map_err(|error| error.kind())
+        };
+        assert_eq!(found("sh", None), Ok("/bin/sh".into()));
+        assert_eq!(found("sh", Some("/nowhere:/bin")), Ok("/bin/sh".into()));
+        assert_eq!(found("sh", Some("/nowhere")), Err(io::ErrorKind::NotFound));
+        assert_eq!(found("plain", Some("/nowhere:.")), Err(io::ErrorKind::PermissionDenied));
+        assert_eq!(found("/bin/sh", Some("/nowhere")), Ok("/bin/sh".into()));
     }
 }

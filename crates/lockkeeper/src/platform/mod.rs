@@ -27,6 +27,8 @@ pub mod process;
 pub mod random;
 pub mod replace;
 pub mod signal;
+#[cfg(target_os = "linux")]
+pub mod spawn;
 pub mod swap;
 pub mod terminal;
 pub mod tree;

@@ -8,9 +8,13 @@
 //! 1. The lease is taken first, for a kernel lock that only this run's processes will share. Dying here frees it.
 //! 2. The claim names that kernel lock. Whoever finds the run later can ask the kernel whether any process of it
 //!    lives, even if the command was started and nobody had the time to note its number.
-//! 3. The command writes to its log by itself: it does not notice that its worker died.
-//! 4. The end is one compare-and-set with the claim's number; then the lease is released.
+//! 3. The disk knows before the command begins that it may have: by the claim, or because the run was set aside.
+//!    No power cut makes a run that has begun one that has not.
+//! 4. The command writes to its log by itself: it does not notice that its worker died.
+//! 5. The end is one compare-and-set with the claim's number. It is told, and the lease is released, when it is on the
+//!    disk.
 
+mod aside;
 mod attendant;
 mod command;
 mod conclude;

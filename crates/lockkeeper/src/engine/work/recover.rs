@@ -21,7 +21,7 @@ use crate::engine::runs::{RunError, advance};
 use crate::exec::Ending;
 use crate::platform::process::Watch;
 use crate::platform::{clock, poll, process, tree};
-use crate::store::runs::Worker;
+use crate::store::runs::{Aside, Tables, Worker};
 
 /// Whoever ends the processes of a run that is over takes its grace and so long at most.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
@@ -46,6 +46,8 @@ pub(super) struct Surroundings {
     pub(super) abandoned: Vec<Run>,
     /// Runs that are executed here.
     pub(super) ours: Vec<Run>,
+    /// Runs that are set aside for somebody.
+    pub(super) asides: Vec<Aside>,
     /// When something may be abandoned that is not yet.
     pub(super) look_again: Option<Moment>,
 }
@@ -53,8 +55,9 @@ pub(super) struct Surroundings {
 impl Executor {
     /// Looks who works on what, and puts away workers that are gone and left nothing.
     pub(super) fn look_around(&self) -> Result<Surroundings, RunError> {
-        let (workers, living) = self.runs.store().read(|tables| Ok((tables.workers()?, tables.living()?)))?;
-        let mut around = Surroundings::default();
+        let look = |tables: &Tables<'_>| Ok((tables.workers()?, tables.living()?, tables.asides()?));
+        let (workers, living, asides) = self.runs.store().read(look)?;
+        let mut around = Surroundings { asides, ..Surroundings::default() };
         let mut dead: HashSet<WorkerId> = HashSet::new();
         let mut alive: HashSet<WorkerId> = HashSet::new();
         for worker in workers {
