@@ -4,8 +4,10 @@
 //! machine may be busy. Exits 1 when a limit is missed.
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot go on says so")]
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use lockkeeper::clock::WallTime;
@@ -118,7 +120,7 @@ fn throughput() -> bool {
     for jobs in [1, 2, 4] {
         let (mut shares, mut speeds, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            let (bare, bare_cpu) = bare(jobs);
+            let (bare, bare_cpu) = bare(jobs, None);
             let (ours, our_cpu) = through_worker(jobs);
             shares.push(ours / bare);
             speeds.push(ours);
@@ -131,11 +133,79 @@ fn throughput() -> bool {
             median(cpu),
         );
         kept &= share >= SHARE;
+        floors(jobs);
     }
     kept
 }
 
-fn bare(jobs: usize) -> (f64, Duration) {
+/// What could be had at best by somebody who has every end on the disk before the next command begins.
+fn floors(jobs: usize) {
+    let (mut alone, mut together) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let (bare, _) = bare(jobs, None);
+        for (shared, shares) in [(false, &mut alone), (true, &mut together)] {
+            let disk = Disk::new(shared);
+            shares.push(self::bare(jobs, Some(&disk)).0 / bare);
+        }
+    }
+    println!(
+        "  bare spawning that waits for the disk after each: {:.2} of itself, {:.2} when several wait together",
+        median(alone),
+        median(together),
+    );
+}
+
+/// A log to which as much is appended for every run as a worker writes for it.
+struct Disk {
+    file: std::fs::File,
+    shared: bool,
+    state: Mutex<Forced>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Forced {
+    written: u64,
+    forced: u64,
+    busy: bool,
+}
+
+impl Disk {
+    /// As many bytes as a run's claim and end take in the log of the store.
+    const ENTRY: usize = 16 * 1024;
+
+    fn new(shared: bool) -> Self {
+        let file = tempfile::tempfile().unwrap();
+        Self { file, shared, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Appends an entry and waits until it is on the disk: by itself, or by somebody who forces those of others too.
+    fn append(&self) {
+        let mut state = self.state.lock().unwrap();
+        self.file.write_all_at(&[7; Self::ENTRY], state.written * Self::ENTRY as u64).unwrap();
+        state.written += 1;
+        let own = state.written;
+        if !self.shared {
+            drop(state);
+            return self.file.sync_data().unwrap();
+        }
+        while state.forced < own {
+            if state.busy {
+                state = self.changed.wait(state).unwrap();
+                continue;
+            }
+            state.busy = true;
+            let written = state.written;
+            drop(state);
+            self.file.sync_data().unwrap();
+            state = self.state.lock().unwrap();
+            (state.forced, state.busy) = (written, false);
+            self.changed.notify_all();
+        }
+    }
+}
+
+fn bare(jobs: usize, disk: Option<&Disk>) -> (f64, Duration) {
     let (since, cpu) = (Instant::now(), children_cpu());
     std::thread::scope(|scope| {
         for _ in 0..jobs {
@@ -144,6 +214,7 @@ fn bare(jobs: usize) -> (f64, Duration) {
                     let mut command = Command::new("true");
                     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                     assert!(command.status().unwrap().success());
+                    disk.into_iter().for_each(Disk::append);
                 }
             });
         }

@@ -112,7 +112,8 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         }
         None => lines(context.json, args.quiet),
     };
-    let (teller, talking) = aside(counted(talk, Arc::clone(&counts)))?;
+    let silent = args.quiet && !context.json;
+    let (teller, talking) = aside(counted(talk, Arc::clone(&counts)), silent)?;
     let leases = lockkeeper::open_engine(&context.location.state)?;
     let executor = Executor::begin(runs, leases, settings, args.jobs, Some(status), teller)?;
     if !args.quiet && !context.json && live.is_none() {
@@ -152,14 +153,20 @@ fn counted(talk: Box<Teller>, counts: Arc<Mutex<Counts>>) -> Box<Teller> {
     })
 }
 
-/// Talks on a thread of its own: a reader who does not read, or a terminal that was stopped, must not stop the work.
-fn aside(talk: Box<Teller>) -> Result<(Box<Teller>, JoinHandle<()>), Report> {
+/// Talks on a thread of its own: a reader who does not read, or a terminal that was stopped, must not stop the work. Who is
+/// silent says only what is wrong.
+fn aside(talk: Box<Teller>, silent: bool) -> Result<(Box<Teller>, JoinHandle<()>), Report> {
     let (sender, receiver) = sync_channel::<Told>(UNREAD);
     let talking = thread::Builder::new().name("talk".to_owned());
     let talking = talking.spawn(move || receiver.iter().for_each(|told| talk(&told)));
     let talking = talking.map_err(lockkeeper::KeeperError::Machine)?;
-    // What nobody reads any more is lost, which the status log and the events are not.
-    Ok((Box::new(move |told| drop(sender.try_send(told.clone()))), talking))
+    let teller = move |told: &Told| {
+        if !silent || matches!(told, Told::Trouble(_)) {
+            // What nobody reads any more is lost, which the status log and the events are not.
+            drop(sender.try_send(told.clone()));
+        }
+    };
+    Ok((Box::new(teller), talking))
 }
 
 /// Plain lines, one for everything that happens.

@@ -10,4 +10,4 @@ mod spec;
 
 pub use ending::Ending;
 pub use running::{Event, Next, Running};
-pub use spec::{Mode, Spec, StartError, start};
+pub use spec::{Mode, Spec, StartError, between_starts, is_command_of_another, start};

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group};
 
 use super::ending::Ending;
 use super::job::Job;
+use super::spec::Known;
 use crate::platform::process::Own;
 use crate::platform::tree::{Root, Stop, stop_tree};
 use crate::platform::{clock, poll, process};
@@ -49,14 +50,15 @@ pub struct Running {
     ending: Option<Ending>,
     /// Until its end was seen nobody else waits for it.
     own: Option<Own>,
+    known: Option<Known>,
 }
 
 impl Running {
-    pub(super) fn new(pid: Pid, own: Own, job: Option<Job>) -> Self {
+    pub(super) fn new(pid: Pid, own: Own, known: Known, job: Option<Job>) -> Self {
         if let Some(job) = &job {
             job.started(pid);
         }
-        Self { pid, exit: process::watch_child(pid), job, ending: None, own: Some(own) }
+        Self { pid, exit: process::watch_child(pid), job, ending: None, own: Some(own), known: Some(known) }
     }
 
     /// The number of the command's process, which is that of its process group too.
@@ -225,6 +227,7 @@ impl Running {
     fn end(&mut self, ending: Ending) {
         self.ending = Some(ending);
         self.own = None;
+        self.known = None;
         if let Some(job) = &self.job {
             job.ended(ending, self.pid);
         }

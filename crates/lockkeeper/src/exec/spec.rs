@@ -1,6 +1,7 @@
 //! What is to be run, and the start of it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 #[cfg(target_os = "linux")]
@@ -10,8 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 
+use lockkeeper_core::id::HolderId;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -25,8 +27,50 @@ use crate::platform::process::Own;
 use crate::platform::spawn::{self, Start};
 use crate::platform::tree;
 
-/// A command's share of a life lock is open to whatever this process starts at the same time: one start at a time.
-static STARTING: Mutex<()> = Mutex::new(());
+/// Until its program begins, a new process has everything open that this one has: the life locks of all commands. Who
+/// hands one on by leaving it open to all that is started meanwhile starts alone.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Whose life locks the commands share that were started here and have not ended.
+static COMMANDS: Mutex<BTreeMap<u32, HolderId>> = Mutex::new(BTreeMap::new());
+
+/// Whether a process is a command that was started here with another life lock than this. It may have this one too,
+/// but only until its program begins.
+pub fn is_command_of_another(pid: u32, holder: HolderId) -> bool {
+    let commands = COMMANDS.lock().unwrap_or_else(PoisonError::into_inner);
+    commands.get(&pid).is_some_and(|own| *own != holder)
+}
+
+/// A command that is known to have been started here, until its end was seen.
+#[derive(Debug)]
+pub(super) struct Known {
+    pid: Option<u32>,
+}
+
+impl Known {
+    fn new(pid: Pid, life: Option<&LifeLock>) -> Self {
+        let number = pid.as_raw_nonzero().get().cast_unsigned();
+        let pid = life.map(|life| {
+            COMMANDS.lock().unwrap_or_else(PoisonError::into_inner).insert(number, life.holder());
+            number
+        });
+        Self { pid }
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid {
+            COMMANDS.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+        }
+    }
+}
+
+/// Looks at something while no command is about to begin: what has a life lock then is what shares it for good.
+pub fn between_starts<T>(look: impl FnOnce() -> T) -> T {
+    let _nobody_starts = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    look()
+}
 
 /// What is to be run.
 #[derive(Debug, Default)]
@@ -115,7 +159,7 @@ pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError
         Ok(file) => spawn(spec, &file, life, job.as_ref()),
         Err(error) => Err(error),
     };
-    let (pid, own) = started.map_err(|source| {
+    let (pid, own, known) = started.map_err(|source| {
         if let Some(job) = &job {
             job.not_started();
         }
@@ -131,10 +175,15 @@ pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError
             _ => StartError::Other { program, source },
         }
     })?;
-    Ok(Running::new(pid, own, job))
+    Ok(Running::new(pid, own, known, job))
 }
 
-fn spawn(spec: &Spec, file: &Path, life: Option<&LifeLock>, job: Option<&Job>) -> io::Result<(Pid, Own)> {
+fn spawn(
+    spec: &Spec,
+    file: &Path,
+    life: Option<&LifeLock>,
+    job: Option<&Job>,
+) -> io::Result<(Pid, Own, Known)> {
     let one = |interpreter: Option<&str>| match spec.mode {
         #[cfg(target_os = "linux")]
         Mode::Worker if spec.only_env => spawn_bare(spec, file, interpreter, life),
@@ -154,7 +203,7 @@ fn spawn_bare(
     file: &Path,
     interpreter: Option<&str>,
     life: Option<&LifeLock>,
-) -> io::Result<(Pid, Own)> {
+) -> io::Result<(Pid, Own, Known)> {
     let mut words = match interpreter {
         Some(interpreter) => vec![OsStr::new(interpreter), file.as_os_str()],
         None => vec![spec.program.as_os_str()],
@@ -169,7 +218,10 @@ fn spawn_bare(
         dir: spec.dir.as_deref(),
         descriptors: streams.chain(life.map(LifeLock::for_child)).collect(),
     };
-    Own::start(|| spawn::start(&start), |pid| pid.as_raw_nonzero().get().cast_unsigned())
+    let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+    let (pid, own) = Own::start(|| spawn::start(&start), |pid| pid.as_raw_nonzero().get().cast_unsigned())?;
+    // Noted while nobody looks.
+    Ok((pid, own, Known::new(pid, life)))
 }
 
 fn spawn_with_std(
@@ -178,13 +230,14 @@ fn spawn_with_std(
     interpreter: Option<&str>,
     life: Option<&LifeLock>,
     job: Option<&Job>,
-) -> io::Result<(Pid, Own)> {
-    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+) -> io::Result<(Pid, Own, Known)> {
+    let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
     let _shared = life.map(LifeLock::share_with_children).transpose()?;
     let mut command = command(spec, file, interpreter)?;
     job.map_or(Ok(()), |job| job.equip(&mut command))?;
     let (child, own) = Own::start(|| command.spawn(), Child::id)?;
-    Ok((Pid::from_child(&child), own))
+    let pid = Pid::from_child(&child);
+    Ok((pid, own, Known::new(pid, life)))
 }
 
 /// Nothing here may need code between fork and exec: std then uses posix_spawn, whose cost does not grow with this

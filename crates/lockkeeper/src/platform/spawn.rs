@@ -142,8 +142,7 @@ impl Attributes {
         let mut attributes = Self { raw: unsafe { raw.assume_init() } };
         let none = signals(&[])?;
         let by_default = signals(&[libc::SIGPIPE])?;
-        let flags =
-            libc::POSIX_SPAWN_SETPGROUP | libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
+        let flags = libc::POSIX_SPAWN_SETPGROUP | libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
         let raw = &raw mut attributes.raw;
         // SAFETY: the attributes were made, and the sets are copied. The flags fit into their type.
         unsafe {
@@ -209,7 +208,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         let env = [("A", "1"), ("B", "2"), ("A", "3")];
-        let script = "echo $0 $A $B; pwd; cut -d ' ' -f 5 /proc/$$/stat; echo $$; grep SigBlk /proc/self/status";
+        let script =
+            "echo $0 $A $B; pwd; cut -d ' ' -f 5 /proc/$$/stat; echo $$; grep SigBlk /proc/self/status";
         let text = written(script, &[env[0], env[1], env[2], ("PATH", "/usr/bin:/bin")], Some(&dir), &[]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[..2], ["called so 3 2", dir.to_str().unwrap()]);
@@ -220,7 +220,8 @@ mod tests {
     #[test]
     fn only_what_is_passed_on_is_open() {
         let (mut one, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-        let text = written("echo kept >&100; ls /proc/$$/fd", &[("PATH", "/usr/bin:/bin")], None, &[(&one, 100)]);
+        let text =
+            written("echo kept >&100; ls /proc/$$/fd", &[("PATH", "/usr/bin:/bin")], None, &[(&one, 100)]);
         assert!(text.lines().any(|line| line == "100"), "{text}");
         assert!(!text.lines().any(|line| line == other.as_raw_fd().to_string() && line != "100"), "{text}");
         let mut kept = String::new();

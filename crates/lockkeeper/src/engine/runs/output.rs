@@ -75,7 +75,9 @@ impl Output {
         let folder = folder.path().to_owned();
         match std::fs::metadata(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            found => Ok(Some(Self { file, inode: metadata.ino(), cut_path, folder, folder_inode: found?.ino() })),
+            found => {
+                Ok(Some(Self { file, inode: metadata.ino(), cut_path, folder, folder_inode: found?.ino() }))
+            }
         }
     }
 

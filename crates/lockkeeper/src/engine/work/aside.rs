@@ -25,11 +25,7 @@ pub(super) struct Watched {
 
 impl Watched {
     /// Puts back what nobody comes for, and ends what may have begun before a power cut. Returns when to look again.
-    pub(super) fn look(
-        &mut self,
-        executor: &Executor,
-        asides: &[Aside],
-    ) -> Result<Option<Moment>, RunError> {
+    pub(super) fn look(&mut self, executor: &Executor, asides: &[Aside]) -> Result<Option<Moment>, RunError> {
         let before = std::mem::take(&mut self.since);
         let now = clock::now();
         let mut put_back = Vec::new();

@@ -24,9 +24,10 @@ pub(super) fn mark(run: &Run) -> String {
 }
 
 impl Executor {
-    pub(super) fn spec(&self, job: &Job, output: &Output) -> io::Result<Spec> {
+    pub(super) fn spec(&self, job: &Job, output: &mut Output) -> io::Result<Spec> {
         let mut words = job.request.command.iter().map(OsString::from);
         let quiet: OwnedFd = File::open("/dev/null")?.into();
+        let (stdout, stderr) = output.descriptors()?;
         Ok(Spec {
             program: words.next().unwrap_or_default(),
             args: words.collect(),
@@ -34,8 +35,8 @@ impl Executor {
             only_env: true,
             dir: Some(PathBuf::from(&job.request.dir)),
             stdin: Some(quiet),
-            stdout: Some(output.descriptor()?),
-            stderr: Some(output.descriptor()?),
+            stdout: Some(stdout),
+            stderr: Some(stderr),
             mode: Mode::Worker,
         })
     }

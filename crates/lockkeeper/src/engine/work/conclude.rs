@@ -100,7 +100,7 @@ impl Executor {
             None => self.tell(&Told::Superseded(done.run), None),
         }
         Ok(next.map(|(run, request)| {
-            let life = line.and_then(Line::take_life).expect("it was made for this run");
+            let life = line.and_then(Line::take_life);
             Job { run, request, life, lease: None, files: LockFiles::default() }
         }))
     }

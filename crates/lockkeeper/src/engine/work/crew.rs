@@ -74,8 +74,7 @@ struct Supervision {
 
 impl Supervision {
     fn new(heard: Heard) -> Self {
-        let (listener, around, asides) =
-            (Listener::default(), Surroundings::default(), Watched::default());
+        let (listener, around, asides) = (Listener::default(), Surroundings::default(), Watched::default());
         Self { heard, told: false, listener, heart: None, around, asides, stopping: false }
     }
 }

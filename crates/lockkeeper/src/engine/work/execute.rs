@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
 use std::time::Duration;
 
 use lockkeeper_core::id::HolderId;
@@ -16,13 +17,16 @@ use super::hand::Hand;
 use super::output::Output;
 use super::{Ask, Control, Executor, Job, Told};
 use crate::engine::runs::{RunError, advance};
-use crate::exec::{Ending, Event, Next, Running, start};
+use crate::exec::{Ending, Event, Next, Running, between_starts, is_command_of_another, start};
 use crate::platform::tree::{self, Root, Stop, stop_tree};
 use crate::platform::{clock, process};
 use crate::store::Bell;
 
 /// A command that takes longer stays: only then is it noted which process it is.
 const SOON: Duration = Duration::from_millis(20);
+/// So often a kernel lock is looked at, so long after each other, before it counts as shared.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
 
 impl Executor {
     /// Executes the command of a run that was taken, and waits for its end.
@@ -32,24 +36,26 @@ impl Executor {
 
     /// The same, with what a hand keeps from one run to the next.
     pub(super) fn execute_with(&self, job: Job, hand: &mut Hand) -> Done {
+        let mut job = job;
         hand.log = None;
         let end = match self.enter(&job.run) {
-            Ok(control) => self.attempt(&job, &control, hand),
+            Ok(control) => self.attempt(&mut job, &control, hand),
             Err(error) => End::Seen(Seen::NotStarted(126, format!("cannot supervise it: {error}"))),
         };
         let Job { run, request, life, lease, files } = job;
-        let holder = life.holder();
         // From here on only what the command left running can have the kernel lock.
         drop(life);
-        self.end_leftovers(&run, holder);
+        if let Some(process) = run.process {
+            self.end_leftovers(&run, process.holder);
+        }
         Done { run, request, lease, files, end }
     }
 
-    fn attempt(&self, job: &Job, control: &Control, hand: &mut Hand) -> End {
+    fn attempt(&self, job: &mut Job, control: &Control, hand: &mut Hand) -> End {
         let folder = self.runs.folder_of(&job.run.id);
         let prepared = hand
             .open_log(&folder, job.run.attempt, self.settings.output_limit)
-            .and_then(|output| Ok((self.spec(job, &output)?, output)));
+            .and_then(|mut output| Ok((self.spec(job, &mut output)?, output)));
         let (spec, output) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -60,7 +66,7 @@ impl Executor {
         if !self.is_still_ours(&job.run) {
             return End::NotOurs;
         }
-        let running = match start(&spec, Some(&job.life)) {
+        let running = match start(&spec, job.life.as_ref()) {
             Ok(running) => running,
             Err(error) => {
                 let why = why_not_started(&error, &job.request.dir);
@@ -68,6 +74,10 @@ impl Executor {
             }
         };
         drop(spec);
+        if job.lease.is_none() {
+            // The command has it. What is open here, others have as well until they begin.
+            job.life = None;
+        }
         self.tell(&Told::Started(job.run.clone()), Some(&job.request));
         match self.supervise(job, running, output, control, hand) {
             Ok(end) => end,
@@ -155,7 +165,7 @@ impl Executor {
     fn end_leftovers(&self, run: &Run, holder: HolderId) {
         let mark = mark(run);
         let left = process::reap_orphans().into_iter().any(|orphan| tree::carries(orphan, &mark));
-        if left || self.leases.senses().life().look(holder) == LockSight::Held {
+        if left || self.is_shared(holder) {
             self.end_processes(run);
             process::reap_orphans();
         }
@@ -179,15 +189,28 @@ impl Executor {
         }
     }
 
+    /// Whether any process shares a run's kernel lock. Others do so for a moment when they begin: it is looked at again
+    /// before anybody is looked for.
+    fn is_shared(&self, holder: HolderId) -> bool {
+        let look = || self.leases.senses().life().look(holder) == LockSight::Held;
+        look()
+            && (0..LOOKS).all(|_| {
+                let held = between_starts(look);
+                thread::sleep(BETWEEN_LOOKS);
+                held
+            })
+    }
+
     /// The processes that share a run's kernel lock, without workers: they hold it before the command begins.
     pub(super) fn others_of(&self, holder: HolderId) -> Vec<ProcessRef> {
-        let life = self.leases.senses().life();
-        if life.look(holder) != LockSight::Held {
+        if !self.is_shared(holder) {
             return Vec::new();
         }
+        let sharing = between_starts(|| self.leases.senses().life().processes(holder));
         let workers = self.runs.store().read(|tables| tables.workers()).unwrap_or_default();
         let is_worker = |process: &ProcessRef| workers.iter().any(|worker| worker.process == *process);
-        life.processes(holder).into_iter().filter(|process| !is_worker(process)).collect()
+        let others = sharing.into_iter().filter(|process| !is_command_of_another(process.pid, holder));
+        others.filter(|process| !is_worker(process)).collect()
     }
 
     pub(super) fn trouble(&self, what: String) {

@@ -116,8 +116,8 @@ impl Executor {
         hand.aside = set_aside.map(|((run, request), life)| SetAside { run, life, request, written: number });
         let Some((run, request)) = written.next else { return Ok(None) };
         let (life, known) = match aside {
-            Some(aside) => (aside.life, aside.written),
-            None => (hand.line.take_life().expect("it was made for this run"), number),
+            Some(aside) => (Some(aside.life), aside.written),
+            None => (hand.line.take_life(), number),
         };
         // Whatever happens to the machine from here on, nobody takes the run for one that has not begun.
         scribe.wait_for(known);
@@ -172,7 +172,10 @@ impl Executor {
         if written.next.is_none() {
             written.next = self.claim_first(tables, life)?;
         }
-        if written.next.is_some() && after == After::Ahead && let Some(further) = &hand.further {
+        if written.next.is_some()
+            && after == After::Ahead
+            && let Some(further) = &hand.further
+        {
             written.aside = self.set_aside(tables, further)?;
         }
         Ok(written)
@@ -199,7 +202,9 @@ impl Executor {
         tables: &Tables<'_>,
         life: &LifeLock,
     ) -> Result<Option<(RunId, Request)>, StoreError> {
-        if !tables.more_ready_than(LEFT_FOR_OTHERS)? || !tables.due_retries(tables.now().moment, 1)?.is_empty() {
+        if !tables.more_ready_than(LEFT_FOR_OTHERS)?
+            || !tables.due_retries(tables.now().moment, 1)?.is_empty()
+        {
             return Ok(None);
         }
         let first = tables.ready(None, 1)?.pop();
@@ -232,7 +237,9 @@ impl News {
     /// None when somebody else has the run by now.
     fn of_end(ended: Option<Run>, done: Done) -> Self {
         match ended {
-            Some(run) if run.waits_for_retry() => Self { told: Told::Retrying(run), request: Some(done.request) },
+            Some(run) if run.waits_for_retry() => {
+                Self { told: Told::Retrying(run), request: Some(done.request) }
+            }
             Some(run) => Self { told: Told::Ended(run), request: Some(done.request) },
             None => Self { told: Told::Superseded(done.run), request: None },
         }

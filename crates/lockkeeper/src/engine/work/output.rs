@@ -27,7 +27,9 @@ const LATEST: Duration = Duration::from_secs(5);
 /// The log of an attempt that goes on.
 #[derive(Debug)]
 pub(super) struct Output {
-    file: File,
+    /// Not open while the command runs, unless it is looked at: every process that is started meanwhile has a copy for a
+    /// moment, and would be taken for one that writes.
+    writer: Option<File>,
     /// The same file, where it was a spare one.
     reader: Option<File>,
     folder: RunFolder,
@@ -57,8 +59,9 @@ impl Output {
         Ok(Self::new(file, None, folder, limit))
     }
 
-    fn new(file: File, reader: Option<File>, folder: &RunFolder, limit: u64) -> Self {
-        Self { file, reader, folder: folder.clone(), limit: limit.max(4 * HEAD), size: 0, cut_to: 0 }
+    fn new(writer: File, reader: Option<File>, folder: &RunFolder, limit: u64) -> Self {
+        let (writer, folder) = (Some(writer), folder.clone());
+        Self { writer, reader, folder, limit: limit.max(4 * HEAD), size: 0, cut_to: 0 }
     }
 
     /// Has the log of a first attempt be the spare one.
@@ -71,8 +74,8 @@ impl Output {
 
     /// A spare log, if nothing was written to this one and nobody is left who could.
     pub(super) fn into_spare(self) -> Option<Spare> {
-        let Self { file, reader, folder, size, cut_to: _, limit: _ } = self;
-        drop(file);
+        let Self { writer, reader, folder, size, .. } = self;
+        drop(writer);
         if size > 0 {
             return None;
         }
@@ -84,14 +87,25 @@ impl Output {
         unwritten.then_some(Spare { reader, folder })
     }
 
-    /// For the command's standard output or error.
-    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
-        Ok(self.file.try_clone()?.into())
+    /// For the command's standard output and error.
+    pub(super) fn descriptors(&mut self) -> io::Result<(OwnedFd, OwnedFd)> {
+        let writer = self.writer()?.try_clone()?;
+        self.writer.take().map_or_else(|| writer.try_clone(), Ok).map(|first| (first.into(), writer.into()))
+    }
+
+    fn writer(&mut self) -> io::Result<&File> {
+        match &mut self.writer {
+            Some(writer) => Ok(writer),
+            none => Ok(none.insert(options().open(self.folder.output())?)),
+        }
     }
 
     /// Cuts the log if it is too long; returns when to look again.
     pub(super) fn look(&mut self, elapsed: Duration) -> io::Result<Duration> {
-        let size = self.file.metadata()?.len();
+        let size = match self.writer.as_ref().or(self.reader.as_ref()) {
+            Some(file) => file.metadata()?.len(),
+            None => std::fs::metadata(self.folder.output())?.len(),
+        };
         let grown = size.saturating_sub(self.size);
         self.size = size;
         let kept = size.saturating_sub(self.cut_to.max(HEAD)) + HEAD;
@@ -119,7 +133,7 @@ impl Output {
         // Told first: a reader that finds zeros must know that they are none of the command's.
         let note = json!({ "cut_from": HEAD, "cut_to": to });
         self.folder.put(&self.folder.cut(), note.to_string().as_bytes())?;
-        local::punch_hole(&self.file, from, to - from)?;
+        local::punch_hole(self.writer()?, from, to - from)?;
         self.cut_to = to;
         Ok(())
     }

@@ -36,7 +36,8 @@ const STAYS: Duration = Duration::from_secs(120);
 pub struct Job {
     pub(super) run: Run,
     pub(super) request: Request,
-    pub(super) life: LifeLock,
+    /// The kernel lock that its processes share, until only they have it.
+    pub(super) life: Option<LifeLock>,
     pub(super) lease: Option<Lease>,
     pub(super) files: LockFiles,
 }
@@ -194,9 +195,12 @@ impl Executor {
                 None => return Err(error.into()),
             },
         };
-        Ok(claimed.map(|(run, request)| {
-            let life = line.life.take().expect("it was made above");
-            Job { run, request, life, lease: None, files: LockFiles::default() }
+        Ok(claimed.map(|(run, request)| Job {
+            run,
+            request,
+            life: line.life.take(),
+            lease: None,
+            files: LockFiles::default(),
         }))
     }
 
@@ -361,8 +365,7 @@ impl Executor {
             Err(error) => (self.was_taken(holder).map(|(run, _)| run), Some(error)),
         };
         if let Some(run) = claimed {
-            let life = line.life.take().expect("it was made above");
-            return Ok(Some(Job { run, request, life, lease, files }));
+            return Ok(Some(Job { run, request, life: line.life.take(), lease, files }));
         }
         if let Some((id, token)) = held {
             let _ = self.leases.release(id, Some(token))?;

@@ -55,7 +55,8 @@ impl Tables<'_> {
 
     /// All runs that are set aside.
     pub fn asides(&self) -> Result<Vec<Aside>, StoreError> {
-        let sql = "SELECT id, ready FROM run WHERE status = 'queued' AND ready NOT IN (0, 1) ORDER BY seq";
+        let sql = "SELECT id, ready FROM run INDEXED BY run_aside
+                   WHERE status = 'queued' AND ready NOT IN (0, 1) ORDER BY ready";
         let found = self.rows(sql, [], |row| {
             let (id, ready): (String, i64) = (row.get(0)?, row.get(1)?);
             Ok(id.parse::<RunId>().map(|id| (id, ready)).map_err(|error| format!("{error}")))
@@ -70,7 +71,7 @@ impl Tables<'_> {
 
     /// Whether more than so many runs can begin.
     pub fn more_ready_than(&self, count: u32) -> Result<bool, StoreError> {
-        let sql = "SELECT 1 FROM run WHERE status = 'queued' AND ready = 1
+        let sql = "SELECT 1 FROM run INDEXED BY run_queue WHERE status = 'queued' AND ready = 1
                    ORDER BY priority DESC, seq LIMIT 1 OFFSET ?1";
         Ok(self.number(sql, [count])?.is_some())
     }

@@ -73,6 +73,10 @@ impl RunStore {
             }
         }
         schema::tune(&connection, &path)?;
+        if !schema::is_complete(&connection, &path)? {
+            let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
+            schema::complete(&connection, &path)?;
+        }
         let store = Self { path, gate, connections: Connections::new(connection), log: Mutex::new(None) };
         if store.read(|tables| tables.boot())? != boot {
             // Moments of another boot mean nothing on this one's clock.

@@ -10,6 +10,10 @@ use super::rows::COLUMNS;
 use crate::store::StoreError;
 
 const FROM: &str = "FROM run JOIN request ON request.seq = run.request";
+// Named, because without statistics SQLite prefers the index of all states, and looks at every queued run.
+const FROM_QUEUE: &str = "FROM run INDEXED BY run_queue JOIN request ON request.seq = run.request";
+const FROM_WISHES: &str = "FROM run INDEXED BY run_wish JOIN request ON request.seq = run.request";
+const FROM_GIVE_UP: &str = "FROM run INDEXED BY run_give_up JOIN request ON request.seq = run.request";
 
 impl Tables<'_> {
     /// Runs that can begin, the next one first: by priority, then by age. Those that `after` comes before are left
@@ -20,14 +24,14 @@ impl Tables<'_> {
         match after {
             None => self.many(
                 &format!(
-                    "SELECT {COLUMNS} {FROM} WHERE {condition}
+                    "SELECT {COLUMNS} {FROM_QUEUE} WHERE {condition}
                      ORDER BY run.priority DESC, run.seq LIMIT ?1"
                 ),
                 [limit],
             ),
             Some(after) => self.many(
                 &format!(
-                    "SELECT {COLUMNS} {FROM} WHERE {condition} AND (-run.priority, run.seq) >
+                    "SELECT {COLUMNS} {FROM_QUEUE} WHERE {condition} AND (-run.priority, run.seq) >
                          (SELECT -priority, seq FROM run WHERE id = ?1)
                      ORDER BY run.priority DESC, run.seq LIMIT ?2"
                 ),
@@ -39,7 +43,7 @@ impl Tables<'_> {
     /// The next run that wants exactly this.
     pub fn ready_for(&self, wish: &str) -> Result<Option<Run>, StoreError> {
         let sql = format!(
-            "SELECT {COLUMNS} {FROM} WHERE run.status = 'queued' AND run.ready = 1 AND run.wish = ?1
+            "SELECT {COLUMNS} {FROM_WISHES} WHERE run.status = 'queued' AND run.ready = 1 AND run.wish = ?1
              ORDER BY run.priority DESC, run.seq LIMIT 1"
         );
         self.one(&sql, [wish])
@@ -50,13 +54,13 @@ impl Tables<'_> {
     pub fn ready_by_wish(&self, limit: usize) -> Result<Vec<Run>, StoreError> {
         let sql = format!(
             "WITH RECURSIVE wishes (wish) AS (
-                 SELECT min(wish) FROM run WHERE status = 'queued' AND ready = 1
+                 SELECT min(wish) FROM run INDEXED BY run_wish WHERE status = 'queued' AND ready = 1
                  UNION ALL
-                 SELECT (SELECT min(run.wish) FROM run
+                 SELECT (SELECT min(run.wish) FROM run INDEXED BY run_wish
                          WHERE run.status = 'queued' AND run.ready = 1 AND run.wish > wishes.wish)
                  FROM wishes WHERE wishes.wish IS NOT NULL
              ), firsts (seq) AS (
-                 SELECT (SELECT run.seq FROM run
+                 SELECT (SELECT run.seq FROM run INDEXED BY run_wish
                          WHERE run.status = 'queued' AND run.ready = 1 AND run.wish = wishes.wish
                          ORDER BY run.priority DESC, run.seq LIMIT 1)
                  FROM wishes WHERE wishes.wish IS NOT NULL
@@ -80,7 +84,7 @@ impl Tables<'_> {
     /// for. Who executes a run here looks at the clock by itself.
     pub fn overdue(&self, now: Moment, limit: usize) -> Result<Vec<Run>, StoreError> {
         let sql = format!(
-            "SELECT {COLUMNS} {FROM} WHERE run.status = 'queued' AND run.give_up_at <= ?1
+            "SELECT {COLUMNS} {FROM_GIVE_UP} WHERE run.status = 'queued' AND run.give_up_at <= ?1
              ORDER BY run.give_up_at LIMIT ?2"
         );
         let mut overdue =
@@ -97,7 +101,8 @@ impl Tables<'_> {
     /// taken too long. Attempts that were due at `looked_at` wait for something else than time.
     pub fn next_due(&self, looked_at: Moment) -> Result<Option<Moment>, StoreError> {
         let give_up = self.number(
-            "SELECT min(give_up_at) FROM run WHERE status = 'queued' AND give_up_at IS NOT NULL",
+            "SELECT min(give_up_at) FROM run INDEXED BY run_give_up
+             WHERE status = 'queued' AND give_up_at IS NOT NULL",
             [],
         )?;
         let retry = self.number(
@@ -127,7 +132,8 @@ impl Tables<'_> {
 
     /// All runs that can begin, the next one first.
     pub fn line(&self) -> Result<Vec<RunId>, StoreError> {
-        let sql = "SELECT id FROM run WHERE status = 'queued' AND ready = 1 ORDER BY priority DESC, seq";
+        let sql = "SELECT id FROM run INDEXED BY run_queue
+                   WHERE status = 'queued' AND ready = 1 ORDER BY priority DESC, seq";
         self.rows(sql, [], |row| Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}"))))
     }
 

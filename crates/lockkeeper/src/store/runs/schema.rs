@@ -82,7 +82,6 @@ CREATE INDEX run_request ON run (request, seq);
 CREATE INDEX run_status ON run (status, seq);
 CREATE INDEX run_queue ON run (priority DESC, seq) WHERE status = 'queued' AND ready = 1;
 CREATE INDEX run_wish ON run (wish, priority DESC, seq) WHERE status = 'queued' AND ready = 1;
-CREATE INDEX run_aside ON run (ready) WHERE status = 'queued' AND ready NOT IN (0, 1);
 CREATE INDEX run_give_up ON run (give_up_at) WHERE status = 'queued' AND give_up_at IS NOT NULL;
 CREATE INDEX run_retry ON run (retry_at) WHERE retry_at IS NOT NULL;
 CREATE INDEX run_living ON run (seq) WHERE holder IS NOT NULL OR worker IS NOT NULL;
@@ -91,6 +90,22 @@ WHEN OLD.status <> NEW.status AND OLD.status || '>' || NEW.status NOT IN ({moves
 BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;
 CREATE TRIGGER run_claims BEFORE UPDATE OF claim ON run WHEN NEW.claim < OLD.claim
 BEGIN SELECT RAISE(ABORT, 'a claim does not become smaller'); END;";
+
+/// Not there in every store: it came later, and older programs can do with it.
+const ASIDE: &str =
+    "CREATE INDEX IF NOT EXISTS run_aside ON run (ready) WHERE status = 'queued' AND ready NOT IN (0, 1)";
+
+/// Adds what a store lacks that was made by an older program; the caller keeps everybody else out.
+pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    connection.execute_batch(ASIDE).map_err(|error| explain(path, error))
+}
+
+/// Whether a store has everything.
+pub(super) fn is_complete(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'run_aside'";
+    let found = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    found.map(|found| found > 0).map_err(|error| explain(path, error))
+}
 
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     sqlite::connect(path)
@@ -111,6 +126,7 @@ pub(super) fn set_up(connection: &Connection, path: &Path, boot: &str) -> Result
         "BEGIN IMMEDIATE;
          {TABLES}
          {}
+         {ASIDE};
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {VERSION};",
         run_table()
