@@ -143,18 +143,16 @@ impl Executor {
 
     /// Notes which process a command is that takes long. What was set aside for this hand does not wait for it.
     fn note_start(&self, job: &Job, command: Option<ProcessRef>, hand: &mut Hand) {
-        let aside = hand.aside.take();
         let noted = self.runs.store().note(|tables| {
-            if let Some(aside) = &aside {
-                tables.put_back(&aside.run, aside.life.holder())?;
-            }
+            hand.put_back(tables)?;
             let Some(run) = tables.run(&job.run.id)? else { return Ok(()) };
             match command.map(|command| life::started(&run, job.run.claim, command)) {
                 Some(Ok(moved)) => advance(tables, &run, moved).map(|_| ()),
                 Some(Err(_)) | None => Ok(()),
             }
         });
-        // Others find out by themselves that nobody has the kernel lock of what was set aside.
+        // If it could not be noted, others find out that nobody has the kernel locks of what was set aside.
+        hand.asides.clear();
         if let Err(error) = noted {
             self.trouble(format!("cannot note the process of {}: {error}", job.run.id));
         }

@@ -7,6 +7,7 @@
 //! Runs are set aside only from a queue that is long, by hands that were busy for a moment, and go back as soon as a
 //! command takes longer than that: nobody waits for a hand while another is free.
 
+use std::collections::VecDeque;
 use std::io;
 
 use lockkeeper_core::id::RunId;
@@ -24,17 +25,20 @@ use crate::platform::life::LifeLock;
 use crate::store::StoreError;
 use crate::store::runs::Tables;
 
+/// So many runs are set aside for a hand at most; the disk has the time of half of them to hear of the next.
+const AT_MOST: usize = 4;
 /// So many runs have to be left for others when one is set aside.
-const LEFT_FOR_OTHERS: u32 = 2;
+const LEFT_FOR_OTHERS: u32 = 8;
 
 /// What a hand keeps from one run to the next.
 #[derive(Default)]
 pub(super) struct Hand {
     /// Only for the kernel lock of the next run: places in line are with whoever looks.
     line: Line,
-    /// The kernel lock of the one after that.
-    further: Option<LifeLock>,
-    pub(super) aside: Option<SetAside>,
+    /// The kernel locks of those that will be set aside.
+    further: Vec<LifeLock>,
+    /// The next first.
+    pub(super) asides: VecDeque<SetAside>,
     /// The log of the run that has just ended, if that was over at once.
     pub(super) log: Option<Output>,
     spare: Option<Spare>,
@@ -57,7 +61,7 @@ pub(super) enum After {
     Rest,
     /// With the next run, if there is one.
     Next,
-    /// The same, and nobody else is free: the one after that may be set aside.
+    /// The same, and nobody else is free: those after that may be set aside.
     Ahead,
 }
 
@@ -65,9 +69,9 @@ pub(super) enum After {
 struct Written {
     ended: Option<Run>,
     next: Option<(Run, Request)>,
-    /// Whether that was the one that was set aside.
-    was_aside: bool,
-    aside: Option<(RunId, Request)>,
+    /// Which of those that were set aside that was.
+    was_aside: Option<usize>,
+    asides: Vec<(RunId, Request)>,
 }
 
 impl Hand {
@@ -86,6 +90,19 @@ impl Hand {
     }
 }
 
+impl Hand {
+    /// Lets anybody begin with what was set aside.
+    pub(super) fn put_back(&self, tables: &Tables<'_>) -> Result<(), StoreError> {
+        self.asides.iter().try_for_each(|aside| tables.put_back(&aside.run, aside.life.holder()).map(|_| ()))
+    }
+
+    /// How many more runs are to be set aside: several at once, and not again for each.
+    fn wanted(&self, after: After) -> usize {
+        let few = self.asides.len() <= AT_MOST / 2;
+        if after == After::Ahead && few { AT_MOST - self.asides.len() } else { 0 }
+    }
+}
+
 impl Executor {
     /// Says how a run ended and takes the next one, which may begin when this returns.
     pub(super) fn go_on(
@@ -98,7 +115,7 @@ impl Executor {
         if !matches!(done.end, End::Seen(_)) || done.run.lease.is_some() || !done.files.are_none() {
             // Others get what it held only when its end is on the disk.
             hand.log = None;
-            self.put_back(hand)?;
+            self.put_back(hand);
             return self.conclude(done, (after != After::Rest).then_some(&mut hand.line));
         }
         let after = self.make_locks(hand, after);
@@ -110,10 +127,19 @@ impl Executor {
         self.leave(&done.run);
         self.put_away(written.ended.as_ref(), hand);
         let number = scribe.wrote(Some(News::of_end(written.ended, done)));
-        let aside = hand.aside.take().filter(|_| written.was_aside);
-        let further = hand.further.take_if(|_| written.aside.is_some());
-        let set_aside = written.aside.zip(further);
-        hand.aside = set_aside.map(|((run, request), life)| SetAside { run, life, request, written: number });
+        // Those before it are not this hand's any more.
+        let aside = written.was_aside.and_then(|place| hand.asides.drain(..=place).next_back());
+        if aside.is_none() {
+            hand.asides.clear();
+        }
+        let set_aside = written.asides.len().min(hand.further.len());
+        let set_aside = written.asides.into_iter().zip(hand.further.drain(..set_aside));
+        hand.asides.extend(set_aside.map(|((run, request), life)| SetAside {
+            run,
+            life,
+            request,
+            written: number,
+        }));
         let Some((run, request)) = written.next else { return Ok(None) };
         let (life, known) = match aside {
             Some(aside) => (Some(aside.life), aside.written),
@@ -130,8 +156,8 @@ impl Executor {
             return after;
         }
         let made = self.next_life(&mut hand.line).map(|_| ()).and_then(|()| {
-            if after == After::Ahead && hand.further.is_none() {
-                hand.further = Some(self.new_life()?);
+            while hand.further.len() < hand.wanted(after) {
+                hand.further.push(self.new_life()?);
             }
             Ok(())
         });
@@ -155,16 +181,17 @@ impl Executor {
         again: bool,
     ) -> Result<Written, StoreError> {
         let ended = self.say_end(tables, done)?;
-        let mut written = Written { ended, next: None, was_aside: false, aside: None };
+        let mut written = Written { ended, next: None, was_aside: None, asides: Vec::new() };
         let Some(life) = hand.line.life().filter(|_| after != After::Rest) else {
-            if let Some(aside) = &hand.aside {
-                tables.put_back(&aside.run, aside.life.holder())?;
-            }
+            hand.put_back(tables)?;
             return Ok(written);
         };
-        if let Some(aside) = &hand.aside {
+        for (place, aside) in hand.asides.iter().enumerate() {
             written.next = self.claim_aside(tables, aside, again)?;
-            written.was_aside = written.next.is_some();
+            if written.next.is_some() {
+                written.was_aside = Some(place);
+                break;
+            }
         }
         if written.next.is_none() && again {
             written.next = with_request(tables, tables.run_of_holder(life.holder())?)?;
@@ -172,11 +199,13 @@ impl Executor {
         if written.next.is_none() {
             written.next = self.claim_first(tables, life)?;
         }
-        if written.next.is_some()
-            && after == After::Ahead
-            && let Some(further) = &hand.further
-        {
-            written.aside = self.set_aside(tables, further)?;
+        if written.next.is_some() {
+            for life in hand.further.iter().take(hand.wanted(after)) {
+                match self.set_aside(tables, life)? {
+                    Some(aside) => written.asides.push(aside),
+                    None => break,
+                }
+            }
         }
         Ok(written)
     }
@@ -215,10 +244,15 @@ impl Executor {
         Ok(tables.set_aside(&run.id, life.holder())?.then_some((run.id, request)))
     }
 
-    fn put_back(&self, hand: &mut Hand) -> Result<(), RunError> {
-        let Some(aside) = hand.aside.take() else { return Ok(()) };
-        self.runs.store().note(|tables| tables.put_back(&aside.run, aside.life.holder()))?;
-        Ok(())
+    fn put_back(&self, hand: &mut Hand) {
+        if hand.asides.is_empty() {
+            return;
+        }
+        if let Err(error) = self.runs.store().note(|tables| hand.put_back(tables)) {
+            // Others find out that nobody has the kernel locks.
+            self.trouble(format!("cannot put back what was set aside: {error}"));
+        }
+        hand.asides.clear();
     }
 
     /// A run that was over at once, held nothing and went well leaves what it wrote, and nothing if that is nothing.

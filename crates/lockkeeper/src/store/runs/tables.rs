@@ -112,8 +112,7 @@ impl<'t> Tables<'t> {
                  retry_at = :retry_at, completed_at = :completed_at, completed_moment = :completed_moment,
                  exit_code = :exit_code, signal = :signal, reason = :reason, message = :message, help = :help,
                  events = events + :events
-             WHERE id = :id AND status = :expected_status AND claim = :expected_claim
-             RETURNING seq, events";
+             WHERE id = :id AND status = :expected_status AND claim = :expected_claim";
         let values: &[(&str, &dyn ToSql)] = named_params! {
             ":status": row.status, ":attempt": after.attempt, ":claim": row.claim, ":worker": row.worker,
             ":holder": row.holder, ":pid": row.pid, ":pid_started": row.pid_started, ":lease": row.lease,
@@ -124,8 +123,15 @@ impl<'t> Tables<'t> {
             ":message": after.message, ":help": after.help, ":events": events, ":id": before.id.as_str(),
             ":expected_status": before.status.as_str(), ":expected_claim": before.claim.cast_signed(),
         };
+        let changed = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
+        if self.database(changed)? == 0 {
+            return Ok(None);
+        }
+        // Asked for afterwards: to have the update return it would take a table of its own each time.
+        let sql = "SELECT seq, events FROM run WHERE id = ?1";
         let mut statement = self.database(self.connection.prepare_cached(sql))?;
-        self.database(statement.query_row(values, |row| Ok((row.get(0)?, row.get(1)?))).optional())
+        let found = statement.query_row([before.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)));
+        self.database(found).map(Some)
     }
 
     fn append(&self, run: i64, seq: u32, after: &Run, event: &Event) -> Result<(), StoreError> {
