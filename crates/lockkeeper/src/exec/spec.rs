@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-#[cfg(target_os = "linux")]
-use std::os::fd::AsFd;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -23,7 +21,6 @@ use super::job::Job;
 use super::running::Running;
 use crate::platform::life::LifeLock;
 use crate::platform::process::Own;
-#[cfg(target_os = "linux")]
 use crate::platform::spawn::{self, Start};
 use crate::platform::tree;
 
@@ -184,10 +181,12 @@ fn spawn(
     life: Option<&LifeLock>,
     job: Option<&Job>,
 ) -> io::Result<(Pid, Own, Known)> {
-    let one = |interpreter: Option<&str>| match spec.mode {
-        #[cfg(target_os = "linux")]
-        Mode::Worker if spec.only_env => spawn_bare(spec, file, interpreter, life),
-        Mode::Worker | Mode::Wrapper => spawn_with_std(spec, file, interpreter, life, job),
+    let one = |interpreter: Option<&str>| {
+        let bare = match spec.mode {
+            Mode::Worker if spec.only_env => spawn_bare(spec, file, interpreter, life)?,
+            Mode::Worker | Mode::Wrapper => None,
+        };
+        bare.map_or_else(|| spawn_with_std(spec, file, interpreter, life, job), Ok)
     };
     match one(None) {
         // A script without `#!`: shells and execvp(3) run it with sh.
@@ -196,14 +195,13 @@ fn spawn(
     }
 }
 
-/// Starts are many and at the same time: they cost little, and none waits for another.
-#[cfg(target_os = "linux")]
+/// Starts are many and at the same time: they cost little, and none waits for another. None where only std can.
 fn spawn_bare(
     spec: &Spec,
     file: &Path,
     interpreter: Option<&str>,
     life: Option<&LifeLock>,
-) -> io::Result<(Pid, Own, Known)> {
+) -> io::Result<Option<(Pid, Own, Known)>> {
     let mut words = match interpreter {
         Some(interpreter) => vec![OsStr::new(interpreter), file.as_os_str()],
         None => vec![spec.program.as_os_str()],
@@ -219,9 +217,10 @@ fn spawn_bare(
         descriptors: streams.chain(life.map(LifeLock::for_child)).collect(),
     };
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
-    let (pid, own) = Own::start(|| spawn::start(&start), |pid| pid.as_raw_nonzero().get().cast_unsigned())?;
+    let number = |pid: &Option<Pid>| pid.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned());
+    let (pid, own) = Own::start(|| spawn::start(&start), number)?;
     // Noted while nobody looks.
-    Ok((pid, own, Known::new(pid, life)))
+    Ok(pid.map(|pid| (pid, own, Known::new(pid, life))))
 }
 
 fn spawn_with_std(

@@ -87,7 +87,6 @@ impl LifeLock {
     }
 
     /// What a command has to have open to share the lock, and under which number.
-    #[cfg(target_os = "linux")]
     pub fn for_child(&self) -> (BorrowedFd<'_>, i32) {
         (self.descriptor.as_fd(), FIRST_INHERITED)
     }

@@ -27,7 +27,6 @@ pub mod process;
 pub mod random;
 pub mod replace;
 pub mod signal;
-#[cfg(target_os = "linux")]
 pub mod spawn;
 pub mod swap;
 pub mod terminal;
