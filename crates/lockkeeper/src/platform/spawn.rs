@@ -246,8 +246,7 @@ mod tests {
     #[test]
     fn only_what_is_passed_on_is_open() {
         let (mut one, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-        let text =
-            written("echo kept >&9; ls /proc/$$/fd", &[("PATH", "/usr/bin:/bin")], None, &[(&one, 9)]);
+        let text = written("echo kept >&9; ls /proc/$$/fd", &[("PATH", "/usr/bin:/bin")], None, &[(&one, 9)]);
         assert!(text.lines().any(|line| line == "9"), "{text}");
         assert!(!text.lines().any(|line| line == other.as_raw_fd().to_string() && line != "9"), "{text}");
         let mut kept = String::new();
