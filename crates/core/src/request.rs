@@ -52,6 +52,28 @@ pub struct Request {
 }
 
 impl Request {
+    /// A command to be run in a folder, with nothing around it: no environment, no locks, one attempt, no limits.
+    pub fn new(id: RequestId, command: Vec<String>, dir: String) -> Self {
+        Self {
+            id,
+            title: String::new(),
+            command,
+            dir,
+            env: Vec::new(),
+            locks: Vec::new(),
+            paths: Vec::new(),
+            shared: false,
+            priority: Priority::default(),
+            after: Vec::new(),
+            queue_timeout: None,
+            timeout: None,
+            retry: RetryPolicy::default(),
+            success: vec![0],
+            key: None,
+            origin: None,
+        }
+    }
+
     /// Whether it has to hold anything.
     pub fn needs_lease(&self) -> bool {
         !self.locks.is_empty() || !self.paths.is_empty()

@@ -3,6 +3,7 @@
 
 const byId = (id) => document.getElementById(id);
 const texts = byId("texts").dataset;
+const dialog = byId("confirm");
 
 // What moves with the clock -------------------------------------------------------------------------------------------
 
@@ -35,14 +36,16 @@ let drawing = false;
 let again = false;
 let timer = 0;
 
-/** Draws soon; many events at once are one drawing. */
+/** Draws soon; many events at once are one drawing, and events that never end do not put it off. */
 function drawSoon() {
-  clearTimeout(timer);
-  timer = setTimeout(draw, 120);
+  timer ||= setTimeout(() => {
+    timer = 0;
+    draw();
+  }, 120);
 }
 
 async function draw() {
-  if (drawing || document.querySelector("dialog[open]")) {
+  if (drawing || dialog.open) {
     again = true;
     return;
   }
@@ -117,17 +120,31 @@ function say(text, bad) {
   if (bad) line.className = "bad";
   byId("said").append(line);
   setTimeout(() => line.remove(), bad ? 12000 : 6000);
+  return line;
 }
+
+/** A text with numbers in it. */
+function filled(text, values) {
+  return text.replace(/\{(\w)\}/g, (_, name) => values[name].toLocaleString(document.documentElement.lang));
+}
+
+let decide = null;
 
 /** Asks with a dialog; true when the person wants it. */
 function confirmed(text) {
-  const dialog = byId("confirm");
+  // A dialog closes at once, and says so later: by then another question may have been asked.
+  decide?.(false);
   byId("confirm-text").textContent = text;
   dialog.returnValue = "";
   dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
-  });
+  return new Promise((resolve) => (decide = resolve));
+}
+
+function closed() {
+  if (dialog.open) return;
+  decide?.(dialog.returnValue === "yes");
+  decide = null;
+  if (again) draw();
 }
 
 async function call(button) {
@@ -151,6 +168,43 @@ async function call(button) {
   }
 }
 
+/** Does something to all that match: first asks the server how many those are, then the person, then part by part. */
+async function callForAll(button) {
+  const { bulk: path, filter, confirm: question } = button.dataset;
+  const ask = async (more) => {
+    const body = JSON.stringify({ ...JSON.parse(filter), ...more });
+    const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body });
+    const told = await answer.json().catch(() => ({}));
+    if (!answer.ok) refused(told.error ?? {}, answer);
+    return answer.ok ? told : null;
+  };
+  button.disabled = true;
+  try {
+    const forecast = await ask({ dry_run: true });
+    if (!forecast) return;
+    if (forecast.moved === 0) return say(texts.bulkNone);
+    if (!(await confirmed(filled(question, { n: forecast.moved })))) return;
+    const [line, sum] = [say(""), { n: 0, m: 0 }];
+    // What came after the question was asked is not meant by the answer.
+    for (let after; ; ) {
+      const part = await ask({ newest: forecast.newest, after });
+      if (!part) return;
+      sum.n += part.moved;
+      sum.m += part.refused;
+      line.textContent = filled(texts.bulkDone, sum);
+      if (!line.isConnected) byId("said").append(line);
+      if (!part.next) break;
+      after = part.next;
+    }
+    setTimeout(() => line.remove(), 6000);
+  } catch {
+    say(texts.liveOff, true);
+  } finally {
+    button.disabled = false;
+    drawSoon();
+  }
+}
+
 /** A refusal says why and what to do; the one about a run in progress leads to that run. */
 function refused(error, answer) {
   if (error.reason_code === "QUEUE_IN_PROGRESS") return say(`${texts.queueBusy} — ${(error.actions ?? []).join(" — ")}`, true);
@@ -166,8 +220,8 @@ function remember(name, value) {
 }
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("button[data-call]");
-  if (button) call(button);
+  const button = event.target.closest("button[data-call], button[data-bulk]");
+  if (button) (button.dataset.bulk ? callForAll : call)(button);
 });
 byId("language").addEventListener("change", (event) => {
   remember("lockkeeper_lang", event.target.value);
@@ -179,10 +233,15 @@ byId("theme").addEventListener("change", (event) => {
   remember("lockkeeper_theme", event.target.value);
   document.documentElement.dataset.theme = event.target.value;
 });
-byId("confirm").addEventListener("close", () => again && draw());
+dialog.addEventListener("close", closed);
 document.addEventListener("visibilitychange", () => (document.hidden ? hush() : listen()));
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(input|select|textarea)$/i.test(event.target.tagName)) return;
+  const field = document.querySelector(`[data-focus-key="${CSS.escape(event.key)}"]`);
+  if (field) {
+    event.preventDefault();
+    field.focus();
+  }
   document.querySelector(`.tabs a[data-key="${CSS.escape(event.key)}"]`)?.click();
 });
 
@@ -190,4 +249,5 @@ readClock(document);
 tick();
 setInterval(tick, 1000);
 for (const one of document.querySelectorAll("[data-scroll]")) one.scrollTo(0, one.scrollHeight);
+if (document.querySelector("[data-log]")) import("/assets/log.mjs");
 if (!document.hidden) listen();

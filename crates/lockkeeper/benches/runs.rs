@@ -13,9 +13,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use lockkeeper::core::id::{RunId, WorkerId};
-use lockkeeper::core::record::Priority;
 use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
 use lockkeeper::core::run::Status;
 use lockkeeper::core::run::life::Mark;
 use lockkeeper::engine::runs::Runs;
@@ -40,23 +38,12 @@ fn main() -> ExitCode {
 }
 
 fn request(id: &str) -> Request {
+    let command = vec!["true".to_owned()];
     Request {
-        id: id.parse().expect("an id"),
         title: "bench".to_owned(),
-        command: vec!["true".to_owned()],
-        dir: "/".to_owned(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        locks: Vec::new(),
-        paths: Vec::new(),
-        shared: false,
-        priority: Priority::new(0).expect("a priority"),
-        after: Vec::new(),
         queue_timeout: Some(Duration::from_secs(86_400)),
-        timeout: None,
-        retry: RetryPolicy::default(),
-        success: vec![0],
-        key: None,
-        origin: None,
+        ..Request::new(id.parse().expect("an id"), command, "/".to_owned())
     }
 }
 

@@ -86,6 +86,12 @@ impl WallTime {
         Self(self.0.saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
     }
 
+    /// The time `span` earlier, or the first one there is.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
+    }
+
     /// How long ago `earlier` was; zero when it lies in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

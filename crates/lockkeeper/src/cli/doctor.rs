@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use lockkeeper::clock::WallTime;
+use lockkeeper::core::alert::DOWNGRADE_SPAN;
 use lockkeeper::engine::doctor::{Check, Diagnosis, Opened, Pass, Site, Status, examine};
 use lockkeeper::engine::stages::report::Report as Executions;
 use lockkeeper::lockfile::group::Folders;
@@ -15,8 +16,6 @@ use super::{Verb, group, print, table, task};
 
 /// What one check put away is named one by one up to here.
 const MOST_LINES: usize = 20;
-/// In microseconds.
-const HOUR: i64 = 3_600_000_000;
 
 /// Check everything that locks depend on, and say what to do
 #[derive(clap::Args)]
@@ -80,14 +79,13 @@ fn diagnose(
         }
     };
     let now = WallTime::now();
-    let hour_ago = WallTime::from_micros(now.as_micros() - HOUR);
     let site = Site {
         location: &context.location,
         store,
         groups: &groups,
         max_group_age,
         swarm: &swarm,
-        downgrades: Executions::all_downgrades_since(&context.location.state, hour_ago),
+        downgrades: Executions::all_downgrades_since(&context.location.state, now.before(DOWNGRADE_SPAN)),
         now,
     };
     Ok(examine(&site, pass, progress))

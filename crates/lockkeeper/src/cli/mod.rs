@@ -25,6 +25,7 @@ mod queue;
 mod requests;
 mod run;
 mod runs;
+mod runs_bulk;
 mod runs_table;
 #[cfg(feature = "server")]
 mod serve;

@@ -23,6 +23,9 @@ pub(super) struct Args {
     /// Only those in this state: QUEUED, RUNNING, DONE, NEEDS_INPUT, FAILED, CANCELED
     #[arg(long = "status", value_name = "STATUS")]
     statuses: Vec<String>,
+    /// Only those with this text in their title or id
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
     /// At most so many, the latest first
     #[arg(long, value_name = "N", default_value = "100")]
     limit: usize,
@@ -58,7 +61,8 @@ impl Verb for Args {
 fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
     let statuses =
         args.statuses.iter().map(|text| text.parse()).collect::<Result<Vec<RequestStatus>, _>>()?;
-    let filter = RequestFilter { statuses, before: None, limit: args.limit };
+    let filter =
+        RequestFilter { statuses, text: args.text.clone(), limit: args.limit, ..RequestFilter::default() };
     let entries = match context.existing_runs()? {
         Some(runs) => {
             runs.expire()?;

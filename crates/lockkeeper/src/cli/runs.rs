@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
 use super::runs_table::{age, holders, leases_for, status, why};
-use super::{Verb, print, table};
+use super::{Verb, print, runs_bulk, table};
 
-/// Show runs and why they wait; how they went; forget old ones
+/// Show runs and why they wait; how they went; cancel or retry many at once; forget old ones
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
@@ -40,6 +40,10 @@ enum Command {
     Stats(StatsArgs),
     /// Forget requests that ended long ago, with their runs, events and output
     Prune(PruneArgs),
+    /// Call off the latest run of every request that matches
+    Cancel(runs_bulk::CancelArgs),
+    /// Run every request again that matches and has ended
+    Retry(runs_bulk::RetryArgs),
 }
 
 #[derive(clap::Args)]
@@ -68,6 +72,8 @@ impl Verb for Args {
             None => list(&context, &self),
             Some(Command::Stats(args)) => stats(&context, args),
             Some(Command::Prune(args)) => prune(&context, args),
+            Some(Command::Cancel(args)) => runs_bulk::cancel(&context, args),
+            Some(Command::Retry(args)) => runs_bulk::retry(&context, args),
         }
     }
 }

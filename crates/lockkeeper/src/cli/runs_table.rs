@@ -72,6 +72,7 @@ pub(super) fn why(
         }
         Some(Blocked::Position(0)) => parts.push("next".to_owned()),
         Some(Blocked::Position(ahead)) => parts.push(format!("{ahead} before it")),
+        Some(Blocked::Behind(ahead)) => parts.push(format!("{ahead} or more before it")),
         Some(Blocked::NoWorker) => parts.push("nobody works: start `lockkeeper work`".to_owned()),
         None => {}
     }

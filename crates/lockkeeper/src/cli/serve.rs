@@ -18,7 +18,7 @@ use lockkeeper::platform::{browser, poll};
 use lockkeeper::report::{Exit, Report};
 use lockkeeper::server::log::{self, Format, Verbosity};
 use lockkeeper::server::secret::Secret;
-use lockkeeper::server::{self, Clinic, Limits, ServeError, Settings, Shutdown, Site};
+use lockkeeper::server::{self, BadEndpoint, Clinic, Endpoint, Limits, ServeError, Settings, Shutdown, Site};
 use lockkeeper::status::StatusLog;
 use serde_json::json;
 
@@ -53,6 +53,10 @@ pub(super) struct Args {
     work: u32,
     #[command(flatten)]
     place: Place,
+    /// Send spans of requests and runs to this OpenTelemetry collector, such as http://127.0.0.1:4318; without this, to
+    /// OTEL_EXPORTER_OTLP_ENDPOINT
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     /// How the log on stderr is written
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     log: LogArg,
@@ -99,7 +103,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let listener = server::listen(args.listen)?;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
     let site = Site::new(keeper, context.location.clone(), settings)?;
-    let working = (args.work > 0).then(|| work(context, args)).transpose()?;
+    let working = (args.work > 0).then(|| work(context, args, &site)).transpose()?;
     tell(context, args, address);
     let teller = shutdown.clone();
     let listening =
@@ -114,13 +118,13 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
 }
 
 /// Executes what is queued, until the same signals that end the server.
-fn work(context: &Context, args: &Args) -> Result<JoinHandle<Result<(), RunError>>, Report> {
+fn work(context: &Context, args: &Args, site: &Site) -> Result<JoinHandle<Result<(), RunError>>, Report> {
     let signals =
         Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
     let (runs, leases) = (context.runs()?, lockkeeper::open_engine(&context.location.state)?);
     let status = Some(StatusLog::open(&args.place.status_dir)?);
     let settings = args.place.settings(context)?;
-    let executor = Executor::begin(runs, leases, settings, args.work, status, Box::new(log::told))?;
+    let executor = Executor::begin(runs, leases, settings, args.work, status, site.teller())?;
     let crew = Crew::new(executor, Orders { jobs: args.work, drain: false })?;
     let working = thread::Builder::new().name("crew".to_owned()).spawn(move || crew.work(&signals));
     Ok(working.map_err(KeeperError::Machine)?)
@@ -162,8 +166,31 @@ fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
             max_group_age: group::max_lock_age()?,
             swarm: task::swarm()?,
         },
+        otlp: collector(args.otlp.as_deref())?,
         limits: Limits::default(),
     })
+}
+
+/// The collector that was named. One that the environment names is meant for others too: what we cannot use of it is
+/// no reason not to serve.
+fn collector(named: Option<&str>) -> Result<Option<Endpoint>, Report> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let service = variable("OTEL_SERVICE_NAME").unwrap_or_else(|| "lockkeeper".to_owned());
+    if let Some(text) = named {
+        let endpoint: Endpoint = text
+            .parse()
+            .map_err(|error: BadEndpoint| Report::usage(error.to_string()).with_hint(error.hint()))?;
+        return Ok(Some(endpoint.named(&service)));
+    }
+    let text =
+        variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").or_else(|| variable("OTEL_EXPORTER_OTLP_ENDPOINT"));
+    Ok(text.and_then(|text| match text.parse::<Endpoint>() {
+        Ok(endpoint) => Some(endpoint.named(&service)),
+        Err(error) => {
+            print::talk(&format!("no spans are sent: {error}; {}", error.hint()));
+            None
+        }
+    }))
 }
 
 /// Says where the page is; stdout has the address for programs.

@@ -202,8 +202,8 @@ pub(super) fn in_words(told: &Told) -> String {
         }
         Told::Adopted(run) => format!("{}: its worker is gone, looked after here", name(run)),
         Told::Superseded(run) => format!("{}: somebody else has it now", name(run)),
-        Told::Draining => "takes nothing more, and ends after what runs; once more ends that too".to_owned(),
-        Told::Stopping => "ends what runs".to_owned(),
+        Told::Draining => "no more runs are begun; a second signal (Ctrl-C) ends those that run".to_owned(),
+        Told::Stopping => "those that run are ended".to_owned(),
         Told::Trouble(what) => format!("warning: {}", table::plain(what)),
     }
 }

@@ -23,8 +23,10 @@ use crate::store::runs::AutoRun;
 
 /// The name that the queue's lease is on.
 pub const QUEUE: &str = "queue";
-/// So many requests are looked at for the next one.
-const LOOK_AT: usize = 1000;
+/// So many requests that can be next are looked at, beside those that are known to be held by others.
+const LOOK_AT: usize = 100;
+/// So many of each other state are named.
+const NAMED: usize = 100;
 /// How often the lock is looked at while a retry is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -244,7 +246,7 @@ pub fn is_running(leases: &super::Engine) -> Result<bool, RunError> {
 
 /// What would be next, and why the others are not; `locked` are known to be held by others.
 pub fn selection(runs: &Runs, locked: &[RequestId]) -> Result<Selection, RunError> {
-    let open = runs.store().read(|tables| tables.open_requests(LOOK_AT))?;
+    let open = runs.store().read(|tables| tables.open_requests(LOOK_AT + locked.len(), NAMED))?;
     let open = open.into_iter().filter(|stored| stored.request.conductor().is_none());
     Ok(select(open.map(|stored| Candidate {
         locked: locked.contains(&stored.request.id),

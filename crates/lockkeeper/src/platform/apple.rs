@@ -39,6 +39,7 @@ pub(super) fn of(pid: u32) -> io::Result<Facts> {
         pid,
         parent: info.pbi_ppid,
         group: info.pbi_pgid,
+        session: 0,
         state,
         started: info.pbi_start_tvsec.wrapping_mul(1_000_000).wrapping_add(info.pbi_start_tvusec),
     })

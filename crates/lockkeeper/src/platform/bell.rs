@@ -107,7 +107,11 @@ pub fn ring(dir: &Path, bell: BellId) -> io::Result<bool> {
 
 /// Takes down the bell that a dead waiter left; it is no error when it is gone.
 pub fn remove(dir: &Path, bell: BellId) -> io::Result<()> {
-    match std::fs::remove_file(path(dir, bell)) {
+    unless_gone(std::fs::remove_file(path(dir, bell)))
+}
+
+fn unless_gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }
@@ -121,10 +125,11 @@ pub fn sweep(dir: &Path) -> io::Result<()> {
         let entry = entry?;
         // Without a reader, opening a FIFO in this way is refused.
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        if entry.file_type()?.is_fifo()
+        if entry.file_type().is_ok_and(|kind| kind.is_fifo())
             && rustix::fs::open(entry.path(), flags, Mode::empty()).err() == Some(Errno::NXIO)
         {
-            std::fs::remove_file(entry.path())?;
+            // Its waiter may have taken it down while it was opened here.
+            unless_gone(std::fs::remove_file(entry.path()))?;
         }
     }
     Ok(())

@@ -36,10 +36,18 @@ impl Changes {
 
     /// Forgets the changes so far.
     pub fn drain(&self) {
-        let mut buffer = [0; 4096];
+        self.take();
+    }
+
+    /// Forgets the changes so far; says whether there were any.
+    pub fn take(&self) -> bool {
+        let (mut buffer, mut any) = ([0; 4096], false);
         if let Some(descriptor) = &self.descriptor {
-            while matches!(rustix::io::read(descriptor, &mut buffer), Ok(read) if read > 0) {}
+            while matches!(rustix::io::read(descriptor, &mut buffer), Ok(read) if read > 0) {
+                any = true;
+            }
         }
+        any
     }
 }
 

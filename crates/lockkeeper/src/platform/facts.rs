@@ -6,6 +6,8 @@ pub(super) struct Facts {
     pub(super) pid: u32,
     pub(super) parent: u32,
     pub(super) group: u32,
+    /// 0 where it is not known, as in another pid namespace.
+    pub(super) session: u32,
     pub(super) state: State,
     /// Ticks since boot on Linux, microseconds of the wall clock on macOS: only ever compared for equality.
     pub(super) started: u64,
@@ -192,9 +194,9 @@ mod linux {
         let mut fields = str::from_utf8(&line[name_end + 1..]).ok()?.split_ascii_whitespace();
         let letter = fields.next()?;
         let mut next = || fields.next()?.parse::<i64>().ok();
-        let (parent, group) = (next()?, next()?);
-        // Fields 6 to 19 lie between the group and the number of threads; field 21 before the start time.
-        let threads = (6..=20).map(|_| next()).last()??;
+        let (parent, group, session) = (next()?, next()?, next()?);
+        // Fields 7 to 19 lie between the session and the number of threads; field 21 before the start time.
+        let threads = (7..=20).map(|_| next()).last()??;
         let started = (21..=22).map(|_| next()).last()??;
         let state = match letter {
             // A main thread that ended while others go on also reads Z.
@@ -206,6 +208,7 @@ mod linux {
             pid,
             parent: u32::try_from(parent).ok()?,
             group: u32::try_from(group).ok()?,
+            session: u32::try_from(session).ok()?,
             state,
             started: u64::try_from(started).ok()?,
         })
@@ -221,7 +224,7 @@ mod linux {
             for name in ["sh", "a b", "x) R 1 1 1", "((", ")", "a\nb", ""] {
                 let facts = parse(format!("42 ({name}) {rest}").as_bytes()).unwrap();
                 assert_eq!((facts.pid, facts.parent, facts.started), (42, 7, 123_456), "{name:?}");
-                assert_eq!((facts.group, facts.state), (11, State::Active));
+                assert_eq!((facts.group, facts.session, facts.state), (11, 12, State::Active));
             }
         }
 
@@ -277,7 +280,7 @@ mod other {
             Err(_) => return Err(io::ErrorKind::NotFound.into()),
         }
         let group = getpgid(Some(number)).map_or(0, |group| group.as_raw_nonzero().get().cast_unsigned());
-        Ok(Facts { pid, parent: 0, group, state: State::Active, started: 0 })
+        Ok(Facts { pid, parent: 0, group, session: 0, state: State::Active, started: 0 })
     }
 
     pub(in super::super) fn own() -> io::Result<Facts> {

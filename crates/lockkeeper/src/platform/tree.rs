@@ -54,11 +54,13 @@ pub fn carries(pid: u32, mark: &str) -> bool {
     facts::has_environment_entry(pid, mark.as_bytes())
 }
 
-/// The process that a worker started with this mark: it leads a process group. What it started may lead groups of their
-/// own, but began later.
+/// The process that a worker started with this mark: it leads a process group, and cannot lead a session therefore.
+/// What it started may lead groups of their own, but began later.
 pub fn marked_leader(mark: &str) -> Option<ProcessRef> {
     let everyone = facts::everyone().ok()?;
-    let leads = |facts: &&Facts| facts.group == facts.pid && facts.state != State::Zombie;
+    let leads = |facts: &&Facts| {
+        facts.group == facts.pid && facts.session != facts.pid && facts.state != State::Zombie
+    };
     let marked = everyone.iter().filter(leads).filter(|facts| carries(facts.pid, mark));
     marked.min_by_key(|facts| (facts.started, facts.pid)).map(reference)
 }

@@ -20,6 +20,9 @@ use crate::report::{Exit, Report};
 /// The cookie that keeps the language of a browser.
 pub(super) const LANGUAGE_COOKIE: &str = "lockkeeper_lang";
 
+/// The codes for what was asked for and is not there.
+const NOTHING_THERE: [&str; 4] = ["NO_SUCH_RUN", "NO_SUCH_REQUEST", "NO_SUCH_EXECUTION", "NO_SUCH_FILE"];
+
 /// A failure on its way to whoever asked.
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -87,9 +90,7 @@ impl Failure {
 impl From<Report> for Failure {
     fn from(report: Report) -> Self {
         let status = match report.exit() {
-            Exit::Usage if matches!(report.code(), "NO_SUCH_RUN" | "NO_SUCH_REQUEST") => {
-                StatusCode::NOT_FOUND
-            }
+            Exit::Usage if NOTHING_THERE.contains(&report.code()) => StatusCode::NOT_FOUND,
             Exit::Usage => StatusCode::BAD_REQUEST,
             Exit::Refused | Exit::LeaseLost | Exit::Command(_) => StatusCode::CONFLICT,
             Exit::Unreachable => StatusCode::SERVICE_UNAVAILABLE,

@@ -4,6 +4,7 @@
 //! with nobody listening it does not look at all. Every event has a number, and the last ones are kept, so that a
 //! listener who was away for a while hears what it missed. After that, or after a restart, it is told to look again.
 
+mod executions;
 mod watcher;
 
 use std::collections::VecDeque;
@@ -29,7 +30,7 @@ const BACKLOG: usize = 256;
 pub(super) struct Event {
     /// Its number, from 1.
     pub(super) number: u64,
-    /// What it is about: `lease`, `ticket`, `run`, `queue`.
+    /// What it is about: `lease`, `ticket`, `run`, `queue`, `stages`.
     pub(super) topic: &'static str,
     /// What happened, as one line of JSON.
     pub(super) data: Arc<str>,

@@ -57,8 +57,8 @@ pub fn told(told: &Told) {
         Told::Ended(run) => tracing::info!(run = %run.id, status = %run.status, "ended"),
         Told::Adopted(run) => tracing::info!(run = %run.id, "its worker is gone, looked after here"),
         Told::Superseded(run) => tracing::warn!(run = %run.id, "somebody else has it now"),
-        Told::Draining => tracing::info!("takes nothing more"),
-        Told::Stopping => tracing::info!("ends what runs"),
+        Told::Draining => tracing::info!("no more runs are begun"),
+        Told::Stopping => tracing::info!("those that run are ended"),
         Told::Trouble(what) => tracing::warn!(what, "trouble"),
     }
 }

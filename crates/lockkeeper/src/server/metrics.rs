@@ -6,7 +6,7 @@
 use std::fmt;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::alert::{Counts, Limits, raise};
@@ -21,9 +21,10 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
 use super::failure::Failure;
+use super::otlp::{Span, TraceParent};
 use super::site::Site;
+use crate::clock::WallTime;
 use crate::engine::Listing;
-use crate::engine::doctor::count_leases;
 use crate::engine::evidence::verdict_word;
 
 /// The bounds of the histogram, in seconds.
@@ -53,6 +54,11 @@ struct AlertLabel {
     alert: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
 impl Default for Meters {
     fn default() -> Self {
         Self { requests: Family::default(), seconds: Histogram::new(BUCKETS) }
@@ -63,12 +69,24 @@ impl Default for Meters {
 pub(super) async fn measure(State(site): State<Site>, request: Request, next: Next) -> Response {
     let begun_at = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let header = request.headers().get("traceparent").and_then(|value| value.to_str().ok());
+    let parent = header.and_then(TraceParent::read);
     // Only addresses that exist become labels: others could be any number.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let response = next.run(request).await;
     let (status, took) = (response.status(), begun_at.elapsed());
     let known = matches!(method.as_str(), "GET" | "HEAD" | "POST" | "DELETE");
     let label = if known { method.as_str() } else { "other" };
+    if let Some(exporter) = site.exporter() {
+        let began_at = WallTime::from_micros(WallTime::now().as_micros() - micros(took));
+        let mut span = Span::of_request(&method, &route, status, began_at, took, parent);
+        // Who looks at the request finds the run that it began.
+        let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        if let Some(run) = location.and_then(|location| location.strip_prefix("/api/runs/")) {
+            span = span.with("lockkeeper.run.id", run);
+        }
+        exporter.send(span);
+    }
     let labels = RequestLabels { method: label.to_owned(), route, status: status.as_u16() };
     site.meters().requests.get_or_create(&labels).inc();
     site.meters().seconds.observe(took.as_secs_f64());
@@ -87,9 +105,9 @@ pub(super) async fn measure(State(site): State<Site>, request: Request, next: Ne
 ))]
 pub(super) async fn metrics(State(site): State<Site>) -> Result<Response, Failure> {
     let (listing, counts) = site
-        .ask(|engine| {
-            let listing = engine.listing()?;
-            let counts = count_leases(engine, &listing)?;
+        .consult(|site| {
+            let listing = site.keeper().engine().listing()?;
+            let counts = site.counts(&listing)?;
             Ok((listing, counts))
         })
         .await?;
@@ -106,7 +124,20 @@ impl Site {
         registry.register("http_requests", "Requests that were answered", meters.requests.clone());
         let help = "How long it took to answer, event streams until their beginning";
         registry.register_with_unit("http_request", help, Unit::Seconds, meters.seconds.clone());
-        gauge(&mut registry, "event_streams", "Event streams that are open", self.feed().listeners());
+        gauge(
+            &mut registry,
+            "event_streams",
+            "Event streams that are open, and readers who wait for more output",
+            self.feed().listeners(),
+        );
+        if let Some(exporter) = self.exporter() {
+            let spans = Family::<OutcomeLabel, Counter>::default();
+            let (sent, dropped) = exporter.counts();
+            for (outcome, count) in [("sent", sent), ("dropped", dropped)] {
+                spans.get_or_create(&OutcomeLabel { outcome }).inc_by(count);
+            }
+            registry.register("otlp_spans", "Spans for the collector by what became of them", spans);
+        }
         locks(&mut registry, listing, counts);
         let mut text = String::new();
         encode(&mut text, &registry)?;
@@ -140,6 +171,10 @@ fn locks(registry: &mut Registry, listing: &Listing, counts: Counts) {
         raised.get_or_create(&AlertLabel { alert: alert.code() }).set(1);
     }
     registry.register("alert", "1 while something needs attention", raised);
+}
+
+fn micros(span: std::time::Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn gauge(registry: &mut Registry, name: &str, help: &str, value: usize) {

@@ -11,7 +11,9 @@ mod failure;
 mod feed;
 pub mod log;
 mod metrics;
+mod otlp;
 mod page;
+mod project;
 mod replay;
 pub mod secret;
 mod security;
@@ -28,6 +30,7 @@ use thiserror::Error;
 
 use crate::report::{Exit, Report};
 
+pub use otlp::{BadEndpoint, Endpoint};
 pub use settings::{Clinic, Limits, Settings};
 pub use shutdown::Shutdown;
 pub use site::Site;

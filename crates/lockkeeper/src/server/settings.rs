@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
 
+use super::otlp::Endpoint;
 use super::secret::Secret;
 use crate::engine::runs::new_request::Defaults;
 use crate::engine::work;
@@ -37,6 +38,8 @@ pub struct Settings {
     pub queue_limit: Option<u64>,
     /// What the doctor looks at besides the store.
     pub clinic: Clinic,
+    /// Where spans are sent to, if anywhere.
+    pub otlp: Option<Endpoint>,
     /// How much of anything.
     pub limits: Limits,
 }
@@ -72,8 +75,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 256,
-            streams: 64,
+            connections: 640,
+            streams: 512,
             body_bytes: 256 * 1024,
             head_time: Duration::from_secs(10),
             request_time: Duration::from_secs(30),

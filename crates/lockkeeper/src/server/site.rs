@@ -4,18 +4,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN};
 
 use super::failure::Failure;
 use super::feed::Feed;
+use super::log;
 use super::metrics::Meters;
+use super::otlp::{Exporter, Span};
 use super::replay::Replays;
 use super::settings::{Limits, Settings};
 use super::workshop::Workshop;
 use crate::Keeper;
 use crate::clock::WallTime;
-use crate::engine::Engine;
 use crate::engine::doctor::{self, Diagnosis, Opened, Pass};
 use crate::engine::runs::{RunError, Runs};
+use crate::engine::stages::report::Report as Executions;
+use crate::engine::work::{Teller, Told};
+use crate::engine::{Engine, Listing};
 use crate::location::Location;
 use crate::messages::Messages;
 use crate::report::Report;
@@ -34,12 +39,14 @@ struct Inner {
     meters: Meters,
     runs: Runs,
     workshop: Workshop,
+    exporter: Option<Exporter>,
 }
 
 impl Site {
     /// Serves the store in this place.
     pub fn new(keeper: Keeper, location: Location, settings: Settings) -> Result<Self, RunError> {
         let runs = Runs::open(&location.state)?;
+        let exporter = settings.otlp.clone().map(Exporter::start).transpose().map_err(RunError::Machine)?;
         Ok(Self(Arc::new(Inner {
             keeper,
             location,
@@ -50,6 +57,7 @@ impl Site {
             settings,
             runs,
             workshop: Workshop::new(),
+            exporter,
         })))
     }
 
@@ -74,15 +82,30 @@ impl Site {
             groups: &clinic.groups,
             max_group_age: clinic.max_group_age,
             swarm: &clinic.swarm,
-            // Nothing falls back here that could be counted.
-            downgrades: 0,
+            downgrades: self.downgrades(),
             now: WallTime::now(),
         };
         doctor::examine(&site, pass, &mut |_, _, _| {})
     }
 
+    /// What is to be counted among leases, tickets and executions.
+    pub(super) fn counts(&self, listing: &Listing) -> Result<Counts, Report> {
+        let leases = doctor::count_leases(self.keeper().engine(), listing)?;
+        Ok(Counts { downgrades: self.downgrades(), ..leases })
+    }
+
+    /// How often executions fell back lately.
+    fn downgrades(&self) -> usize {
+        Executions::all_downgrades_since(self.state_folder(), WallTime::now().before(DOWNGRADE_SPAN))
+    }
+
     pub(super) fn state_folder(&self) -> &Path {
         &self.0.location.state
+    }
+
+    /// The folder that everything that can be named lies in.
+    pub(super) fn root(&self) -> &Path {
+        &self.0.location.root
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -107,6 +130,24 @@ impl Site {
 
     pub(super) fn meters(&self) -> &Meters {
         &self.0.meters
+    }
+
+    /// Where spans go, if anywhere.
+    pub(super) fn exporter(&self) -> Option<&Exporter> {
+        self.0.exporter.as_ref()
+    }
+
+    /// Logs what a worker tells, and has the attempts that it made told to the collector.
+    pub fn teller(&self) -> Box<Teller> {
+        let here = Arc::downgrade(&self.0);
+        Box::new(move |told| {
+            log::told(told);
+            let (Told::Ended(run) | Told::Retrying(run)) = told else { return };
+            let Some(site) = here.upgrade() else { return };
+            if let (Some(exporter), Some(span)) = (&site.exporter, Span::of_attempt(run, WallTime::now())) {
+                exporter.send(span);
+            }
+        })
     }
 
     /// A path of a user as one below the root.

@@ -14,7 +14,6 @@ use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::waiting::Jam;
 use tokio::sync::mpsc;
 
-use super::log;
 use super::site::Site;
 use crate::clock::WallTime;
 use crate::engine::doctor::{Pass, Status as Health};
@@ -210,7 +209,7 @@ fn executor(site: &Site) -> Result<Executor, Report> {
     let runs = Runs::open(site.state_folder())?;
     let leases = open_engine(site.state_folder())?;
     let status = settings.status_dir.as_deref().map(StatusLog::open).transpose()?;
-    Ok(Executor::begin(runs, leases, settings.execution.clone(), 1, status, Box::new(log::told))?)
+    Ok(Executor::begin(runs, leases, settings.execution.clone(), 1, status, site.teller())?)
 }
 
 fn see_through(executor: &Executor, job: Job) -> Result<(), RunError> {

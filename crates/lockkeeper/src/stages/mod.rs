@@ -14,6 +14,7 @@ mod plan;
 mod problem;
 mod read;
 mod resolve;
+mod shape;
 mod yaml;
 
 pub use estimate::span_in_words;
@@ -25,4 +26,5 @@ pub use model::{
 pub use place::{Place, Placed, Source};
 pub use plan::{Conditions, PhasePlan, SelectError};
 pub use problem::{Problem, UnknownKey, Weight};
+pub use shape::{BondShape, CauseShape, ConflictShape, FolderShape, GroupShape, PlanShape};
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

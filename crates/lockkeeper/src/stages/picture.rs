@@ -1,11 +1,16 @@
-//! Plans and executions as pictures: for Graphviz, and as SVG that needs nothing else.
+//! Plans and executions as pictures: for Graphviz, as SVG that needs nothing else, and as drawings for a page.
 
 mod dot;
+mod drawing;
+mod figure;
 mod gantt;
+mod labels;
 mod layout;
 mod lines;
 mod svg;
 
 pub use dot::dot;
-pub use gantt::{Bar, gantt};
+pub use figure::{Figure, Mark};
+pub use gantt::{Bar, Chart, gantt};
+pub use labels::Labels;
 pub use svg::svg;

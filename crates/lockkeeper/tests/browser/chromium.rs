@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A browser that says nothing for so long will not say anything any more.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How often a page is looked at that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -99,6 +99,14 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
+    /// What a promise comes to.
+    pub fn promise(&mut self, expression: &str) -> Value {
+        let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let answer = self.call("Runtime.evaluate", &asked);
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
+        answer["result"]["value"].clone()
+    }
+
     fn ask(&mut self, expression: &str) -> Value {
         self.call("Runtime.evaluate", &json!({ "expression": expression, "returnByValue": true }))
     }
@@ -125,6 +133,12 @@ impl Browser {
     pub fn resize(&mut self, width: u32, height: u32) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": true });
         self.call("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// Prefers `light` or `dark`, as the settings of a system do.
+    pub fn prefer(&mut self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
     }
 
     /// Where the browser is and what it shows, for a test that fails.

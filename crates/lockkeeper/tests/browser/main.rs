@@ -2,11 +2,25 @@
 #![cfg(feature = "server")]
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+mod a11y;
+mod bulk;
 mod chromium;
 #[expect(dead_code, reason = "the tests of the API use all of it")]
 #[path = "../http/client.rs"]
 mod client;
+#[expect(dead_code, reason = "the tests of the API use all of it")]
+#[path = "../http/conduct.rs"]
+mod conduct;
+mod logs;
 mod pages;
 #[expect(dead_code, reason = "the tests of the API use all of it")]
 #[path = "../http/server.rs"]
 mod server;
+mod stages;
+
+use server::Server;
+
+/// An address of a server.
+fn at(server: &Server, path: &str) -> String {
+    format!("http://{}{path}", server.address)
+}

@@ -4,12 +4,9 @@ use std::fs;
 
 use serde_json::json;
 
+use super::at;
 use super::chromium::Browser;
 use super::server::Server;
-
-fn at(server: &Server, path: &str) -> String {
-    format!("http://{}{path}", server.address)
-}
 
 /// Requirement 158.
 #[test]
@@ -43,6 +40,20 @@ fn a_lease_is_broken_only_after_a_second_word() {
     browser.press("#confirm button[value=yes]", "!document.querySelector('#confirm').open");
     browser.wait("document.body.innerText.includes('Nothing is held')");
     server.get(&format!("/api/locks/{id}")).error(404, "NOT_CURRENT");
+}
+
+/// A dialog says later than it closes that it was closed: that word must not answer the next question.
+#[test]
+fn an_answer_counts_for_its_own_question_alone() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let lease = server.post("/api/locks", &json!({ "names": ["db"] })).expect(201)["lease"].take();
+    browser.open(&at(&server, "/locks"));
+    browser.until_live();
+    let button = format!("document.querySelector('#break-{}')", lease["id"].as_str().unwrap());
+    let dialog = "document.querySelector('#confirm')";
+    browser.run(&format!("{button}.click(); {dialog}.close('no'); {button}.click()"));
+    browser.press("#confirm button[value=yes]", "!document.querySelector('#confirm').open");
+    browser.wait("document.body.innerText.includes('Nothing is held')");
 }
 
 /// Requirements 187, 188 and 198.

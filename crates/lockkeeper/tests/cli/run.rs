@@ -215,3 +215,27 @@ fn a_command_that_asks_for_help_needs_input() {
     let lone = Env::new().set("LOCKKEEPER_RUN_ID", "RUN-gone");
     lone.run(["status", "emit", "HELP", "--task", "t", "--swarm-dir", "swarm"]).code(0).says("was not told");
 }
+
+#[test]
+fn many_are_called_off_or_run_again_only_after_a_word() {
+    let env = Env::new();
+    for id in ["apple-1", "apple-2", "pear"] {
+        submit(&env, id);
+    }
+    env.run(["runs", "cancel"]).code(2);
+    env.run(["runs", "cancel", "--all", "--text", "apple"]).code(2);
+    env.run(["runs", "cancel", "--text", "apple"]).code(2).says("2 requests match").says("--yes");
+    let forecast = env.run(["--json", "runs", "cancel", "--text", "apple", "--dry-run"]).code(0).json();
+    assert_eq!((&forecast["matched"], &forecast["moved"]), (&json!(2), &json!(2)));
+    assert_eq!(run(&env, "apple-1")["status"], "queued");
+    let done = env.run(["runs", "cancel", "--text", "apple", "--reason", "late", "--yes"]).code(0);
+    assert_eq!(done.says("2 changed").stdout().lines().count(), 2);
+    assert_eq!(run(&env, "apple-1")["message"], "late");
+    assert_eq!(run(&env, "pear")["status"], "queued");
+    let again = env.run(["--json", "runs", "retry", "--all", "--yes"]).code(0).json();
+    assert_eq!((&again["moved"], &again["refused"]), (&json!(2), &json!(1)));
+    assert_eq!(again["refusals"][0]["request_id"], "pear");
+    assert_eq!(run(&env, "apple-2")["status"], "queued");
+    let none = env.run(["--json", "runs", "retry", "--status", "failed", "--yes"]).code(0).json();
+    assert_eq!(none["matched"], 0);
+}

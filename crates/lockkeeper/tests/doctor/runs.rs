@@ -4,7 +4,6 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use lockkeeper::core::id::{HolderId, RunId};
-use lockkeeper::core::record::Priority;
 use lockkeeper::core::request::Request;
 use lockkeeper::core::retry::RetryPolicy;
 use lockkeeper::core::run::life::{self, Taker};
@@ -18,24 +17,8 @@ use rusqlite::Connection;
 use crate::clinic::Clinic;
 
 fn request(id: &str, retry: RetryPolicy) -> Request {
-    Request {
-        id: id.parse().unwrap(),
-        title: id.to_owned(),
-        command: vec!["true".to_owned()],
-        dir: "/".to_owned(),
-        env: Vec::new(),
-        locks: Vec::new(),
-        paths: Vec::new(),
-        shared: false,
-        priority: Priority::new(0).unwrap(),
-        after: Vec::new(),
-        queue_timeout: None,
-        timeout: None,
-        retry,
-        success: vec![0],
-        key: None,
-        origin: None,
-    }
+    let command = vec!["true".to_owned()];
+    Request { title: id.to_owned(), retry, ..Request::new(id.parse().unwrap(), command, "/".to_owned()) }
 }
 
 /// A clinic with requests, of which nobody executes any.

@@ -2,13 +2,16 @@
 #![cfg(feature = "server")]
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+mod bulk;
 mod client;
+mod conduct;
 mod description;
 mod events;
 mod languages;
 mod limits;
 mod locks;
 mod metrics;
+mod otlp;
 mod pages;
 mod queue;
 mod repeated;
@@ -16,3 +19,5 @@ mod runs;
 mod security;
 mod serve;
 mod server;
+mod stages;
+mod stages_pages;

@@ -67,3 +67,32 @@ fn requests_are_counted_by_address_and_never_by_what_strangers_make_up() {
     assert_eq!(value(&text, count), 1.0);
     assert!(!text.contains("made-up") && !text.contains("MADEUP"), "{text}");
 }
+
+/// Requirement 142. Real executions of a STAGES.yml, each of which falls back once.
+#[test]
+fn downgrades_of_the_last_hour_are_a_metric_and_more_than_ten_an_alert() {
+    let server = Server::start();
+    let stages = "parallel_groups:\n  P1:\n    - {group_id: a, command: 'true'}\n    - {group_id: b, command: 'true'}\n\
+                  downgrade_rules: [{name: memory, condition: \"memory_usage > 0.01%\", action: reduce_parallelism}]\n";
+    std::fs::write(server.folder().join("STAGES.yml"), stages).unwrap();
+    let execute = || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+        command.current_dir(server.folder()).env("LOCKKEEPER_DIR", server.folder().join("state"));
+        command.env("AI_SWARM_DIR", server.folder().join("swarm"));
+        command.args(["stages", "run", "STAGES.yml", "P1", "--load", "0"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let alert = "lockkeeper_alert{alert=\"DOWNGRADES\"}";
+    execute();
+    let once = server.get("/metrics").text();
+    assert_eq!((value(&once, "lockkeeper_downgrades"), value(&once, alert)), (1.0, 0.0));
+    for _ in 0..10 {
+        execute();
+    }
+    let often = server.get("/metrics").text();
+    assert_eq!((value(&often, "lockkeeper_downgrades"), value(&often, alert)), (11.0, 1.0));
+    assert!(server.get("/api/locks").expect(200)["alerts"].to_string().contains("DOWNGRADES"));
+    assert!(server.get("/locks").text().contains("Parallel work often falls back"));
+    assert!(server.get("/api/doctor").expect(200).to_string().contains("DOWNGRADES"));
+}

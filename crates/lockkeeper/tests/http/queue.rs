@@ -1,5 +1,12 @@
 //! Working through the queue over HTTP.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lockkeeper::lockfile::group::Folders;
+use lockkeeper::server::{Clinic, Settings};
 use serde_json::json;
 
 use super::events::listen;
@@ -21,7 +28,10 @@ fn a_queue_that_is_worked_through_is_not_begun_twice() {
     let error = refused.error(409, "QUEUE_IN_PROGRESS");
     assert_eq!(error["message"], "キュー実行がすでに動作中です");
     assert_eq!(error["actions"].as_array().unwrap().len(), 3);
-    assert_eq!(server.get("/api/queue").expect(200)["auto_run"]["current_run_id"], run);
+    // It is told a moment after the run began.
+    while server.get("/api/queue").expect(200)["auto_run"]["current_run_id"] != run {
+        stream.next();
+    }
     let_go(&server, "go");
     wait_for(&server, &mut stream, &run, "succeeded");
     while server.get("/api/queue").expect(200)["running"] == true {
@@ -84,6 +94,83 @@ fn the_queue_ends_when_help_is_needed_or_a_run_fails() {
         }
         assert_eq!(server.get(&format!("/api/runs/{next}")).expect(200)["run"]["status"], "queued");
     }
+}
+
+/// Two shells that each hold a group and want the other's; ended when dropped.
+struct Stuck(Vec<std::process::Child>);
+
+impl Stuck {
+    fn start(locks: &Path) -> Self {
+        let script = r#"
+            exec 200<>"$("$0" group path "$1")" 201<>"$("$0" group path "$2")"
+            "$0" group acquire "$1" --fd 200; echo held; read line
+            exec "$0" group acquire "$2" --fd 201"#;
+        let mut both = Self(Vec::new());
+        for (held, wanted) in [("a", "b"), ("b", "a")] {
+            let mut command = Command::new("bash");
+            command
+                .args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper"), held, wanted])
+                .env("LOCK_DIR", locks);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut child = command.spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+            assert_eq!(line, "held\n");
+            both.0.push(child);
+        }
+        for one in &mut both.0 {
+            drop(one.stdin.take());
+        }
+        both
+    }
+}
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        for one in &mut self.0 {
+            let _ = one.kill();
+            let _ = one.wait();
+        }
+    }
+}
+
+/// Requirement 185. What the doctor finds while the first request runs keeps the second from being begun.
+#[test]
+fn the_queue_ends_when_the_doctor_finds_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let locks = folder.path().join("groups");
+    let variables = |name: &str| (name == "LOCK_DIR").then(|| locks.clone().into_os_string());
+    let clinic = Clinic { groups: Folders::from_variables(&variables), ..settings().clinic };
+    let server = Server::over(folder.path(), Settings { clinic, ..settings() });
+    let mut stream = listen(&server, None);
+    let run = submit(&server, "RQ-1", &until("go"));
+    let next = submit(&server, "RQ-2", &json!(["true"]));
+    server.post("/api/queue/run-next", &json!({ "auto": true })).expect(202);
+    wait_for(&server, &mut stream, &run, "running");
+    let stuck = Stuck::start(&locks);
+    // Nobody tells when the kernel has put the second one to sleep.
+    let limit = Instant::now() + Duration::from_secs(60);
+    while server.get("/api/doctor").expect(200)["summary"]["status"] != "FAIL" {
+        assert!(Instant::now() < limit, "the doctor finds nothing");
+    }
+    let_go(&server, "go");
+    wait_for(&server, &mut stream, &run, "succeeded");
+    let ended = loop {
+        let told = stream.until("queue.changed");
+        if !told.data["auto_run"]["ended"].is_null() {
+            break told.data["auto_run"]["ended"].clone();
+        }
+    };
+    assert_eq!(ended, "DOCTOR_FAILED");
+    while server.get("/api/queue").expect(200)["running"] == true {
+        stream.next();
+    }
+    assert_eq!(server.get("/api/locks").expect(200)["leases"], json!([]));
+    assert_eq!(server.get(&format!("/api/runs/{next}")).expect(200)["run"]["status"], "queued");
+    // Once the fault is gone, it goes on.
+    drop(stuck);
+    server.post("/api/queue/run-next", &json!({ "auto": true })).expect(202);
+    wait_for(&server, &mut stream, &next, "succeeded");
 }
 
 /// Requirement 188.

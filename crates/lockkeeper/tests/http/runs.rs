@@ -67,6 +67,49 @@ fn a_request_comes_in_is_run_and_its_output_is_read() {
     assert_eq!(server.get(&location).expect(200)["request"]["status"], "DONE");
 }
 
+#[test]
+fn who_reads_a_log_is_answered_as_soon_as_there_is_more() {
+    let server = Server::start();
+    let mut stream = listen(&server, None);
+    let run = submit(&server, "RQ-1", &until("go"));
+    let path = format!("/api/runs/{run}/log");
+    server.get(&format!("{path}?wait=26")).error(400, "BAD_INPUT");
+    // Whoever asks before anything was begun hears of the first word.
+    let first = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| server.get(&format!("{path}?from=0&wait=25")).expect(200));
+        server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
+        asking.join().unwrap()
+    });
+    let more = format!("{path}?from={}&wait=25", first["to"]);
+    let second = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| server.get(&more).expect(200));
+        let_go(&server, "go");
+        asking.join().unwrap()
+    });
+    assert_eq!((&first["text"], &first["ended"]), (&json!("begun\n"), &json!(false)));
+    assert_eq!(second["text"], "over\n");
+    wait_for(&server, &mut stream, &run, "succeeded");
+    let end = server.get(&format!("/api/runs/{run}/log?from=11&wait=25")).expect(200);
+    assert_eq!((&end["text"], &end["ended"]), (&json!(""), &json!(true)));
+}
+
+#[test]
+fn no_letter_of_a_log_is_cut_in_two() {
+    let server = Server::start();
+    let mut stream = listen(&server, None);
+    let run = submit(&server, "RQ-1", &json!(["printf", "aé日🦀é"]));
+    server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
+    wait_for(&server, &mut stream, &run, "succeeded");
+    let (mut read, mut from) = (String::new(), 0);
+    while from < 12 {
+        let part = server.get(&format!("/api/runs/{run}/log?from={from}&limit=5")).expect(200);
+        read.push_str(part["text"].as_str().unwrap());
+        from = part["to"].as_u64().unwrap();
+    }
+    assert_eq!(read, "aé日🦀é");
+    assert_eq!(server.get(&format!("/api/runs/{run}/log?limit=4")).expect(200)["text"], "é");
+}
+
 /// Requirements 173, 174, 175, 187 and 195.
 #[test]
 fn a_request_that_runs_is_locked_and_cannot_run_twice() {
@@ -238,7 +281,54 @@ fn long_lists_of_requests_and_runs_come_in_pages() {
     server.get("/api/requests?status=LOST").error(400, "BAD_INPUT");
 }
 
-/// Requirements 190, 192 and 199.
+/// Requirement 190. Those who look, ask again or go away change nothing about a lock; the server's own process has it.
+#[test]
+fn only_the_server_takes_and_frees_its_locks() {
+    let folder = tempfile::tempdir().unwrap();
+    let execution = work::Settings { aiflow: Some(Aiflow::new(folder.path())), ..work::Settings::default() };
+    let mut server = Server::over(folder.path(), Settings { execution, ..settings() });
+    let mut stream = listen(&server, None);
+    let run = submit(&server, "RQ-1", &until("go"));
+    let locks = folder.path().join(".aiflow/locks");
+    let look = || {
+        for path in
+            ["/", "/requests/RQ-1", "/runs", "/locks", "/doctor", "/api/requests", "/api/queue", "/api/locks"]
+        {
+            assert_eq!(server.get(path).status, 200, "{path}");
+        }
+    };
+    let kept = || {
+        let entries = fs::read_dir(&locks).into_iter().flatten();
+        let mut files: Vec<_> = entries
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.to_string_lossy().ends_with(".lock.json"))
+            .collect();
+        files.sort();
+        files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect::<Vec<_>>()
+    };
+    look();
+    assert_eq!(kept(), []);
+    server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
+    stream.until("run.started");
+    let held = kept();
+    assert_eq!(held.len(), 1);
+    let record: Value = serde_json::from_slice(&held[0].1).unwrap();
+    assert_eq!((&record["pid"], &record["request_id"]), (&json!(std::process::id()), &json!("RQ-1")));
+    look();
+    server.post("/api/requests/RQ-1/run", &json!({})).error(409, "RUN_IN_PROGRESS");
+    server.post("/api/runs/retry", &json!({ "requests": ["RQ-1"] })).expect(202);
+    assert_eq!(kept(), held);
+    // Nobody is connected any more when it ends.
+    drop(stream);
+    let_go(&server, "go");
+    server.drain();
+    server.ended().unwrap();
+    assert_eq!(kept(), []);
+    let server = Server::over(folder.path(), settings());
+    assert_eq!(server.get(&format!("/api/runs/{run}")).expect(200)["run"]["status"], "succeeded");
+}
+
+/// Requirement 192.
 #[test]
 fn the_servers_locks_are_files_of_the_format_when_asked_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -192,3 +192,119 @@ fn the_log_is_one_json_object_a_line() {
     let answered = lines.iter().find(|line| line["message"] == "answered").unwrap();
     assert_eq!((&answered["method"], &answered["status"]), (&json!("POST"), &json!(201)));
 }
+
+/// Requirement 193. The log of the server and its messages know that a stale lock was put away.
+#[test]
+fn a_stale_lock_that_was_put_away_is_in_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let locks = folder.path().join(".aiflow/locks");
+    std::fs::create_dir_all(&locks).unwrap();
+    let mut dead = Command::new("true").spawn().unwrap();
+    let stale = json!({
+        "version": "1.0", "lock_type": "request", "request_id": "RQ-OLD", "run_id": "RUN-OLD", "pid": dead.id(),
+        "host": "127.0.0.1", "created_at": "2025-12-14T15:01:02+09:00", "expires_at": "2025-12-14T15:31:02+09:00",
+    });
+    dead.wait().unwrap();
+    std::fs::write(locks.join("request.RQ-OLD.lock.json"), stale.to_string()).unwrap();
+    let swarm = folder.path().join("swarm");
+    let args = ["--log", "json", "--lock-format", "aiflow", "--status-dir", swarm.to_str().unwrap()];
+    let mut server = Process::start(folder.path(), &args);
+    let ask = |path: &str, body: &Value| Request::new(server.address, "POST", path).json(body).send();
+    ask("/api/requests", &json!({ "id": "RQ-1", "command": ["true"] })).expect(201);
+    ask("/api/requests/RQ-1/run", &json!({})).expect(202);
+    for language in ["en", "ja", "zh"] {
+        let path = format!("/api/messages.v1.{language}.json");
+        let messages = Request::new(server.address, "GET", &path).send().expect(200);
+        for code in ["QUEUE_IN_PROGRESS", "LOCK_STALE_RECOVERED"] {
+            assert!(messages.to_string().contains(code), "{language}: {code}");
+        }
+    }
+    server.signal(Signal::TERM);
+    let mut log = String::new();
+    server.child.stderr.as_mut().unwrap().read_to_string(&mut log).unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = lines.iter().find(|line| line["reason_code"] == "LOCK_STALE_RECOVERED");
+    let told = told.unwrap_or_else(|| panic!("not told in {log}"));
+    assert!(told["level"] == "WARN" && told["subject"].to_string().contains("RQ-OLD"), "{told}");
+    assert!(!locks.join("request.RQ-OLD.lock.json").exists());
+}
+
+/// Requirement 199. A network with nothing but this machine in it, and no program but a shell and git.
+#[test]
+fn everything_works_locally_with_git_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = folder.path().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    for program in ["sh", "git"] {
+        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
+        let path = String::from_utf8(found.stdout).unwrap();
+        std::os::unix::fs::symlink(path.trim_end(), programs.join(program)).unwrap();
+    }
+    let isolated = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net"]).args(arguments);
+        command
+    };
+    if !isolated(&["true"]).status().expect("this test needs unshare(1)").success() {
+        eprintln!("not tried: this machine lets nobody have a network of their own");
+        return;
+    }
+    let script = r#"
+import fcntl, json, os, socket, struct, subprocess, sys, urllib.error, urllib.request
+program, folder = sys.argv[1:]
+# The loopback of a new network is down.
+with socket.socket() as s:
+    fcntl.ioctl(s, 0x8914, struct.pack('16sH14s', b'lo', 1, b''))
+try:
+    socket.create_connection(('192.0.2.1', 80), 1)
+    sys.exit('there is a network')
+except OSError:
+    pass
+env = {'PATH': folder + '/programs', 'HOME': folder, 'AI_SWARM_DIR': folder + '/swarm'}
+server = subprocess.Popen([program, '--json', 'serve', '--listen', '127.0.0.1:0', '--lock-format', 'aiflow'],
+    cwd=folder, env=env, stdout=subprocess.PIPE)
+base = json.loads(server.stdout.readline())['url']
+def ask(path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(base + path, data, {'content-type': 'application/json'})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
+        return answer.read()
+commit = 'git init -q r && cd r && git -c user.name=t -c user.email=t@t commit -q --allow-empty -m t && git log --oneline'
+run = json.loads(ask('/api/requests', {'id': 'RQ-1', 'command': ['sh', '-c', commit]}))['run_id']
+ask('/api/queue/run-next', {'auto': True})
+while True:
+    shown = json.loads(ask('/api/runs/' + run))['run']
+    if shown['completed_at']:
+        break
+for page in ['/', '/requests/RQ-1', '/runs/' + run, '/runs', '/locks', '/doctor', '/api', '/assets/page.mjs', '/metrics']:
+    text = ask(page).decode()
+    assert not any('src="http' in part or 'href="http' in part for part in text.split()), page
+assert shown['status'] == 'succeeded', (shown, ask('/api/runs/' + run + '/log'))
+assert json.loads(ask('/api/runs/' + run + '/log'))['text'].endswith(' t\n')
+server.terminate()
+sys.exit(server.wait())
+"#;
+    let program = env!("CARGO_BIN_EXE_lockkeeper");
+    let output =
+        isolated(&["python3", "-c", script, program, folder.path().to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_collector_that_cannot_be_used_is_told_and_one_of_the_environment_is_no_reason_not_to_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(folder.path(), &["--otlp", "https://127.0.0.1:4318"]).output().unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{talk}");
+    assert!(
+        talk.contains("only http:// is spoken") && talk.contains("a collector on this machine"),
+        "{talk}"
+    );
+    let mut serving = command(folder.path(), &["--listen", "127.0.0.1:0"]);
+    let mut child = serving.env("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:4318").spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim_end().strip_prefix("http://").unwrap().parse().unwrap();
+    let server = Process { child, address };
+    Request::new(server.address, "GET", "/healthz").send().expect(200);
+}

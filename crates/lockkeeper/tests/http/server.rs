@@ -46,6 +46,7 @@ pub fn settings() -> Settings {
             max_group_age: Duration::from_secs(600),
             swarm: Swarm::new("/nonexistent", Ttl::new(Duration::from_secs(300)).unwrap()),
         },
+        otlp: None,
         limits: Limits::default(),
     }
 }

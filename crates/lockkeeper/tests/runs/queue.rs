@@ -7,8 +7,10 @@ use lockkeeper::core::request::{Request, RequestStatus};
 use lockkeeper::core::run::Status;
 use lockkeeper::engine::queue::{self, QueueTurn};
 use lockkeeper::engine::runs::Runs;
+use lockkeeper::engine::runs::bulk::Bulk;
 use lockkeeper::engine::work::{Attendant, Executor, Settings};
 use lockkeeper::lockfile::aiflow::{Aiflow, Subject};
+use lockkeeper::store::runs::RequestFilter;
 
 use super::work::script;
 use super::world::World;
@@ -86,6 +88,22 @@ fn the_lock_is_given_back_by_a_panic_too() {
     }));
     assert!(panicked.is_err());
     assert!(!queue::is_running(&lockkeeper::open_engine(world.folder.path()).unwrap()).unwrap());
+}
+
+/// What ended long ago is not done, and does not stand in the way of what waits.
+#[test]
+fn many_that_were_called_off_do_not_hide_the_one_that_waits() {
+    let world = World::new();
+    let urgent = lockkeeper::core::record::Priority::new(5).unwrap();
+    let old =
+        (0..1_100).map(|number| Request { priority: urgent, ..script(&format!("old{number}"), "true") });
+    world.runs.submit_all(&old.collect::<Vec<_>>(), None).unwrap();
+    let all = RequestFilter { limit: 2_000, ..RequestFilter::default() };
+    world.runs.bulk(&Bulk::Cancel { reason: None }, &all).unwrap();
+    world.runs.submit(&script("young", "true"), None).unwrap();
+    let selection = queue::selection(&world.runs, &[]).unwrap();
+    assert_eq!(selection.next, Some("young".parse().unwrap()));
+    assert!(!selection.passed_over.is_empty() && selection.passed_over.len() < 1_000);
 }
 
 #[test]

@@ -1,30 +1,12 @@
 //! A state folder with requests in it.
 
-use lockkeeper::core::record::Priority;
 use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
 use lockkeeper::engine::runs::{Runs, Submitted};
 
 /// A request that does nothing, to be changed by tests.
 pub(crate) fn request(id: &str) -> Request {
-    Request {
-        id: id.parse().unwrap(),
-        title: format!("do {id}"),
-        command: vec!["true".to_owned()],
-        dir: "/".to_owned(),
-        env: Vec::new(),
-        locks: Vec::new(),
-        paths: Vec::new(),
-        shared: false,
-        priority: Priority::new(0).unwrap(),
-        after: Vec::new(),
-        queue_timeout: None,
-        timeout: None,
-        retry: RetryPolicy::default(),
-        success: vec![0],
-        key: None,
-        origin: None,
-    }
+    let command = vec!["true".to_owned()];
+    Request { title: format!("do {id}"), ..Request::new(id.parse().unwrap(), command, "/".to_owned()) }
 }
 
 /// A folder of its own.

@@ -1,8 +1,14 @@
 //! Plans as pictures.
 
-use lockkeeper::stages::picture::{dot, svg};
+use std::time::Duration;
+
+use lockkeeper::stages::PlanShape;
+use lockkeeper::stages::picture::{Bar, Chart, Figure, Labels, Mark, dot, gantt, svg};
 
 use crate::{EXAMPLE, WEATHER, plan};
+
+const FIGURE: Figure<'_> =
+    Figure { name: "plan", title: "Conflicts", labels: &Labels::ENGLISH, columns: &[], marks: &[] };
 
 #[test]
 fn a_picture_shows_groups_waves_and_conflicts_and_needs_nothing_else() {
@@ -61,4 +67,74 @@ fn a_graph_has_a_cluster_for_each_wave() {
     assert!(text.contains("dir=none, color=red"));
     assert!(text.contains("depends on it"));
     assert_balanced(&svg(&plans));
+}
+
+#[test]
+fn a_drawing_for_a_page_has_no_colour_or_script_and_every_conflict_can_be_reached_with_the_keyboard() {
+    let planned = PlanShape::of(&plan(WEATHER, "P3"));
+    let text = FIGURE.draw(&planned);
+    for foreign in ["<style", " style=", "<script", "#fff", "href", "onload"] {
+        assert!(!text.contains(foreign), "{foreign}");
+    }
+    assert_eq!(text.matches("tabindex=\"0\"").count(), planned.conflicts.len());
+    for conflict in &planned.conflicts {
+        let told = format!("{} – {}: {}", conflict.group1, conflict.group2, conflict.kind);
+        assert!(text.contains(&told) && text.contains(&conflict.witness), "{told}: {text}");
+    }
+    assert_balanced(&text);
+}
+
+#[test]
+fn a_drawing_says_how_groups_stand_and_what_its_columns_are() {
+    let planned = PlanShape::of(&plan(EXAMPLE, "P3"));
+    let marks = ["begun", "<b>", "done"].map(|text| Mark { tone: "info", text });
+    let text = Figure { marks: &marks, columns: &["first"], ..FIGURE }.draw(&planned);
+    assert!(text.contains(">begun</text>") && text.contains("&lt;b&gt;"), "{text}");
+    assert!(text.contains(">first</text>") && !text.contains("wave 1") && text.contains("wave 2"), "{text}");
+    assert_balanced(&text);
+}
+
+#[test]
+fn a_plan_is_drawn_from_what_is_kept_of_it() {
+    for phase in ["P1", "P3", "P4", "P5", "P6"] {
+        let shape = PlanShape::of(&plan(EXAMPLE, phase));
+        let kept = serde_json::to_string(&shape).unwrap();
+        let again: PlanShape = serde_json::from_str(&kept).unwrap();
+        assert_eq!(again, shape);
+        assert_eq!(FIGURE.draw(&again), FIGURE.draw(&shape), "{phase}");
+    }
+}
+
+#[test]
+fn a_plan_that_names_groups_which_are_not_there_is_drawn_without_them() {
+    let mut shape = PlanShape::of(&plan(EXAMPLE, "P4"));
+    shape.groups.remove(0);
+    let text = FIGURE.draw(&shape);
+    assert!(text.contains("test-integration"), "{text}");
+    assert_balanced(&text);
+}
+
+#[test]
+fn bars_show_how_long_groups_took_and_how_they_stand() {
+    let bar = |label, status, begins, ends| {
+        let span = Duration::from_millis;
+        Bar { label, status, word: status, begins: span(begins), ends: span(ends) }
+    };
+    let bars = [
+        bar("api", "SUCCESS", 0, 1_500),
+        bar("<b>", "FAILED", 0, 200),
+        bar("web", "STARTED", 1_500, 3_000),
+        bar("docs", "SKIPPED", 200, 200),
+    ];
+    let drawn = Chart::of(&bars).draw("Over time");
+    for expected in
+        ["Over time: api: 1.5s SUCCESS; ", "class=\"going\"", "class=\"bad\"", "&lt;b&gt;", ">SKIPPED<"]
+    {
+        assert!(drawn.contains(expected), "{expected} is not in {drawn}");
+    }
+    assert!(!drawn.contains("<style"));
+    assert_balanced(&drawn);
+    let picture = gantt("Over time", &bars);
+    assert!(picture.contains("prefers-color-scheme") && picture.contains("class=\"going\""), "{picture}");
+    assert_balanced(&picture);
 }

@@ -53,8 +53,8 @@ fn a_full_disk_ends_no_command_and_loses_no_end() {
     let _unmount = Unmount(site.path(""));
     let script = "echo $$ > started; until [ -e go ]; do sleep 0.01; done; exit 5";
     let run = site.submit(&Request { locks: vec!["db".parse().unwrap()], ..site.script("a", script) });
-    let mut worker = site.worker(&["--heartbeat", "50ms", "--jobs", "2"]);
-    let mut other = site.worker(&["--heartbeat", "50ms"]);
+    let mut worker = site.worker(&["--heartbeat", "500ms", "--jobs", "2"]);
+    let mut other = site.worker(&["--heartbeat", "500ms"]);
     number_in(&site.dir().join("started"));
     // One that begins on a full disk says so and ends, which is another case.
     let beating = || std::fs::read_dir(site.store().join("beats")).map_or(0, Iterator::count);
@@ -63,9 +63,9 @@ fn a_full_disk_ends_no_command_and_loses_no_end() {
     std::fs::write(&go, "").unwrap();
     std::fs::remove_file(&go).unwrap();
     let fill = fill(&site);
-    // Nobody else takes the worker for silent: its beats need no room. Twenty of them fit into this.
+    // Nobody else takes the worker for silent: its beats need no room. More fit into this than make a silence.
     let refused = (0..20).filter(|round| {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(std::time::Duration::from_millis(125));
         site.runs.submit(&site.script(&format!("full{round}"), "exit 0"), None).is_err()
     });
     let refused = refused.count();

@@ -148,11 +148,11 @@ fn a_frozen_worker_is_replaced_and_its_word_does_not_count_any_more() {
     let site = Site::new();
     let retry = RetryPolicy { limit: 1, base: Duration::from_millis(10), ..RetryPolicy::default() };
     let run = site.submit(&Request { retry, ..with_lock(&site, "a", LONG) });
-    let mut frozen = site.worker(&["--heartbeat", "100ms"]);
+    let mut frozen = site.worker(&["--heartbeat", "500ms"]);
     let pid = number_in(&site.dir().join("started"));
     frozen.signal(Signal::STOP);
     std::fs::remove_file(site.dir().join("started")).unwrap();
-    let mut other = site.worker(&["--heartbeat", "100ms"]);
+    let mut other = site.worker(&["--heartbeat", "500ms"]);
     // Its child is stopped, and the next attempt holds the lock although the frozen one still lives.
     let second = number_in(&site.dir().join("started"));
     assert!(!lives(pid) && second != pid);
@@ -229,7 +229,7 @@ fn a_wall_clock_that_jumps_ends_nothing_and_delays_nothing() {
         let site = Site::new();
         let timeout = Some(Duration::from_secs(3600));
         let long = site.submit(&Request { timeout, ..with_lock(&site, "long", LONG) });
-        let mut first = site.worker(&["--heartbeat", "100ms"]);
+        let mut first = site.worker(&["--heartbeat", "500ms"]);
         number_in(&site.dir().join("started"));
         let since = Instant::now();
         let quick = Some(Duration::from_millis(200));
@@ -237,7 +237,7 @@ fn a_wall_clock_that_jumps_ends_nothing_and_delays_nothing() {
         // A second worker on which it is another day.
         let shifted = shifted(shift);
         let shifted: Vec<&str> = std::iter::once("env").chain(shifted.iter().map(String::as_str)).collect();
-        let _second = site.worker_under(&shifted, &["--heartbeat", "100ms"]);
+        let _second = site.worker_under(&shifted, &["--heartbeat", "500ms"]);
         assert_eq!(site.end_of(&short).reason, Some(Reason::ExecutionTimeout), "{shift}");
         assert!(since.elapsed() < Duration::from_secs(60), "{shift}");
         assert_eq!(site.run(&long).status, Status::Running, "{shift}");
@@ -261,11 +261,11 @@ fn a_worker_of_another_pid_namespace_is_seen_to_live_and_to_die() {
     let site = Site::new();
     let run = site.submit(&with_lock(&site, "a", LONG));
     let unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
-    let mut inside = site.worker_under(&unshare, &["--heartbeat", "100ms"]);
+    let mut inside = site.worker_under(&unshare, &["--heartbeat", "500ms"]);
     inside.until("started");
-    let _outside = site.worker(&["--heartbeat", "100ms"]);
+    let _outside = site.worker(&["--heartbeat", "500ms"]);
     for round in 0..5 {
-        let short = site.submit(&site.script(&format!("short{round}"), "sleep 0.1"));
+        let short = site.submit(&site.script(&format!("short{round}"), "sleep 0.5"));
         site.end_of(&short);
     }
     assert_eq!(site.run(&run).claim, 1, "a live worker was replaced");

@@ -7,7 +7,6 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockkeeper::core::id::RunId;
-use lockkeeper::core::record::Priority;
 use lockkeeper::core::request::Request;
 use lockkeeper::core::retry::RetryPolicy;
 use lockkeeper::core::run::Run;
@@ -56,23 +55,13 @@ impl Site {
     }
 
     pub(crate) fn command(&self, id: &str, command: &[&str]) -> Request {
+        let command = command.iter().map(|word| (*word).to_owned()).collect();
+        let dir = self.dir().to_str().unwrap().to_owned();
         Request {
-            id: id.parse().unwrap(),
             title: format!("do {id}"),
-            command: command.iter().map(|word| (*word).to_owned()).collect(),
-            dir: self.dir().to_str().unwrap().to_owned(),
             env: vec![("PATH".to_owned(), std::env::var("PATH").unwrap())],
-            locks: Vec::new(),
-            paths: Vec::new(),
-            shared: false,
-            priority: Priority::new(0).unwrap(),
-            after: Vec::new(),
-            queue_timeout: None,
-            timeout: None,
             retry: RetryPolicy { base: Duration::from_millis(20), ..RetryPolicy::default() },
-            success: vec![0],
-            key: None,
-            origin: None,
+            ..Request::new(id.parse().unwrap(), command, dir)
         }
     }
 

@@ -109,3 +109,19 @@ fn a_lock_is_not_handed_on_while_anything_of_the_run_lives() {
     let children = format!("/proc/{0}/task/{0}/children", worker.pid());
     until("no zombie is left", || std::fs::read_to_string(&children).unwrap().is_empty());
 }
+
+/// Requirement 92. The worker dies before it knows which process the command is, and the command leaves somebody
+/// behind that looks like one.
+#[test]
+fn what_a_command_left_behind_is_not_taken_for_the_command() {
+    let site = Site::new();
+    let script = "(setsid sleep 300 &); kill -9 $PPID; exit 0";
+    let run = site.submit(&Request { locks: vec!["db".parse().unwrap()], ..site.script("a", script) });
+    let mut first = site.worker(&[]);
+    assert_eq!(first.wait(), Some(128 + 9));
+    let _second = site.worker(&[]);
+    let ended = site.end_of(&run);
+    assert_eq!((ended.status, ended.reason), (Status::Failed, Some(Reason::Lost)), "{ended:?}");
+    until("it is settled", || site.run(&run).process.is_none());
+    site.assert_settled("after the command that left something behind");
+}

@@ -67,17 +67,11 @@ pub(super) fn load(name: &str) -> Result<File, Report> {
 /// Reads a file that is to be used: one with errors is refused, and all of them are told.
 pub(super) fn load_sound(context: &Context, name: &str) -> Result<File, Report> {
     let file = load(name)?;
-    let count = file.obstacles().count();
-    if count == 0 {
-        return Ok(file);
-    }
+    let Some(report) = Report::unsound(&file, &table::plain(&file.name)) else { return Ok(file) };
     if !context.json {
         for problem in file.obstacles() {
             print::talk(&problems::render(&file, problem));
         }
     }
-    let errors = if count == 1 { "an error".to_owned() } else { format!("{count} errors") };
-    Err(Report::new(Exit::Usage, "BAD_STAGES", format!("{} has {errors}", table::plain(&file.name)))
-        .with_hint("`lockkeeper stages check FILE` lists all that is wrong")
-        .with_context("problems", lockkeeper::stages::encoding::problems_to_json(&file)))
+    Err(report)
 }

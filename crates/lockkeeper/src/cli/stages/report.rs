@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 
+use lockkeeper::clock::WallTime;
 use lockkeeper::conflicts::ConflictLog;
-use lockkeeper::core::alert::{Counts, Limits, raise};
+use lockkeeper::core::alert::{Counts, DOWNGRADE_SPAN, Limits, raise};
 use lockkeeper::encoding::alert_to_json;
 use lockkeeper::engine::stages::ExecutionLog;
 use lockkeeper::engine::stages::report::{Report as Executions, Session};
+use lockkeeper::engine::stages::shape::SessionShape;
 use lockkeeper::report::{Exit, Report};
 use lockkeeper::stages::{picture, span_in_words};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::context::Context;
 use crate::cli::{print, table};
-
-const HOUR: i64 = 3_600_000_000;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -43,16 +43,15 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         print::out(&draw(latest));
         return Ok(Exit::Done);
     }
-    let now = lockkeeper::clock::WallTime::now();
-    let hour_ago = lockkeeper::clock::WallTime::from_micros(now.as_micros() - HOUR);
-    let counts = Counts { downgrades: report.downgrades_since(hour_ago), ..Counts::default() };
+    let downgrades = report.downgrades_since(WallTime::now().before(DOWNGRADE_SPAN));
+    let counts = Counts { downgrades, ..Counts::default() };
     let alerts = raise(&counts, &Limits::default());
     let conflicts = ConflictLog::beside(&args.file).summary()?;
     let conflicts =
         conflicts.map_or(0, |summary| summary.pairs().iter().map(|(_, _, pair)| pair.lines).sum::<usize>());
     if context.json {
         print::json(&json!({
-            "executions": shown.iter().map(document).collect::<Vec<_>>(),
+            "executions": shown.iter().map(SessionShape::of).collect::<Vec<_>>(),
             "conflicts": conflicts,
             "downgrades_last_hour": counts.downgrades,
             "alerts": alerts.iter().map(alert_to_json).collect::<Vec<_>>(),
@@ -113,45 +112,6 @@ fn text(session: &Session) -> String {
 }
 
 fn draw(session: &Session) -> String {
-    let begin = session.groups.iter().map(|bar| bar.began_at).min();
-    let begin = begin.unwrap_or(lockkeeper::clock::WallTime::UNIX_EPOCH);
-    let last = session.groups.iter().filter_map(|bar| bar.ended_at).max().unwrap_or(begin);
-    let bars: Vec<picture::Bar<'_>> = session
-        .groups
-        .iter()
-        .map(|bar| picture::Bar {
-            label: &bar.group,
-            status: &bar.status,
-            begins: bar.began_at.since(begin),
-            ends: bar.ended_at.unwrap_or(last).since(begin),
-        })
-        .collect();
+    let bars = session.bars(None, |status| status);
     picture::gantt(&format!("{} {}", session.phase, session.id), &bars)
-}
-
-fn document(session: &Session) -> Value {
-    let millis = |span: Option<std::time::Duration>| {
-        span.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
-    };
-    let groups: Vec<Value> = session
-        .groups
-        .iter()
-        .map(|bar| {
-            json!({
-                "group_id": bar.group, "status": bar.status, "started_at": bar.began_at.to_string(),
-                "completed_at": bar.ended_at.map(|at| at.to_string()), "reason": bar.reason,
-            })
-        })
-        .collect();
-    let downgrades: Vec<Value> = session
-        .downgrades
-        .iter()
-        .map(|(at, rule, what)| json!({ "timestamp": at.to_string(), "rule": rule, "to": what }))
-        .collect();
-    json!({
-        "execution_id": session.id, "phase": session.phase, "mode": session.mode, "groups": groups,
-        "wall_ms": millis(session.wall), "serial_ms": millis(session.serial),
-        "waited_ms": millis(session.waited), "speed_up": session.speed_up(),
-        "downgrades": downgrades, "stopped": session.stopped,
-    })
 }

@@ -3,6 +3,7 @@
 //! Each reads what it needs in one transaction, asks the rules of [`lockkeeper_core::run::life`], and replaces the
 //! record only if nobody else did meanwhile. Losing that race is a normal outcome, told in the answer.
 
+pub mod bulk;
 pub mod environment;
 mod folder;
 mod lost;

@@ -39,23 +39,9 @@ impl Runs {
 
     /// Calls a run off. Who executes it ends the command and then says so.
     pub fn cancel(&self, id: &RunId, message: Option<&str>) -> Result<Canceled, RunError> {
-        let run = self.store.write(|tables| {
-            let mut run = match Self::found(tables, id)? {
-                Ok(run) => run,
-                Err(error) => return Ok(Err(error)),
-            };
-            // Once more when the first move left it with nobody who could make the second.
-            for _ in 0..2 {
-                match life::cancel(&run, tables.now(), message.map(ToOwned::to_owned)) {
-                    Ok(moved) => run = advance(tables, &run, moved)?,
-                    Err(_) if run.status == Status::Cancelling => break,
-                    Err(error) => return Ok(Err(lost(&run, error))),
-                }
-                if run.status.is_terminal() || run.worker.is_some() {
-                    break;
-                }
-            }
-            Ok(Ok(run))
+        let run = self.store.write(|tables| match Self::found(tables, id)? {
+            Ok(run) => call_off(tables, run, message),
+            Err(error) => Ok(Err(error)),
         })??;
         Ok(Canceled { run })
     }
@@ -126,6 +112,26 @@ impl Runs {
             }
         })?
     }
+}
+
+/// Calls a run off within a transaction that has just read it. One that is about to end already stays as it is.
+pub(super) fn call_off(
+    tables: &Tables<'_>,
+    mut run: Run,
+    message: Option<&str>,
+) -> Result<Result<Run, RunError>, StoreError> {
+    // Once more when the first move left it with nobody who could make the second.
+    for _ in 0..2 {
+        match life::cancel(&run, tables.now(), message.map(ToOwned::to_owned)) {
+            Ok(moved) => run = advance(tables, &run, moved)?,
+            Err(_) if run.status == Status::Cancelling => break,
+            Err(error) => return Ok(Err(lost(&run, error))),
+        }
+        if run.status.is_terminal() || run.worker.is_some() {
+            break;
+        }
+    }
+    Ok(Ok(run))
 }
 
 /// Replaces the record within a transaction that has just read it.

@@ -103,6 +103,7 @@ pub fn blocked(blocked: &Blocked, now: Moment) -> Value {
         }
         Blocked::Retry(at) => json!({ "because": "retry", "retry_at": Dial::at(now).utc(*at) }),
         Blocked::Position(ahead) => json!({ "because": "queue", "ahead": ahead }),
+        Blocked::Behind(ahead) => json!({ "because": "queue", "ahead": ahead, "or_more": true }),
         Blocked::NoWorker => json!({ "because": "no_worker" }),
     }
 }

@@ -139,19 +139,26 @@ impl Runs {
     /// Puts a new run of a request into the queue, whose last one has ended.
     pub fn run_again(&self, request: &RequestId) -> Result<RunId, RunError> {
         let id: RunId = new_id("RUN", crate::store::runs::now().unix_micros)?;
-        self.store.write(|tables| {
-            let Some(stored) = tables.request(request)? else {
-                return Ok(Err(RunError::NoRequest(request.clone())));
-            };
-            let latest = tables.latest_run(request)?;
-            if let Some(latest) = latest.filter(|latest| !latest.status.is_terminal()) {
-                let (request, run, status) = (request.clone(), latest.id, latest.status);
-                return Ok(Err(RunError::InProgress { request, run, status }));
-            }
-            queue(tables, &stored.request, id.clone())?;
-            Ok(Ok(id))
-        })?
+        self.store.write(|tables| queue_again(tables, request, id))?
     }
+}
+
+/// Puts a new run of a request into the queue within a transaction, unless one is going on.
+pub(super) fn queue_again(
+    tables: &Tables<'_>,
+    request: &RequestId,
+    id: RunId,
+) -> Result<Result<RunId, RunError>, StoreError> {
+    let Some(stored) = tables.request(request)? else {
+        return Ok(Err(RunError::NoRequest(request.clone())));
+    };
+    let latest = tables.latest_run(request)?;
+    if let Some(latest) = latest.filter(|latest| !latest.status.is_terminal()) {
+        let (request, run, status) = (request.clone(), latest.id, latest.status);
+        return Ok(Err(RunError::InProgress { request, run, status }));
+    }
+    queue(tables, &stored.request, id.clone())?;
+    Ok(Ok(id))
 }
 
 /// Those that others come after, first; there is no circle.

@@ -10,6 +10,9 @@ use super::{RunError, Runs};
 use crate::store::StoreError;
 use crate::store::runs::{Filter, RequestFilter, StoredEvent, StoredRequest, Tables};
 
+/// So many places of the line are counted in lists, however long it is.
+const COUNTED: usize = 200;
+
 /// A run with everything around it.
 #[derive(Clone, Debug)]
 pub struct RunView {
@@ -54,6 +57,8 @@ pub enum Blocked {
     Retry(Moment),
     /// It is its turn after so many others.
     Position(u64),
+    /// It is its turn after so many others or more: lists do not count further.
+    Behind(u64),
     /// Nobody works.
     NoWorker,
 }
@@ -73,6 +78,11 @@ impl Runs {
             let blocked = Queue::for_one().blocked(tables, &run, &request)?;
             Ok(Ok(RunView { run, request, events, blocked }))
         })?
+    }
+
+    /// One run alone.
+    pub fn run(&self, id: &RunId) -> Result<Run, RunError> {
+        self.store.read(|tables| Self::found(tables, id))?
     }
 
     /// The run that a text means: a run's id, the end of one that no other has, or a request's id for its latest.
@@ -174,7 +184,7 @@ impl Queue {
         Self { many: false, is_worked: None, places: None }
     }
 
-    /// For many runs, which are looked up in the whole line.
+    /// For many runs, which are looked up in the line.
     const fn for_many() -> Self {
         Self { many: true, is_worked: None, places: None }
     }
@@ -189,7 +199,7 @@ impl Queue {
         Ok(match run.status {
             Status::Queued if request.unmet > 0 => Some(Blocked::Dependencies(tables.unmet(&run.request)?)),
             Status::Queued if !self.is_worked(tables)? => Some(Blocked::NoWorker),
-            Status::Queued => Some(Blocked::Position(self.place(tables, &run.id)?)),
+            Status::Queued => Some(self.place(tables, &run.id)?),
             Status::Running => run.retry_at.map(Blocked::Retry),
             Status::Cancelling
             | Status::Succeeded
@@ -207,14 +217,19 @@ impl Queue {
         }
     }
 
-    fn place(&mut self, tables: &Tables<'_>, run: &RunId) -> Result<u64, StoreError> {
+    fn place(&mut self, tables: &Tables<'_>, run: &RunId) -> Result<Blocked, StoreError> {
         if !self.many {
-            return tables.position(run);
+            return tables.position(run).map(Blocked::Position);
         }
         let places = match &mut self.places {
             Some(places) => places,
-            None => self.places.insert(tables.line()?.into_iter().zip(0..).collect()),
+            None => self.places.insert(tables.line(COUNTED)?.into_iter().zip(0..).collect()),
         };
-        Ok(places.get(run).copied().unwrap_or(0))
+        Ok(match places.get(run) {
+            Some(place) => Blocked::Position(*place),
+            None if places.len() == COUNTED => Blocked::Behind(COUNTED as u64),
+            // Who conducts it takes it by name: it stands in no line.
+            None => Blocked::Position(0),
+        })
     }
 }

@@ -387,8 +387,7 @@ impl<'c> Conductor<'c> {
     }
 
     pub(super) fn owner(&self, place: usize) -> Owner {
-        let text = format!("stage:{}.{}", self.id, place + 1);
-        text.parse().expect("letters, digits, dots and dashes are an owner")
+        record::group_owner(&self.id, place).parse().expect("letters, digits, dots and dashes are an owner")
     }
 
     fn note_end(&self, group: &str, status: &str) -> Result<(), StageError> {

@@ -112,17 +112,7 @@ pub(super) fn network_retries(rules: &[Downgrade]) -> Option<(u32, Duration)> {
 pub(super) fn lock_timeouts(rules: &[Downgrade]) -> Vec<Duration> {
     let mut spans: Vec<Duration> = rules
         .iter()
-        .filter_map(|rule| match rule.trigger {
-            Trigger::LockTimeout { after } => after,
-            Trigger::Timeout { .. }
-            | Trigger::Failures { .. }
-            | Trigger::Load { .. }
-            | Trigger::Memory { .. }
-            | Trigger::RepeatedConflict { .. }
-            | Trigger::CriticalPath
-            | Trigger::Network
-            | Trigger::Other => None,
-        })
+        .filter_map(|rule| if let Trigger::LockTimeout { after } = rule.trigger { after } else { None })
         .collect();
     spans.sort_unstable();
     spans.dedup();
@@ -131,17 +121,7 @@ pub(super) fn lock_timeouts(rules: &[Downgrade]) -> Vec<Duration> {
 
 /// The longest that an agent may take, where a rule says so.
 pub(super) fn agent_timeout(rules: &[Downgrade]) -> Option<Duration> {
-    rules.iter().find_map(|rule| match rule.trigger {
-        Trigger::Timeout { after } => after,
-        Trigger::LockTimeout { .. }
-        | Trigger::Failures { .. }
-        | Trigger::Load { .. }
-        | Trigger::Memory { .. }
-        | Trigger::RepeatedConflict { .. }
-        | Trigger::CriticalPath
-        | Trigger::Network
-        | Trigger::Other => None,
-    })
+    rules.iter().find_map(|rule| if let Trigger::Timeout { after } = rule.trigger { after } else { None })
 }
 
 /// Exit codes by which programs tell that the network failed: curl's, ssh's, and those of sysexits.

@@ -302,22 +302,14 @@ impl Task<'_> {
             None => format!("{}: {}", self.name, agent.agent),
         };
         Request {
-            id: id.clone(),
             title,
-            command: agent.command.clone(),
-            dir: self.dir.to_owned(),
             env,
             locks: vec![self.name.clone()],
             paths: self.paths.clone(),
-            shared: false,
-            priority: Priority::new(0).expect("zero is a priority"),
-            after: Vec::new(),
-            queue_timeout: None,
             timeout: self.timeout,
             retry: self.retry.clone(),
-            success: vec![0],
-            key: None,
             origin: Some(self.owner.to_string()),
+            ..Request::new(id.clone(), agent.command.clone(), self.dir.to_owned())
         }
     }
 

@@ -12,8 +12,11 @@ mod finish;
 mod group;
 mod log;
 mod outcome;
+pub mod overview;
+mod recent;
 mod record;
 pub mod report;
+pub mod shape;
 mod signs;
 
 use std::time::Duration;
@@ -27,7 +30,7 @@ pub use agents::{AgentCommand, NoCommand};
 pub use conductor::{Conductor, Options};
 pub use log::ExecutionLog;
 pub use outcome::{Outcome, Stopped};
-pub use record::{Execution, files, latest_unfinished};
+pub use record::{Execution, execution_of, files, folder, latest_unfinished, plan_of};
 
 use super::runs::{Refused, RunError};
 use crate::conflicts::ConflictsError;

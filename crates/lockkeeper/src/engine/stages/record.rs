@@ -17,8 +17,11 @@ use super::StageError;
 use super::conductor::Options;
 use crate::engine::runs::{RunError, new_id, write_whole};
 use crate::engine::work::{Executor, why};
-use crate::stages::PhasePlan;
+use crate::stages::{PhasePlan, PlanShape};
 use crate::store::runs::now;
+
+/// No id of an execution is longer.
+const MOST_LETTERS: usize = 100;
 
 /// An execution of a phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,14 +45,13 @@ pub struct Execution {
 impl Execution {
     /// Keeps it, whole or not at all.
     pub(super) fn keep(&self, state: &Path) -> Result<(), StageError> {
-        let folder = folder(state);
-        let failed = |action| {
-            let path = folder.clone();
-            move |source| StageError::Io { action, path, source }
-        };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed("make"))?;
+        let path = make_folder(state)?.join(format!("{}.json", self.id));
         let text = serde_json::to_string_pretty(self).expect("texts and numbers can always be written");
-        write_whole(&folder.join(format!("{}.json", self.id)), text.as_bytes()).map_err(failed("write to"))
+        write_whole(&path, text.as_bytes()).map_err(|source| StageError::Io {
+            action: "write to",
+            path,
+            source,
+        })
     }
 }
 
@@ -88,13 +90,14 @@ pub(super) fn begin(
         finished: false,
     };
     let baton = baton(executor, &execution.id)?;
+    keep_plan(executor.runs().folder(), &execution.id, plan)?;
     execution.keep(executor.runs().folder())?;
     Ok((execution, baton))
 }
 
 /// The lease that whoever conducts an execution holds.
 fn baton(executor: &Executor, execution: &str) -> Result<Lease, StageError> {
-    let name: Name = format!("stages/{execution}").parse().expect("letters, digits and dashes are a name");
+    let name: Name = baton_name(execution).parse().expect("letters, digits and dashes are a name");
     let owner: Owner = format!("worker:{}", executor.worker()).parse().expect("an id is an owner");
     let worker = executor.record();
     let claim = Claim {
@@ -119,6 +122,47 @@ fn baton(executor: &Executor, execution: &str) -> Result<Lease, StageError> {
     Err(StageError::Conducted { execution: execution.to_owned(), why: why(&jams) })
 }
 
+/// Who holds what a group of an execution needs.
+pub(super) fn group_owner(execution: &str, place: usize) -> String {
+    format!("stage:{execution}.{}", place + 1)
+}
+
+/// The execution that the group of this owner belongs to.
+pub fn execution_of(owner: &str) -> Option<String> {
+    let (execution, _) = owner.strip_prefix("stage:")?.rsplit_once('.')?;
+    Some(execution.to_owned())
+}
+
+/// What whoever conducts an execution holds.
+pub(super) fn baton_name(execution: &str) -> String {
+    format!("stages/{execution}")
+}
+
+/// The plan that an execution began with; none where it was not kept. The file may say something else by now.
+pub fn plan_of(state: &Path, id: &str) -> Option<PlanShape> {
+    serde_json::from_slice(&fs::read(plan_path(state, id)).ok()?).ok()
+}
+
+/// Keeps the plan, which does not change any more, beside the record, which does.
+fn keep_plan(state: &Path, id: &str, plan: &PhasePlan) -> Result<(), StageError> {
+    let text = serde_json::to_vec(&PlanShape::of(plan)).expect("texts and numbers can always be written");
+    make_folder(state)?;
+    let path = plan_path(state, id);
+    write_whole(&path, &text).map_err(|source| StageError::Io { action: "write to", path, source })
+}
+
+fn plan_path(state: &Path, id: &str) -> PathBuf {
+    folder(state).join(format!("{id}.plan"))
+}
+
+fn make_folder(state: &Path) -> Result<PathBuf, StageError> {
+    let path = folder(state);
+    match fs::DirBuilder::new().recursive(true).mode(0o700).create(&path) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(StageError::Io { action: "make", path, source }),
+    }
+}
+
 /// The STAGES.yml files that were executed.
 pub fn files(state: &Path) -> Result<BTreeSet<PathBuf>, StageError> {
     Ok(all(state)?.into_iter().map(|execution| PathBuf::from(execution.file)).collect())
@@ -130,7 +174,22 @@ pub fn latest_unfinished(state: &Path, file: &str, phase: &str) -> Result<Option
     Ok(ours.max_by_key(|execution| execution.started_at))
 }
 
-fn all(state: &Path) -> Result<Vec<Execution>, StageError> {
+/// The execution with this id; none where that is no id of one.
+pub(super) fn one(state: &Path, id: &str) -> Result<Option<Execution>, StageError> {
+    let is_id = id.len() <= MOST_LETTERS && id.chars().all(|one| one.is_ascii_alphanumeric() || one == '-');
+    if !is_id {
+        return Ok(None);
+    }
+    let path = folder(state).join(format!("{id}.json"));
+    match fs::read(&path) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok().filter(|found: &Execution| found.id == id)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StageError::Io { action: "read", path, source }),
+    }
+}
+
+/// All executions that are known, in no order.
+pub(super) fn all(state: &Path) -> Result<Vec<Execution>, StageError> {
     let folder = folder(state);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
@@ -143,6 +202,7 @@ fn all(state: &Path) -> Result<Vec<Execution>, StageError> {
     Ok(records.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect())
 }
 
-fn folder(state: &Path) -> PathBuf {
+/// The folder that records are kept in; it is there once something was executed.
+pub fn folder(state: &Path) -> PathBuf {
     state.join("stages")
 }

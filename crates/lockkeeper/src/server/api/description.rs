@@ -28,6 +28,7 @@ use crate::messages::{Language, source};
         (name = "runs", description = "What was tried, and what came of it"),
         (name = "queue", description = "Working through the requests one by one"),
         (name = "doctor", description = "Whether all is well"),
+        (name = "stages", description = "Phases of groups: what was executed, and what would be"),
         (name = "conflicts", description = "Whether patterns over paths overlap"),
         (name = "events", description = "What happens, as it happens"),
         (name = "server", description = "The server itself"),

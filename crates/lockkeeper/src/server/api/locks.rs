@@ -23,7 +23,6 @@ use super::paging::{Paging, page};
 use super::wish::{Wish, ttl};
 use crate::encoding::alert_to_json;
 use crate::engine::Engine;
-use crate::engine::doctor::count_leases;
 use crate::report::{Exit, Report};
 use crate::shape::{self, LeaseShape, TicketShape};
 
@@ -52,9 +51,9 @@ pub(in crate::server) async fn list(
 ) -> Result<Json<Locks>, Failure> {
     let (limit, after) = (paging.limit()?, paging.after()?);
     let (listing, counts) = site
-        .ask(|engine| {
-            let listing = engine.listing()?;
-            let counts = count_leases(engine, &listing)?;
+        .consult(|site| {
+            let listing = site.keeper().engine().listing()?;
+            let counts = site.counts(&listing)?;
             Ok((listing, counts))
         })
         .await?;

@@ -1,14 +1,17 @@
 //! The addresses of the API, by what they are about, and what stands around all of them.
 
+mod bulk;
 mod conflicts;
 mod description;
 mod doctor;
 mod events;
 mod locks;
+pub(super) mod log;
 mod paging;
 pub(super) mod queue;
 pub(super) mod requests;
 pub(super) mod runs;
+pub(super) mod stages;
 mod wish;
 
 use std::net::SocketAddr;
@@ -65,8 +68,10 @@ fn described(shutdown: &Shutdown) -> OpenApiRouter<Site> {
         .routes(routes!(requests::show))
         .routes(routes!(requests::run))
         .routes(routes!(runs::list))
+        .routes(routes!(bulk::cancel))
+        .routes(routes!(bulk::retry))
         .routes(routes!(runs::show))
-        .routes(routes!(runs::log))
+        .merge(log::routes(shutdown))
         .routes(routes!(runs::cancel))
         .routes(routes!(runs::transition))
         .routes(routes!(runs::retry))
@@ -75,6 +80,9 @@ fn described(shutdown: &Shutdown) -> OpenApiRouter<Site> {
         .routes(routes!(queue::stop))
         .routes(routes!(doctor::examine))
         .routes(routes!(conflicts::check))
+        .routes(routes!(stages::list))
+        .routes(routes!(stages::show))
+        .routes(routes!(stages::plan))
         .merge(events::routes(shutdown))
         .routes(routes!(health))
         .routes(routes!(metrics::metrics))

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
-use lockkeeper_core::id::RequestId;
+use lockkeeper_core::id::{RequestId, WorkerId};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
@@ -44,6 +44,10 @@ pub(in crate::server) struct Requests {
 pub(in crate::server) struct Wanted {
     /// Only those in these states, with commas between: `QUEUED,RUNNING,DONE,NEEDS_INPUT,FAILED,CANCELED`.
     status: Option<String>,
+    /// Only those with this text in their title or id.
+    text: Option<String>,
+    /// Only those that this worker executes.
+    worker: Option<String>,
 }
 
 /// Requests, the latest first.
@@ -60,8 +64,17 @@ pub(in crate::server) async fn list(
     let words = wanted.status.iter().flat_map(|text| text.split(','));
     let statuses = words.map(|word| word.trim().parse()).collect::<Result<Vec<RequestStatus>, _>>();
     let statuses = statuses.map_err(Report::from)?;
+    let worker: Option<WorkerId> =
+        wanted.worker.as_deref().map(str::parse).transpose().map_err(Report::from)?;
     let before: Option<RequestId> = paging.after_id().map(str::parse).transpose().map_err(Report::from)?;
-    let filter = RequestFilter { statuses, before, limit: limit + 1 };
+    let filter = RequestFilter {
+        statuses,
+        text: wanted.text,
+        worker,
+        before,
+        limit: limit + 1,
+        ..RequestFilter::default()
+    };
     let mut entries = site.consult(move |site| Ok(site.runs().requests(&filter)?)).await?;
     let next = beyond(&mut entries, limit, |entry| entry.request.request.id.to_string());
     let now = clock::now();

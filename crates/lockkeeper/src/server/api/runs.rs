@@ -16,16 +16,11 @@ use super::super::extract::{Body, Id, Params};
 use super::super::failure::{ErrorShape, Failure};
 use super::super::site::Site;
 use super::paging::{Paging, beyond};
-use crate::engine::runs::output::Output;
 use crate::engine::runs::shape;
 use crate::platform::clock;
-use crate::report::{Exit, Report};
+use crate::report::Report;
 use crate::store::runs::Filter;
 
-/// A window of output has this many bytes unless asked otherwise.
-const WINDOW: usize = 64 * 1024;
-/// It has no more than this.
-const MOST_BYTES: usize = 1024 * 1024;
 /// A reason has no more bytes than this.
 const REASON_BYTES: usize = 1_000;
 
@@ -117,100 +112,6 @@ pub(in crate::server) async fn show(State(site): State<Site>, Id(id): Id) -> Res
     }))
 }
 
-/// Which part of an output.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(in crate::server) struct Part {
-    /// From this byte on; without it and `lines`, the last bytes.
-    from: Option<u64>,
-    /// The last so many lines.
-    lines: Option<u64>,
-    /// At most so many bytes, up to 1048576; 65536 if not said.
-    #[param(minimum = 1, maximum = 1_048_576)]
-    limit: Option<usize>,
-    /// The output of this attempt; the latest if not said.
-    attempt: Option<u32>,
-}
-
-/// A part of what a run's command wrote.
-#[derive(Serialize, ToSchema)]
-pub(in crate::server) struct Log {
-    run_id: String,
-    /// The first byte of `text`; larger than asked for where bytes were cut out of a very long output.
-    from: u64,
-    /// The byte after `text`: where the next part begins.
-    to: u64,
-    /// How long the output is by now.
-    size: u64,
-    /// What is there; bytes that are no UTF-8 are replaced.
-    text: String,
-    /// Whether nothing more will come.
-    ended: bool,
-}
-
-/// A part of what a run's command wrote.
-#[utoipa::path(get, path = "/api/runs/{id}/log", operation_id = "read_log", tag = "runs",
-    params(("id" = String, Path, description = "The run's id"), Part),
-    responses(
-        (status = OK, description = "A window of the output", body = Log),
-        (status = BAD_REQUEST, description = "Not an id or a part", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorShape),
-    )
-)]
-pub(in crate::server) async fn log(
-    State(site): State<Site>,
-    Id(id): Id,
-    Params(part): Params<Part>,
-) -> Result<Json<Log>, Failure> {
-    let id: RunId = id.parse().map_err(Report::from)?;
-    let limit = part.limit.unwrap_or(WINDOW);
-    if !(1..=MOST_BYTES).contains(&limit) {
-        let message = format!("a part cannot have {limit} bytes");
-        return Err(Report::usage(message).with_hint("ask for 1 to 1048576 with ?limit=").into());
-    }
-    let log = site.consult(move |site| window(site, &id, &part, limit)).await?;
-    Ok(Json(log))
-}
-
-/// Reads a part of an output, however long that is.
-pub(in crate::server) fn window(site: &Site, id: &RunId, part: &Part, limit: usize) -> Result<Log, Report> {
-    let run = site.runs().show(id)?.run;
-    let ended = run.status.is_terminal();
-    let attempt = part.attempt.filter(|attempt| *attempt != run.attempt);
-    let folder = site.runs().folder_of(id);
-    let run_id = id.to_string();
-    let Some(output) = Output::open(&folder, attempt).map_err(|error| unreadable(&error))? else {
-        return Ok(Log { run_id, from: 0, to: 0, size: 0, text: String::new(), ended });
-    };
-    let size = output.len().map_err(|error| unreadable(&error))?;
-    let from = match (part.from, part.lines) {
-        (Some(from), _) => from.min(size),
-        (None, Some(lines)) => output.last_lines(lines.min(100_000)).map_err(|error| unreadable(&error))?,
-        (None, None) => size.saturating_sub(limit as u64),
-    };
-    let window = output.read(from, limit).map_err(|error| unreadable(&error))?;
-    let text = String::from_utf8_lossy(&window.bytes).into_owned();
-    Ok(Log { run_id, from: window.from, to: window.end(), size, text, ended })
-}
-
-impl Log {
-    /// The text, for the page.
-    pub(in crate::server) fn into_text(self) -> (String, u64, u64) {
-        (self.text, self.from, self.size)
-    }
-}
-
-impl Part {
-    /// The end of the output.
-    pub(in crate::server) const fn end() -> Self {
-        Self { from: None, lines: None, limit: None, attempt: None }
-    }
-}
-
-fn unreadable(error: &std::io::Error) -> Report {
-    Report::of(Exit::Failed, "UNREADABLE", error).with_hint("look into the folder of the run")
-}
-
 /// A run as it is now.
 #[derive(Serialize, ToSchema)]
 pub(in crate::server) struct Moved {
@@ -248,13 +149,19 @@ pub(in crate::server) async fn cancel(
     Body(cancel): Body<Cancel>,
 ) -> Result<Response, Failure> {
     let id: RunId = id.parse().map_err(Report::from)?;
-    if cancel.reason.as_ref().is_some_and(|reason| reason.len() > REASON_BYTES) {
-        return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes").into());
-    }
-    let run = site.consult(move |site| Ok(site.runs().cancel(&id, cancel.reason.as_deref())?.run)).await?;
+    let reason = checked_reason(cancel.reason)?;
+    let run = site.consult(move |site| Ok(site.runs().cancel(&id, reason.as_deref())?.run)).await?;
     let message = format!("run {} is {}", run.id, run.status);
     let moved = Moved { run: shape::run(&run, clock::now()), message };
     Ok((StatusCode::ACCEPTED, Json(moved)).into_response())
+}
+
+/// A reason that is not too long.
+pub(super) fn checked_reason(reason: Option<String>) -> Result<Option<String>, Report> {
+    if reason.as_ref().is_some_and(|reason| reason.len() > REASON_BYTES) {
+        return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"));
+    }
+    Ok(reason)
 }
 
 /// Where a run is to go.

@@ -13,6 +13,7 @@ use lockkeeper_core::time::Moment;
 use serde_json::{Value, json};
 
 use super::Shared;
+use super::executions::Executions;
 use crate::Keeper;
 use crate::engine::evidence::verdict_word;
 use crate::engine::runs::{Runs, shape};
@@ -38,6 +39,7 @@ const WATCHED: usize = 256;
 pub(super) struct Watcher {
     keeper: Keeper,
     changes: Changes,
+    executions: Executions,
     doorbell: PipeReader,
     shared: Arc<Shared>,
     known: Known,
@@ -63,8 +65,8 @@ impl Watcher {
         }
         let runs = Runs::open(folder).map_err(io::Error::other)?;
         let position = runs.store().read(|tables| tables.last_position()).map_err(io::Error::other)?;
-        let auto_run = None;
-        Ok(Self { keeper, changes, doorbell, shared, known, runs, position, auto_run })
+        let (auto_run, executions) = (None, Executions::new(folder));
+        Ok(Self { keeper, changes, executions, doorbell, shared, known, runs, position, auto_run })
     }
 
     /// Goes on until the doorbell is gone.
@@ -82,6 +84,7 @@ impl Watcher {
                 Ok(listing) => {
                     let mut happened = self.known.compare(&listing);
                     happened.extend(self.news_of_runs());
+                    happened.extend(self.executions.news());
                     self.shared.publish(happened);
                     match self.sentries(&listing) {
                         Some(sentries) => (sentries, timeout(&listing, self.changes.as_fd().is_some())),
@@ -141,6 +144,7 @@ impl Watcher {
     fn sleep(&mut self, sentries: &[OwnedFd], timeout: Option<Duration>) -> io::Result<bool> {
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![self.doorbell.as_fd()];
         descriptors.extend(self.changes.as_fd());
+        descriptors.extend(self.executions.as_fd());
         descriptors.extend(sentries.iter().map(AsFd::as_fd));
         let mut ready = poll::wait(&descriptors, timeout)?;
         if !ready.contains(0) {

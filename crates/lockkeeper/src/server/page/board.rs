@@ -6,8 +6,10 @@ use axum::response::Response;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Run, Status};
 
+use super::super::extract::Params;
 use super::super::failure::Failure;
 use super::super::site::Site;
+use super::filter::{Choice, Query};
 use super::spans::{Face, Point};
 use super::status::{Badge, of_request};
 use super::words::Words;
@@ -15,7 +17,6 @@ use super::{Frame, draw};
 use crate::engine::Listing;
 use crate::engine::runs::{Blocked, RequestEntry};
 use crate::platform::clock;
-use crate::store::runs::RequestFilter;
 
 /// The board shows so many; the API has all of them.
 const MOST: usize = 200;
@@ -25,9 +26,27 @@ const MOST: usize = 200;
 struct Page {
     frame: Frame,
     now: i64,
-    counts: [(&'static str, u64, &'static str); 5],
+    counts: [Count; 6],
+    query: Query,
+    choices: Vec<Choice>,
+    matching: Option<Matching>,
     rows: Vec<Row>,
     has_more: bool,
+}
+
+/// How many are somewhere.
+struct Count {
+    name: &'static str,
+    status: &'static str,
+    count: u64,
+    tone: &'static str,
+}
+
+/// What the filter means, and what can be done to all of it.
+struct Matching {
+    count: u64,
+    /// The filter as the API takes it.
+    body: String,
 }
 
 struct Row {
@@ -42,30 +61,48 @@ struct Row {
     can_cancel: bool,
 }
 
-pub(super) async fn page(State(site): State<Site>, frame: Frame) -> Result<Response, Failure> {
-    let (entries, counts, listing) = site
-        .consult(|site| {
-            let filter = RequestFilter { limit: MOST + 1, ..RequestFilter::default() };
+pub(super) async fn page(
+    State(site): State<Site>,
+    Params(query): Params<Query>,
+    frame: Frame,
+) -> Result<Response, Failure> {
+    let filter = query.filter(MOST + 1)?;
+    let is_selective = filter.is_selective();
+    let (entries, counts, matched, listing) = site
+        .consult(move |site| {
             let entries = site.runs().requests(&filter)?;
-            let counts = site.runs().store().read(|tables| tables.request_counts())?;
-            Ok((entries, counts, site.keeper().engine().listing()?))
+            let counts = site.runs().store().request_counts()?;
+            // What is not counted already is looked for.
+            let matched = if filter.is_by_status_only() {
+                let meant = counts.iter().filter(|(status, _)| filter.statuses.contains(status));
+                meant.map(|(_, count)| count).sum()
+            } else {
+                let found = site.runs().store().read(|tables| tables.count_matching(&filter))?;
+                found.iter().map(|(_, count)| count).sum()
+            };
+            Ok((entries, counts, matched, site.keeper().engine().listing()?))
         })
         .await?;
     let (words, face) = (frame.words, Face::new(clock::now()));
-    let count = |wanted: RequestStatus| {
-        counts.iter().find(|(status, _)| *status == wanted).map_or(0, |(_, count)| *count)
+    let count = |wanted: RequestStatus, tone: &'static str| {
+        let found = counts.iter().find(|(status, _)| *status == wanted);
+        let count = found.map_or(0, |(_, count)| *count);
+        let (name, status) = (of_request(wanted, words).text, wanted.as_str());
+        Count { name, status, count, tone: if count > 0 { tone } else { "" } }
     };
-    let tone = |count: u64, tone: &'static str| if count > 0 { tone } else { "" };
-    let (input, failed) = (count(RequestStatus::NeedsInput), count(RequestStatus::Failed));
     let page = Page {
         now: face.now(),
         counts: [
-            (words.running, count(RequestStatus::Running), ""),
-            (words.queued, count(RequestStatus::Queued), ""),
-            (words.needs_input, input, tone(input, "is-warn")),
-            (words.failed, failed, tone(failed, "is-bad")),
-            (words.done_status, count(RequestStatus::Done), ""),
+            count(RequestStatus::Running, ""),
+            count(RequestStatus::Queued, ""),
+            count(RequestStatus::NeedsInput, "is-warn"),
+            count(RequestStatus::Failed, "is-bad"),
+            count(RequestStatus::Done, ""),
+            count(RequestStatus::Canceled, ""),
         ],
+        choices: query.choices(words),
+        matching: is_selective.then(|| Matching { count: matched, body: query.body() }),
+        query,
         has_more: entries.len() > MOST,
         rows: entries.iter().take(MOST).map(|entry| Row::new(entry, &listing, words, &face)).collect(),
         frame: frame.at("/"),
@@ -119,6 +156,7 @@ fn why(entry: &RequestEntry, listing: &Listing, words: &Words) -> Option<String>
         }
         Some(Blocked::Retry(_)) => Some(words.next_attempt.to_owned()),
         Some(Blocked::Position(ahead)) => Some(format!("{} {}", words.position, ahead + 1)),
+        Some(Blocked::Behind(ahead)) => Some(format!("{} > {ahead}", words.position)),
         Some(Blocked::NoWorker) => Some(words.no_worker.to_owned()),
         None => {
             let run = entry.latest.as_ref()?;

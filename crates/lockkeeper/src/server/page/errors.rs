@@ -12,7 +12,7 @@ use super::{Frame, draw};
 use crate::messages::Language;
 
 /// An error is not longer than this.
-const MOST_BYTES: usize = 256 * 1024;
+const MOST_BYTES: usize = 1024 * 1024;
 
 #[derive(Template)]
 #[template(path = "error.html")]
@@ -22,7 +22,28 @@ struct Page {
     summary: String,
     detail: String,
     actions: Vec<String>,
+    problems: Vec<Problem>,
     asks_token: bool,
+}
+
+/// What is wrong with a file, and where.
+struct Problem {
+    place: String,
+    message: String,
+    source: Option<String>,
+}
+
+impl Problem {
+    fn all(context: &Value) -> Vec<Self> {
+        let file = context["file"].as_str().unwrap_or_default();
+        let found = context["problems"].as_array().into_iter().flatten();
+        let problems = found.map(|problem| Self {
+            place: format!("{file}:{}:{}", problem["line"], problem["column"]),
+            message: problem["message"].as_str().unwrap_or_default().to_owned(),
+            source: problem["source"].as_str().map(str::to_owned),
+        });
+        problems.collect()
+    }
 }
 
 /// Whether a failure is to be shown as a page: to a browser that asks for one.
@@ -51,6 +72,7 @@ pub(in crate::server) async fn error_page(
         summary: text("summary"),
         detail: message,
         actions: actions.filter_map(|action| action.as_str().map(str::to_owned)).collect(),
+        problems: Problem::all(&error["context"]),
         asks_token: parts.status == StatusCode::UNAUTHORIZED,
     };
     match draw(&page) {

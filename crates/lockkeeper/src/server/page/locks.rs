@@ -15,7 +15,6 @@ use super::graph::Graph;
 use super::spans::{Face, Point};
 use super::words::Words;
 use super::{Frame, draw};
-use crate::engine::doctor::count_leases;
 use crate::engine::{HolderEntry, Listing, WaiterEntry};
 
 /// A page shows so many of each; the API has all of them.
@@ -91,9 +90,9 @@ struct Obstacle {
 
 pub(super) async fn page(State(site): State<Site>, frame: Frame) -> Result<Response, Failure> {
     let (listing, counts) = site
-        .ask(|engine| {
-            let listing = engine.listing()?;
-            let counts = count_leases(engine, &listing)?;
+        .consult(|site| {
+            let listing = site.keeper().engine().listing()?;
+            let counts = site.counts(&listing)?;
             Ok((listing, counts))
         })
         .await?;

@@ -3,15 +3,21 @@
 mod activity;
 mod assets;
 mod board;
+mod collisions;
 mod description;
 mod doctor;
 mod errors;
+mod execution;
+mod filter;
 mod graph;
 mod locks;
 mod login;
+mod open_requests;
+mod plan;
 mod request;
 mod run;
 mod spans;
+mod stages;
 mod status;
 mod words;
 
@@ -44,6 +50,9 @@ pub(super) fn routes(catalogue: Catalogue) -> Router<Site> {
         .route("/runs", get(activity::page))
         .route("/runs/{id}", get(run::page))
         .route("/locks", get(locks::page))
+        .route("/stages", get(stages::page))
+        .route("/stages/plan", get(plan::page))
+        .route("/stages/{id}", get(execution::page))
         .route("/doctor", get(doctor::page))
         .route("/login", get(login::page).post(login::log_in))
         .merge(catalogue.routes())
@@ -95,6 +104,7 @@ impl Frame {
         let all = [
             ("/", words.board, "b"),
             ("/locks", words.locks, "l"),
+            ("/stages", words.stages, "s"),
             ("/runs", words.activity, "r"),
             ("/doctor", words.doctor, "d"),
             ("/api", "API", "a"),

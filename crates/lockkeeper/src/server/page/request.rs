@@ -13,6 +13,7 @@ use super::activity::Line;
 use super::spans::Face;
 use super::status::{Badge, of_request};
 use super::{Frame, draw};
+use crate::engine::stages::execution_of;
 use crate::platform::clock;
 use crate::report::Report;
 use crate::store::runs::Filter;
@@ -33,6 +34,8 @@ struct Page {
     dir: String,
     holds: Vec<String>,
     after: Vec<String>,
+    /// The execution of stages that it is a part of.
+    execution: Option<String>,
     runs: Vec<Line>,
 }
 
@@ -57,6 +60,7 @@ pub(super) async fn page(State(site): State<Site>, Id(id): Id, frame: Frame) -> 
         dir: request.dir.clone(),
         holds: request.resources().iter().map(|resource| resource.target.to_string()).collect(),
         after: request.after.iter().map(ToString::to_string).collect(),
+        execution: request.conductor().and_then(execution_of),
         runs: runs.iter().map(|entry| Line::new(entry, words, &face)).collect(),
         frame: frame.at("/"),
     };

@@ -6,7 +6,7 @@ use axum::response::Response;
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Status;
 
-use super::super::api::runs::{Part, window};
+use super::super::api::log::{Part, window};
 use super::super::extract::Id;
 use super::super::failure::Failure;
 use super::super::site::Site;
@@ -46,6 +46,7 @@ struct Page {
     events: Vec<Happened>,
     log: String,
     log_from: u64,
+    log_to: u64,
     log_size: u64,
 }
 
@@ -71,7 +72,7 @@ pub(super) async fn page(State(site): State<Site>, Id(id): Id, frame: Frame) -> 
         .await?;
     let (words, face) = (frame.words, Face::new(clock::now()));
     let (run, request) = (&view.run, &view.request.request);
-    let (log, log_from, log_size) = log.into_text();
+    let (log, [log_from, log_to, log_size]) = log.into_text();
     let page = Page {
         now: face.now(),
         id: run.id.to_string(),
@@ -99,6 +100,7 @@ pub(super) async fn page(State(site): State<Site>, Id(id): Id, frame: Frame) -> 
         events: view.events.iter().rev().map(Happened::new).collect(),
         log,
         log_from,
+        log_to,
         log_size,
         frame: frame.at("/runs"),
     };

@@ -1,8 +1,10 @@
 //! Moments as pages show them: the span from now, and the point on the wall clock that the browser counts from.
 
+use std::time::Duration;
+
 use lockkeeper_core::time::{Moment, format_span};
 
-use crate::clock::Dial;
+use crate::clock::{Dial, WallTime};
 
 /// A moment in the past or future.
 #[derive(Clone, Debug)]
@@ -32,6 +34,13 @@ impl Face {
     /// A moment in the past.
     pub(super) fn since(&self, moment: Moment) -> Point {
         Point { at: self.dial.unix_millis(moment), text: format_span(self.now.since(moment)) }
+    }
+
+    /// A time in the past, as logs have it.
+    pub(super) fn since_time(&self, time: WallTime) -> Point {
+        let at = time.as_micros().div_euclid(1_000);
+        let ago = u64::try_from(self.now().saturating_sub(at)).unwrap_or(0);
+        Point { at, text: format_span(Duration::from_millis(ago)) }
     }
 
     /// A moment in the future.

@@ -5,6 +5,7 @@ mod ja;
 mod zh;
 
 use crate::messages::Language;
+use crate::stages::picture::Labels;
 
 /// Every word that the page itself says.
 pub(super) struct Words {
@@ -162,8 +163,6 @@ pub(super) struct Words {
     pub(super) output: &'static str,
     /// Empty output.
     pub(super) no_output: &'static str,
-    /// Before where the window begins.
-    pub(super) from_byte: &'static str,
     /// Empty page.
     pub(super) no_requests: &'static str,
     /// What to do first.
@@ -252,6 +251,114 @@ pub(super) struct Words {
     pub(super) found: &'static str,
     /// Before what to do.
     pub(super) fix: &'static str,
+    /// The page of stages.
+    pub(super) stages: &'static str,
+    /// Heading.
+    pub(super) executions: &'static str,
+    /// Column.
+    pub(super) phase: &'static str,
+    /// Column.
+    pub(super) mode: &'static str,
+    /// Column.
+    pub(super) group: &'static str,
+    /// Heading and column.
+    pub(super) groups: &'static str,
+    /// Fact.
+    pub(super) file: &'static str,
+    /// Fact.
+    pub(super) speed_up: &'static str,
+    /// Before how long it would have taken otherwise.
+    pub(super) one_by_one: &'static str,
+    /// Before how long was waited for what others held.
+    pub(super) waited: &'static str,
+    /// Heading.
+    pub(super) conflicts: &'static str,
+    /// Column.
+    pub(super) number: &'static str,
+    /// Column.
+    pub(super) kind: &'static str,
+    /// Column.
+    pub(super) witness: &'static str,
+    /// Column.
+    pub(super) rule: &'static str,
+    /// Where no rule counted.
+    pub(super) no_rule: &'static str,
+    /// Column.
+    pub(super) severity: &'static str,
+    /// Column.
+    pub(super) measure: &'static str,
+    /// Groups that stand in one folder.
+    pub(super) same_dir: &'static str,
+    /// Where groups merely stand in one folder.
+    pub(super) advice: &'static str,
+    /// Heading.
+    pub(super) conflict_graph: &'static str,
+    /// What the drawing means.
+    pub(super) conflict_graph_hint: &'static str,
+    /// Nothing collides.
+    pub(super) no_conflicts: &'static str,
+    /// Heading.
+    pub(super) over_time: &'static str,
+    /// While something runs.
+    pub(super) not_over: &'static str,
+    /// Empty page.
+    pub(super) no_executions: &'static str,
+    /// What to do first.
+    pub(super) no_executions_do: &'static str,
+    /// Heading and link.
+    pub(super) plan: &'static str,
+    /// Heading.
+    pub(super) plans: &'static str,
+    /// What the links lead to.
+    pub(super) plans_hint: &'static str,
+    /// Where nothing is known about it.
+    pub(super) plan_lost: &'static str,
+    /// Heading.
+    pub(super) downgrades: &'static str,
+    /// State.
+    pub(super) not_begun: &'static str,
+    /// State.
+    pub(super) waits: &'static str,
+    /// State.
+    pub(super) skipped: &'static str,
+    /// State.
+    pub(super) interrupted: &'static str,
+    /// Before why it was ended.
+    pub(super) stopped_by: &'static str,
+    /// Heading.
+    pub(super) open_requests: &'static str,
+    /// What the drawing means.
+    pub(super) open_requests_hint: &'static str,
+    /// The words in drawings.
+    pub(super) drawing: Labels,
+    /// Button and heading.
+    pub(super) filter: &'static str,
+    /// No choice of a state.
+    pub(super) any_state: &'static str,
+    /// Field.
+    pub(super) text: &'static str,
+    /// Link that takes the filter away.
+    pub(super) show_all: &'static str,
+    /// Before how many match.
+    pub(super) matching: &'static str,
+    /// Empty list.
+    pub(super) nothing_matches: &'static str,
+    /// Button.
+    pub(super) cancel_matching: &'static str,
+    /// Question; `{n}` is how many.
+    pub(super) cancel_matching_confirm: &'static str,
+    /// Button.
+    pub(super) retry_matching: &'static str,
+    /// Question; `{n}` is how many.
+    pub(super) retry_matching_confirm: &'static str,
+    /// Nothing that matches can be changed.
+    pub(super) bulk_none: &'static str,
+    /// `{n}` were changed, `{m}` were not.
+    pub(super) bulk_done: &'static str,
+    /// Button.
+    pub(super) log_begin: &'static str,
+    /// Button.
+    pub(super) log_end: &'static str,
 }
 
 impl Words {

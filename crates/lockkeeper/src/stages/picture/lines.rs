@@ -17,8 +17,10 @@ pub(super) fn line(from: &Card, to: &Card, arrow: bool) -> Line {
     match to.wave.abs_diff(from.wave) {
         0 => {
             let (x, y, end_y) = (from.x + BOX_WIDTH, from.middle(), to.middle());
-            let path = format!("M{x} {y}C{} {y} {} {end_y} {} {end_y}", x + 58, x + 58, x + short);
-            Line { path, middle: (x + 44, (y + end_y) / 2) }
+            // A longer bow is wider, so that those of one column can be told apart.
+            let bow = (40 + end_y.abs_diff(y) / 4).min(100);
+            let path = format!("M{x} {y}C{} {y} {} {end_y} {} {end_y}", x + bow, x + bow, x + short);
+            Line { path, middle: (x + bow * 3 / 4, (y + end_y) / 2) }
         }
         1 => {
             let (x, y, end, end_y) =

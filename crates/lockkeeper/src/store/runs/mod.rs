@@ -12,6 +12,7 @@ mod aside;
 mod autorun;
 mod events;
 mod examine;
+mod matching;
 mod prune;
 mod queue;
 mod requests;
@@ -32,8 +33,9 @@ use rusqlite::Connection;
 pub use aside::Aside;
 pub use autorun::AutoRun;
 pub use events::StoredEvent;
+pub use matching::{Match, RequestFilter};
 pub use prune::Old;
-pub use requests::{RequestFilter, StoredRequest};
+pub use requests::StoredRequest;
 pub use rows::{Filter, Timing};
 pub use tables::Tables;
 pub use workers::Worker;
@@ -43,6 +45,7 @@ use super::sqlite::{Connections, explain, make_folder};
 use crate::clock::WallTime;
 use crate::platform::changes::Changes;
 use crate::platform::{clock, fs as local, gate};
+use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Stamp;
 
 /// Requests and runs.
@@ -52,7 +55,12 @@ pub struct RunStore {
     connections: Connections,
     /// The log, to force it to the disk.
     log: Mutex<Option<(File, u64)>>,
+    /// How many requests there were in each state, and when that was counted.
+    counted: Mutex<Counted>,
 }
+
+/// Counts, and the number of changes that they are right for.
+type Counted = Option<(Option<i64>, Vec<(RequestStatus, u64)>)>;
 
 impl RunStore {
     /// Opens the store in `folder`, which is made if it is not there.
@@ -77,7 +85,13 @@ impl RunStore {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
             schema::complete(&connection, &path)?;
         }
-        let store = Self { path, gate, connections: Connections::new(connection), log: Mutex::new(None) };
+        let store = Self {
+            path,
+            gate,
+            connections: Connections::new(connection),
+            log: Mutex::new(None),
+            counted: Mutex::new(None),
+        };
         if store.read(|tables| tables.boot())? != boot {
             // Moments of another boot mean nothing on this one's clock.
             store.write(|tables| tables.rebase(boot))?;
@@ -119,6 +133,19 @@ impl RunStore {
             let ended = self.database(execute(connection, "ROLLBACK"));
             read.and_then(|read| ended.map(|()| read))
         })
+    }
+
+    /// How many requests there are in each state that any is in. They are counted again only after something changed.
+    pub fn request_counts(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError> {
+        let known = self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let counted = self.read(|tables| {
+            let changes = tables.changes_so_far()?;
+            match known {
+                Some((then, counts)) if then == changes => Ok((changes, counts)),
+                Some(_) | None => Ok((changes, tables.count_requests()?)),
+            }
+        })?;
+        Ok(self.counted.lock().unwrap_or_else(PoisonError::into_inner).insert(counted).1.clone())
     }
 
     /// Listens to everything that anybody changes from now on.

@@ -32,6 +32,9 @@ impl Tables<'_> {
             self.execute("DELETE FROM dependency WHERE request = ?1 OR after = ?1", [seq])?;
             self.execute("DELETE FROM request WHERE seq = ?1", [seq])?;
         }
+        if !old.is_empty() {
+            self.note_removal()?;
+        }
         Ok(old.into_iter().map(|old| (old.request, old.runs)).collect())
     }
 

@@ -130,18 +130,21 @@ impl Tables<'_> {
         self.one(&format!("SELECT {COLUMNS} {FROM} WHERE run.holder = ?1"), [holder.0.cast_signed()])
     }
 
-    /// All runs that can begin, the next one first.
-    pub fn line(&self) -> Result<Vec<RunId>, StoreError> {
-        let sql = "SELECT id FROM run INDEXED BY run_queue
-                   WHERE status = 'queued' AND ready = 1 ORDER BY priority DESC, seq";
-        self.rows(sql, [], |row| Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}"))))
+    /// The names of runs that can begin, the next one first.
+    pub fn line(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        let sql = "SELECT id FROM run INDEXED BY run_queue WHERE status = 'queued' AND ready = 1 ORDER BY priority DESC, seq LIMIT ?1";
+        self.rows(sql, [i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}")))
+        })
     }
 
     /// How many queued runs come before this one.
     pub fn position(&self, run: &RunId) -> Result<u64, StoreError> {
-        let sql = "SELECT count(*) FROM run JOIN run AS this ON this.id = ?1
-                   WHERE run.status = 'queued' AND run.ready = 1
-                     AND (run.priority > this.priority OR (run.priority = this.priority AND run.seq < this.seq))";
+        let sql = "SELECT (SELECT count(*) FROM run INDEXED BY run_queue
+                           WHERE status = 'queued' AND ready = 1 AND priority > this.priority)
+                        + (SELECT count(*) FROM run INDEXED BY run_queue
+                           WHERE status = 'queued' AND ready = 1 AND priority = this.priority AND seq < this.seq)
+                   FROM run AS this WHERE this.id = ?1";
         Ok(self.number(sql, [run.as_str()])?.unwrap_or(0).cast_unsigned())
     }
 

@@ -22,18 +22,10 @@ pub struct StoredRequest {
     pub unmet: u32,
 }
 
-/// Which requests are listed.
-#[derive(Clone, Debug, Default)]
-pub struct RequestFilter {
-    /// Only those in one of these states; all when there are none.
-    pub statuses: Vec<RequestStatus>,
-    /// Only those that came before the one with this id.
-    pub before: Option<RequestId>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-const SELECT: &str = "SELECT request.spec, request.created_at, request.status, run.id, request.unmet
+/// The columns that [`Tables::stored`] reads, in its order.
+const COLUMNS: &str = "request.spec, request.created_at, request.status, run.id, request.unmet";
+pub(super) const SELECT: &str =
+    "SELECT request.spec, request.created_at, request.status, run.id, request.unmet
     FROM request LEFT JOIN run ON run.seq = request.latest";
 
 impl Tables<'_> {
@@ -82,32 +74,31 @@ impl Tables<'_> {
         Ok(self.stored(&format!("{SELECT} WHERE request.key = ?1"), [key])?.pop())
     }
 
-    /// Requests, the latest first.
-    pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<StoredRequest>, StoreError> {
-        let mut conditions = Vec::new();
-        let mut values: Vec<Box<dyn rusqlite::ToSql>> = Vec::new();
-        if !filter.statuses.is_empty() {
-            let words: Vec<String> = filter.statuses.iter().map(|status| format!("'{status}'")).collect();
-            conditions.push(format!("request.status IN ({})", words.join(", ")));
+    /// Requests that are not done: first those that can be next, in the order in which a queue takes them, by priority,
+    /// age and id; then of each other state the latest.
+    pub fn open_requests(&self, next: usize, others: usize) -> Result<Vec<StoredRequest>, StoreError> {
+        let [next, others] = [next, others].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut open = Vec::new();
+        for (index, condition, order, limit) in [
+            (
+                "request_next",
+                "request.status = 'QUEUED' AND request.unmet = 0 AND run.ready = 1",
+                "request.priority DESC, request.created_at, request.id",
+                next,
+            ),
+            ("request_status", "request.status = 'RUNNING'", "request.seq DESC", others),
+            ("request_after", "request.status = 'QUEUED' AND request.unmet > 0", "request.seq DESC", others),
+            ("request_status", "request.status = 'NEEDS_INPUT'", "request.seq DESC", others),
+            ("request_status", "request.status = 'FAILED'", "request.seq DESC", others),
+            ("request_status", "request.status = 'CANCELED'", "request.seq DESC", others),
+        ] {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM request INDEXED BY {index} LEFT JOIN run ON run.seq = request.latest
+                 WHERE {condition} ORDER BY {order} LIMIT ?1"
+            );
+            open.extend(self.stored(&sql, [limit])?);
         }
-        if let Some(before) = &filter.before {
-            values.push(Box::new(before.as_str().to_owned()));
-            conditions.push(format!("request.seq < (SELECT seq FROM request WHERE id = ?{})", values.len()));
-        }
-        let condition =
-            if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-        values.push(Box::new(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
-        let sql = format!("{SELECT} {condition} ORDER BY request.seq DESC LIMIT ?{}", values.len());
-        self.stored(&sql, rusqlite::params_from_iter(values))
-    }
-
-    /// Requests that are not done, in the order in which a queue takes them: by priority, age and id.
-    pub fn open_requests(&self, limit: usize) -> Result<Vec<StoredRequest>, StoreError> {
-        let sql = format!(
-            "{SELECT} WHERE request.status <> 'DONE'
-             ORDER BY request.priority DESC, request.created_at, request.id LIMIT ?1"
-        );
-        self.stored(&sql, [i64::try_from(limit).unwrap_or(i64::MAX)])
+        Ok(open)
     }
 
     /// Those of the requests that this one comes after which are not done.
@@ -120,12 +111,22 @@ impl Tables<'_> {
         })
     }
 
-    /// How many requests there are in each state that any is in.
-    pub fn request_counts(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError> {
+    /// How many requests there are in each state that any is in. It looks at all of them: [`super::RunStore`] remembers.
+    pub(super) fn count_requests(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError> {
         self.rows("SELECT status, count(*) FROM request GROUP BY status", [], |row| {
             let (status, count) = (row.get::<_, String>(0)?, row.get::<_, i64>(1)?.cast_unsigned());
             Ok(read_status(&status).map(|status| (status, count)))
         })
+    }
+
+    /// A number that is another one whenever a request came, moved or was removed.
+    pub(super) fn changes_so_far(&self) -> Result<Option<i64>, StoreError> {
+        self.number("SELECT seq FROM sqlite_sequence WHERE name = 'event'", [])
+    }
+
+    /// Notes that requests were removed, which is no event.
+    pub(super) fn note_removal(&self) -> Result<(), StoreError> {
+        self.execute("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'event'", [])
     }
 
     pub(super) fn request_seq(&self, id: &RequestId) -> Result<i64, StoreError> {
@@ -158,7 +159,11 @@ impl Tables<'_> {
         )
     }
 
-    fn stored(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<StoredRequest>, StoreError> {
+    pub(super) fn stored(
+        &self,
+        sql: &str,
+        values: impl rusqlite::Params,
+    ) -> Result<Vec<StoredRequest>, StoreError> {
         self.rows(sql, values, |row| {
             let (spec, status): (String, String) = (row.get(0)?, row.get(2)?);
             let latest: Option<String> = row.get(3)?;

@@ -178,10 +178,6 @@ impl Tables<'_> {
     pub fn runs(&self, filter: &Filter) -> Result<Vec<Run>, StoreError> {
         let mut conditions = Vec::new();
         let mut values: Vec<Box<dyn rusqlite::ToSql>> = Vec::new();
-        if !filter.statuses.is_empty() {
-            let words: Vec<String> = filter.statuses.iter().map(|status| format!("'{status}'")).collect();
-            conditions.push(format!("run.status IN ({})", words.join(", ")));
-        }
         if let Some(request) = &filter.request {
             values.push(Box::new(request.as_str().to_owned()));
             conditions.push(format!("request.id = ?{}", values.len()));
@@ -189,6 +185,22 @@ impl Tables<'_> {
         if let Some(before) = &filter.before {
             values.push(Box::new(before.as_str().to_owned()));
             conditions.push(format!("run.seq < (SELECT seq FROM run WHERE id = ?{})", values.len()));
+        }
+        let words: Vec<String> = filter.statuses.iter().map(|status| format!("'{status}'")).collect();
+        if words.len() > 1 && filter.request.is_none() {
+            // Several states are looked up one by one, so that what is read is not all that is in them.
+            values.push(Box::new(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
+            let range = conditions.first().map_or("1", String::as_str);
+            let each = words.iter().map(|word| {
+                format!(
+                    "SELECT * FROM (SELECT seq FROM run WHERE {range} AND run.status = {word}
+                     ORDER BY seq DESC LIMIT ?{})",
+                    values.len()
+                )
+            });
+            conditions = vec![format!("run.seq IN ({})", each.collect::<Vec<_>>().join(" UNION ALL "))];
+        } else if !words.is_empty() {
+            conditions.push(format!("run.status IN ({})", words.join(", ")));
         }
         let condition =
             if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };

@@ -91,20 +91,26 @@ BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;
 CREATE TRIGGER run_claims BEFORE UPDATE OF claim ON run WHEN NEW.claim < OLD.claim
 BEGIN SELECT RAISE(ABORT, 'a claim does not become smaller'); END;";
 
-/// Not there in every store: it came later, and older programs can do with it.
-const ASIDE: &str =
-    "CREATE INDEX IF NOT EXISTS run_aside ON run (ready) WHERE status = 'queued' AND ready NOT IN (0, 1)";
+/// Not there in every store: these came later, and older programs can do with them.
+const LATER: [(&str, &str); 3] = [
+    ("run_aside", "run (ready) WHERE status = 'queued' AND ready NOT IN (0, 1)"),
+    ("request_next", "request (priority DESC, created_at, id) WHERE status = 'QUEUED' AND unmet = 0"),
+    ("request_after", "request (seq) WHERE status = 'QUEUED' AND unmet > 0"),
+];
 
 /// Adds what a store lacks that was made by an older program; the caller keeps everybody else out.
 pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    connection.execute_batch(ASIDE).map_err(|error| explain(path, error))
+    let script: String =
+        LATER.iter().map(|(name, what)| format!("CREATE INDEX IF NOT EXISTS {name} ON {what};")).collect();
+    connection.execute_batch(&script).map_err(|error| explain(path, error))
 }
 
 /// Whether a store has everything.
 pub(super) fn is_complete(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
-    let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'run_aside'";
-    let found = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-    found.map(|found| found > 0).map_err(|error| explain(path, error))
+    let names = LATER.map(|(name, _)| format!("'{name}'")).join(", ");
+    let sql = format!("SELECT count(*) FROM sqlite_schema WHERE name IN ({names})");
+    let found = connection.query_row(&sql, [], |row| row.get::<_, i64>(0));
+    found.map(|found| found == LATER.len() as i64).map_err(|error| explain(path, error))
 }
 
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
@@ -126,7 +132,6 @@ pub(super) fn set_up(connection: &Connection, path: &Path, boot: &str) -> Result
         "BEGIN IMMEDIATE;
          {TABLES}
          {}
-         {ASIDE};
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {VERSION};",
         run_table()

@@ -1,0 +1,142 @@
+//! A store with many runs, and servers in processes of their own.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use lockkeeper::core::id::{RunId, WorkerId};
+use lockkeeper::core::record::Priority;
+use lockkeeper::core::request::Request;
+use lockkeeper::core::retry::RetryPolicy;
+use lockkeeper::core::run::Status;
+use lockkeeper::core::run::life::{self, Mark, Taker};
+use lockkeeper::engine::runs::Runs;
+use serde_json::Value;
+
+use crate::measure::lockkeeper;
+
+/// So many come in with one transaction.
+const AT_ONCE: usize = 5_000;
+
+/// A server; killed when dropped.
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Over the store in this folder.
+    pub fn start(folder: &Path) -> Self {
+        let mut command = Command::new(lockkeeper());
+        command.current_dir(folder).env("AI_SWARM_DIR", folder.join("swarm"));
+        command.arg("--dir").arg(folder.join("state")).args(["--json", "serve", "--listen", "127.0.0.1:0"]);
+        command.args(["--log-level", "warn"]);
+        Self::of(command, |line| {
+            let told: Value = serde_json::from_str(line).unwrap();
+            told["url"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap()
+        })
+    }
+
+    /// One that knows one word.
+    pub fn hello() -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg(crate::HELLO);
+        Self::of(command, |line| line.trim_end().parse().unwrap())
+    }
+
+    fn of(mut command: Command, address: impl FnOnce(&str) -> SocketAddr) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        Self { address: address(&line), child }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The bare thing: the same library, one route.
+pub fn serve_hello() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        println!("{}", listener.local_addr().unwrap());
+        let router = axum::Router::new().route("/healthz", axum::routing::get(|| async { "hello" }));
+        axum::serve(listener, router).await.unwrap();
+    });
+}
+
+/// Makes a store with so many runs: four of ten succeeded, two failed, one was called off, the others wait.
+pub fn fill(folder: &Path, count: usize) -> Runs {
+    let runs = Runs::open(&folder.join("state")).unwrap();
+    for first in (0..count).step_by(AT_ONCE) {
+        let range = first..count.min(first + AT_ONCE);
+        let requests: Vec<Request> = range.clone().map(request).collect();
+        let submitted = runs.submit_all(&requests, None).unwrap();
+        runs.store()
+            .note(|tables| {
+                for (number, one) in range.zip(&submitted) {
+                    match number % 10 {
+                        0..=3 => carry_out(tables, &one.run, Status::Succeeded, 0)?,
+                        4 | 5 => carry_out(tables, &one.run, Status::Failed, 1)?,
+                        6 => {
+                            let run = tables.run(&one.run)?.unwrap();
+                            assert!(tables.advance(&run, &life::cancel(&run, tables.now(), None).unwrap())?);
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+    runs
+}
+
+fn carry_out(
+    tables: &lockkeeper::store::runs::Tables<'_>,
+    id: &RunId,
+    to: Status,
+    code: u8,
+) -> Result<(), lockkeeper::store::StoreError> {
+    let worker: WorkerId = "bench".parse().unwrap();
+    let queued = tables.run(id)?.unwrap();
+    let taker = Taker { worker: worker.clone(), holder: None, lease: None };
+    let claimed = life::claim(&queued, taker, tables.now()).unwrap();
+    assert!(tables.advance(&queued, &claimed)?);
+    let mark = Mark { to, expect: None, claim: None, exit_code: Some(code), worker };
+    let ended = life::mark(&claimed.run, &mark, tables.now()).unwrap();
+    assert!(tables.advance(&claimed.run, &ended)?);
+    Ok(())
+}
+
+fn request(number: usize) -> Request {
+    Request {
+        id: format!("RQ-{number:06}").parse().unwrap(),
+        title: format!("build and test number {number}"),
+        command: ["make", "-C", "project", "test"].map(ToOwned::to_owned).to_vec(),
+        dir: "/srv/project".to_owned(),
+        env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+        locks: Vec::new(),
+        paths: Vec::new(),
+        shared: false,
+        priority: Priority::new(0).unwrap(),
+        after: Vec::new(),
+        queue_timeout: None,
+        timeout: Some(Duration::from_secs(600)),
+        retry: RetryPolicy::default(),
+        success: vec![0],
+        key: None,
+        origin: None,
+    }
+}

@@ -1,0 +1,108 @@
+//! Whether everybody can use the pages: axe looks at each of them, in both colour schemes.
+
+use std::fs;
+use std::path::Path;
+
+use lockkeeper::server::Settings;
+use lockkeeper::server::secret::Secret;
+use serde_json::{Value, json};
+
+use super::at;
+use super::chromium::Browser;
+use super::conduct::{GATED, execute};
+use super::server::{Server, settings};
+
+/// The source of axe, which `scripts/test` puts beside what is built.
+fn axe() -> String {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../axe/node_modules/axe-core/axe.min.js");
+    fs::read_to_string(&path).unwrap_or_else(|error| {
+        panic!("this test needs axe-core, which scripts/test installs: {}: {error}", path.display())
+    })
+}
+
+/// What the rules of WCAG 2.0 to 2.2, A and AA, and good practice have against a page.
+fn violations(browser: &mut Browser, axe: &str) -> Vec<Value> {
+    // By the debugger, so that the policy of the page does not have to allow it.
+    browser.run(&format!("{axe};undefined"));
+    let script = "axe.run(document, { runOnly:
+        ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }).then((found) => found.violations.map((one) =>
+        ({ rule: one.id, nodes: one.nodes.map((node) => node.html.slice(0, 200) + ' ' + node.failureSummary) })))";
+    browser.promise(script).as_array().unwrap().clone()
+}
+
+fn assert_usable(browser: &mut Browser, axe: &str, addresses: &[String]) {
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        for address in addresses {
+            browser.open(address);
+            browser.wait("document.querySelector('#main') !== null");
+            assert_eq!(violations(browser, axe), [Value::Null; 0], "{address} in {scheme}");
+        }
+    }
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[test]
+fn axe_sees_what_is_wrong() {
+    let axe = axe();
+    let (server, mut browser) = (Server::start(), Browser::start());
+    browser.open(&at(&server, "/"));
+    browser.run("document.querySelector('#theme').previousElementSibling.remove()");
+    let found = violations(&mut browser, &axe);
+    assert!(found.iter().any(|one| one["rule"] == "select-name"), "{found:?}");
+}
+
+#[test]
+fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
+    let axe = axe();
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let empty: Vec<String> =
+        ["/", "/locks", "/stages", "/runs", "/doctor", "/api"].map(|path| at(&server, path)).to_vec();
+    assert_usable(&mut browser, &axe, &empty);
+    // Once more with something on them.
+    let _guard = server.keeper.lock("db").owner("lib:holder").acquire().unwrap();
+    let wish = json!({ "names": ["db"], "owner": "test:waiter", "wait": true, "reason": "tests" });
+    server.post("/api/locks", &wish).expect(202);
+    let body = json!({ "id": "RQ-1", "title": "one", "command": ["true"], "paths": ["src/**"] });
+    server.post("/api/requests", &body).expect(201);
+    let body = json!({ "id": "RQ-2", "title": "two", "command": ["true"], "paths": ["src/a.rs"] });
+    let run = server.post("/api/requests", &body).expect(201)["run_id"].take();
+    assert!(execute(&server, GATED, "P3").status.success());
+    let latest = server.get("/api/stages").expect(200)["latest"].take();
+    let done = latest["groups"][0]["runs"][0]["run_id"].as_str().unwrap();
+    let full = [
+        "/".to_owned(),
+        "/locks".to_owned(),
+        "/runs".to_owned(),
+        "/requests/RQ-1".to_owned(),
+        format!("/runs/{}", run.as_str().unwrap()),
+        format!("/runs/{done}"),
+        "/stages".to_owned(),
+        format!("/stages/{}", latest["execution_id"].as_str().unwrap()),
+        "/stages/plan?file=STAGES.yml".to_owned(),
+        "/nowhere".to_owned(),
+    ];
+    assert_usable(&mut browser, &axe, &full.map(|path| at(&server, &path)));
+}
+
+#[test]
+fn the_page_that_asks_for_the_token_passes_the_rules_of_wcag_in_both_schemes() {
+    let axe = axe();
+    let folder = tempfile::tempdir().unwrap();
+    let token = Secret::keep_in(&folder.path().join("token")).unwrap();
+    let server = Server::with(Settings { token: Some(token), ..settings() });
+    let mut browser = Browser::start();
+    assert_usable(&mut browser, &axe, &[at(&server, "/login")]);
+}
+
+#[test]
+fn pages_in_other_languages_and_on_a_telephone_pass_the_rules_of_wcag() {
+    let axe = axe();
+    let (server, mut browser) = (Server::start(), Browser::start());
+    assert!(execute(&server, GATED, "P3").status.success());
+    let latest = server.get("/api/stages").expect(200)["latest"]["execution_id"].take();
+    browser.resize(390, 800);
+    let execution = format!("/stages/{}?lang=", latest.as_str().unwrap());
+    let addresses = ["/?lang=ja".to_owned(), format!("{execution}ja"), format!("{execution}zh")];
+    assert_usable(&mut browser, &axe, &addresses.map(|path| at(&server, &path)));
+}
