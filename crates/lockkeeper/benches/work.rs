@@ -11,9 +11,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use lockkeeper::clock::WallTime;
-use lockkeeper::core::record::Priority;
 use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
 use lockkeeper::engine::runs::Runs;
 
 /// Runs of one measurement.
@@ -44,24 +42,8 @@ fn binary() -> PathBuf {
 }
 
 fn request(id: &str, command: &[&str]) -> Request {
-    Request {
-        id: id.parse().unwrap(),
-        title: String::new(),
-        command: command.iter().map(|word| (*word).to_owned()).collect(),
-        dir: "/".to_owned(),
-        env: Vec::new(),
-        locks: Vec::new(),
-        paths: Vec::new(),
-        shared: false,
-        priority: Priority::new(0).unwrap(),
-        after: Vec::new(),
-        queue_timeout: None,
-        timeout: None,
-        retry: RetryPolicy::default(),
-        success: vec![0],
-        key: None,
-        origin: None,
-    }
+    let command = command.iter().map(|word| (*word).to_owned()).collect();
+    Request::new(id.parse().unwrap(), command, "/".to_owned())
 }
 
 fn worker(folder: &Path, wrapper: &[&str], args: &[&str]) -> Child {

@@ -7,9 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lockkeeper::core::id::{RunId, WorkerId};
-use lockkeeper::core::record::Priority;
 use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
 use lockkeeper::core::run::Status;
 use lockkeeper::core::run::life::{self, Mark, Taker};
 use lockkeeper::engine::runs::Runs;
@@ -121,22 +119,12 @@ fn carry_out(
 }
 
 fn request(number: usize) -> Request {
+    let command = ["make", "-C", "project", "test"].map(ToOwned::to_owned).to_vec();
+    let id = format!("RQ-{number:06}").parse().unwrap();
     Request {
-        id: format!("RQ-{number:06}").parse().unwrap(),
         title: format!("build and test number {number}"),
-        command: ["make", "-C", "project", "test"].map(ToOwned::to_owned).to_vec(),
-        dir: "/srv/project".to_owned(),
         env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
-        locks: Vec::new(),
-        paths: Vec::new(),
-        shared: false,
-        priority: Priority::new(0).unwrap(),
-        after: Vec::new(),
-        queue_timeout: None,
         timeout: Some(Duration::from_secs(600)),
-        retry: RetryPolicy::default(),
-        success: vec![0],
-        key: None,
-        origin: None,
+        ..Request::new(id, command, "/srv/project".to_owned())
     }
 }

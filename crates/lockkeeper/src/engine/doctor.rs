@@ -10,6 +10,7 @@ mod alerts;
 mod document;
 mod finding;
 mod formats;
+mod hooks;
 mod leases;
 mod leftovers;
 mod machine;
@@ -116,11 +117,12 @@ const fn probe(id: &'static str, title: &'static str, run: fn(&Visit<'_>) -> Fin
 
 /// Every check, in the order in which they are made: what others rest on comes first, and what looks at all that is
 /// left comes after what puts away.
-const PROBES: [Probe; 26] = [
+const PROBES: [Probe; 27] = [
     probe("state-folder", "the folder of the state can be used, by its owner alone", place::state_folder),
     probe("file-system", "the state lies on a local file system that can be written", place::file_system),
     probe("free-space", "there is room for locks", place::free_space),
     probe("git", "the repository is found, and git tracks no lock", place::git),
+    probe("hooks", "hooks that call lockkeeper can", hooks::hooks),
     probe("store", "the store opens and is whole", store::store),
     probe("store-files", "the files of the store are their owner's alone", store::files),
     probe("flock", "flock keeps another process out", trials::flock),

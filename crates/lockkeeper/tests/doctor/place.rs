@@ -126,3 +126,32 @@ fn a_git_folder_that_leads_nowhere_is_warned_of() {
     let made = Command::new("git").args(["init", "-q"]).arg(clinic.root().join("below")).status().unwrap();
     assert!(made.success());
 }
+
+/// A hook that cannot run stops nothing, and nobody would notice.
+#[test]
+fn hooks_that_call_a_program_which_cannot_are_named() {
+    let mut clinic = Clinic::new();
+    clinic.quick().says("hooks", "PASS", "no hook");
+    let bin = clinic.env.home().join("bin");
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    clinic.env = clinic.env.set("PATH", path);
+    let hook = r#"{"hooks":{"PreToolUse":[{"hooks":[{"command":"lockkeeper","args":["hook","claude"]}]}]}}"#;
+    clinic.write(&clinic.root().join(".claude/settings.json"), hook);
+    clinic.quick().says("hooks", "FAIL", "not in PATH").fix("hooks", ".claude/settings.json");
+    let program = |knows: &str| {
+        let script = format!("#!/bin/sh\n[ \"$1 $2\" = '{knows} --help' ]\n");
+        clinic.write(&bin.join("lockkeeper"), &script);
+        fs::set_permissions(bin.join("lockkeeper"), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    program("other");
+    clinic.quick().says("hooks", "FAIL", "which it does not know").fix("hooks", "`hook`");
+    program("hook");
+    clinic.quick().says("hooks", "PASS", "every hook");
+    let guard = clinic.root().join(".git/hooks/pre-commit");
+    clinic.write(&guard, "#!/bin/sh\nexec lockkeeper hook git\n");
+    clinic.quick().says("hooks", "FAIL", "not executable").fix("hooks", "chmod +x");
+    fs::set_permissions(&guard, fs::Permissions::from_mode(0o755)).unwrap();
+    clinic.quick().says("hooks", "PASS", "every hook");
+    clinic.write(&clinic.root().join(".codex/hooks.json"), "{");
+    clinic.quick().says("hooks", "WARN", ".codex/hooks.json");
+}

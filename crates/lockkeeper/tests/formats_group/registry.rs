@@ -44,8 +44,11 @@ fn editing_scripts_tear_no_line_and_what_they_undo_is_done_again() {
     assert!(!registry.contains(":ACTIVE"), "{registry}");
     assert!(registry.contains("\nkept by all of us\n"));
     for n in 0..30 {
-        // A line may have been lost to an editor that read the file before it, but never doubled or torn.
-        assert!(site.statuses(&format!("g{n}")).len() <= 1, "{registry}");
+        // A line may have been lost to an editor that read the file before it, or stand there twice when two of their
+        // copies took turns while it was done again; but it is never torn, and never says two things.
+        let mut statuses = site.statuses(&format!("g{n}"));
+        statuses.dedup();
+        assert!(statuses.len() <= 1, "{registry}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use lockkeeper::core::request::{Request, RequestStatus};
 use lockkeeper::core::run::{Reason, Run, Status};
 use lockkeeper::engine::runs::Runs;
-use lockkeeper::engine::work::{Crew, Executor, Orders, Settings, Told};
+use lockkeeper::engine::work::{Crew, Executor, Orders, Settings, Teller, Told};
 use lockkeeper::platform::signal::{Signal, Signals};
 
 use super::world::{World, request};
@@ -26,18 +26,40 @@ fn drain(world: &World, jobs: u32) -> Vec<Told> {
         let told = Arc::clone(&told);
         Box::new(move |one: &Told| told.lock().unwrap().push(one.clone()))
     };
+    drain_telling(world, jobs, teller);
+    Arc::try_unwrap(told).unwrap().into_inner().unwrap()
+}
+
+fn drain_telling(world: &World, jobs: u32, teller: Box<Teller>) {
     let folder = world.folder.path();
     let leases = lockkeeper::open_engine(folder).unwrap();
     let runs = Runs::open(folder).unwrap();
     let executor = Executor::begin(runs, leases, Settings::default(), jobs, None, teller).unwrap();
     let crew = Crew::new(executor, Orders { jobs, drain: true }).unwrap();
     crew.work(&Signals::receive(&[Signal::USR2]).unwrap()).unwrap();
-    drop(crew);
-    Arc::try_unwrap(told).unwrap().into_inner().unwrap()
 }
 
 fn latest(world: &World, request: &str) -> Run {
     world.runs.find(request).unwrap()
+}
+
+/// Requirement 92. Whoever is told of a start breaks down: that run is given up with its processes, the others are not.
+#[test]
+fn a_bug_on_the_way_costs_one_run() {
+    let world = World::new();
+    let holding =
+        |id: &str, command: &str| Request { locks: vec!["db".parse().unwrap()], ..script(id, command) };
+    world.runs.submit(&holding("bad", "exec sleep 300"), None).unwrap();
+    world.runs.submit(&holding("good", "exit 0"), None).unwrap();
+    let teller = |told: &Told| {
+        assert!(!matches!(told, Told::Started(run) if run.request.as_str() == "bad"), "on purpose");
+    };
+    drain_telling(&world, 1, Box::new(teller));
+    let (bad, good) = (latest(&world, "bad"), latest(&world, "good"));
+    assert_eq!((bad.status, bad.reason, bad.process), (Status::Failed, Some(Reason::Lost), None));
+    assert_eq!(good.status, Status::Succeeded);
+    let left = lockkeeper::open_engine(world.folder.path()).unwrap().listing().unwrap();
+    assert!(left.holders.is_empty(), "{left:?}");
 }
 
 /// Requirements 73, 76, 77, 84.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::site::Site;
+use crate::site::{Site, Started};
 
 /// Three groups apart, each with this command, and what else the file says.
 fn three(command: &str, more: &str) -> Site {
@@ -49,30 +49,39 @@ fn a_group_on_the_longest_path_that_fails_is_rolled_back_and_told() {
     assert!(site.path("rolled").exists() && !site.told("NOTICED").is_empty());
 }
 
-/// Requirement 113.
-#[test]
-fn a_lock_that_is_waited_for_in_vain_makes_it_serial_and_patient() {
-    let more = "conflict_resolution: {timeout: 50ms, max_retries: 0}\n\
-                downgrade_rules: [{name: lock, condition: \"lock_wait > 20ms\", action: downgrade_to_serial}]";
-    let site = three("true", more);
+/// Somebody outside who holds what the first group needs, until `go` is there.
+fn hold(site: &Site) -> Started {
     let holder =
         site.start(&["exec", "a", "--", "sh", "-c", "touch held; until test -e go; do sleep 0.01; done"]);
     site.until_there("held");
+    holder
+}
+
+/// The rules that answered while somebody else held what a group needs.
+fn rules_while_held(more: &str) -> Vec<(String, String)> {
+    let site = three("true", more);
+    let holder = hold(&site);
     let running = site.start_stages("P1", &[]);
     crate::site::until("it is serial", || !rules(&site).is_empty());
     site.touch("go");
     holder.end().code(0);
     running.end().code(0);
-    assert_eq!(rules(&site), [rule("lock", "serial")]);
+    rules(&site)
+}
+
+/// Requirement 113.
+#[test]
+fn a_lock_that_is_waited_for_in_vain_makes_it_serial_and_patient() {
+    let more = "conflict_resolution: {timeout: 50ms, max_retries: 0}\n\
+                downgrade_rules: [{name: lock, condition: \"lock_wait > 20ms\", action: downgrade_to_serial}]";
+    assert_eq!(rules_while_held(more), [rule("lock", "serial")]);
 }
 
 /// Requirement 113.
 #[test]
 fn without_a_rule_a_lock_that_is_waited_for_in_vain_fails_the_group() {
     let site = three("true", "conflict_resolution: {timeout: 20ms, max_retries: 1}");
-    let holder =
-        site.start(&["exec", "a", "--", "sh", "-c", "touch held; until test -e go; do sleep 0.01; done"]);
-    site.until_there("held");
+    let holder = hold(&site);
     let document = site.stages("P1", &[]).code(1).json();
     site.touch("go");
     holder.end().code(0);
@@ -84,16 +93,7 @@ fn without_a_rule_a_lock_that_is_waited_for_in_vain_fails_the_group() {
 #[test]
 fn groups_that_meet_others_again_and_again_run_one_by_one_after_a_delay() {
     let more = "downgrade_rules: [{name: again, trigger: repeated_conflict, threshold: 1, delay: 10ms, action: serialize_operations}]";
-    let site = three("true", more);
-    let holder =
-        site.start(&["exec", "a", "--", "sh", "-c", "touch held; until test -e go; do sleep 0.01; done"]);
-    site.until_there("held");
-    let running = site.start_stages("P1", &[]);
-    crate::site::until("it is serial", || !rules(&site).is_empty());
-    site.touch("go");
-    holder.end().code(0);
-    running.end().code(0);
-    assert_eq!(rules(&site), [rule("again", "serial")]);
+    assert_eq!(rules_while_held(more), [rule("again", "serial")]);
 }
 
 /// Requirement 126.

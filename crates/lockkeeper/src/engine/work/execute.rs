@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{self, AssertUnwindSafe};
 use std::thread;
 use std::time::Duration;
 
@@ -39,7 +40,14 @@ impl Executor {
         let mut job = job;
         hand.log = None;
         let end = match self.enter(&job.run) {
-            Ok(control) => self.attempt(&mut job, &control, hand),
+            Ok(control) => {
+                let attempted =
+                    self.unless_broken(&job.run.clone(), || self.attempt(&mut job, &control, hand));
+                attempted.unwrap_or_else(|| {
+                    self.end_processes(&job.run);
+                    End::Seen(Seen::Vanished)
+                })
+            }
             Err(error) => End::Seen(Seen::NotStarted(126, format!("cannot supervise it: {error}"))),
         };
         let Job { run, request, life, lease, files } = job;
@@ -209,6 +217,15 @@ impl Executor {
         let is_worker = |process: &ProcessRef| workers.iter().any(|worker| worker.process == *process);
         let others = sharing.into_iter().filter(|process| !is_command_of_another(process.pid, holder));
         others.filter(|process| !is_worker(process)).collect()
+    }
+
+    /// None when this program itself failed on the way: that costs one run, and neither a hand nor the others' runs.
+    pub(super) fn unless_broken<T>(&self, run: &Run, act: impl FnOnce() -> T) -> Option<T> {
+        let done = panic::catch_unwind(AssertUnwindSafe(act)).ok();
+        if done.is_none() {
+            self.trouble(format!("{} was given up because of a bug of this program", run.id));
+        }
+        done
     }
 
     pub(super) fn trouble(&self, what: String) {

@@ -179,11 +179,13 @@ impl Executor {
             self.end_processes(&run);
             Done::found(run, request, Seen::Replaced)
         } else {
-            match self.see_through(&run, control) {
-                Ok(Some(seen)) => Done::found(run, request, seen),
-                Ok(None) => Done::said(run, request),
-                Err(error) => {
-                    self.trouble(format!("cannot look after {}: {error}", run.id));
+            match self.unless_broken(&run, || self.see_through(&run, control)) {
+                Some(Ok(Some(seen))) => Done::found(run, request, seen),
+                Some(Ok(None)) => Done::said(run, request),
+                failed => {
+                    if let Some(Err(error)) = failed {
+                        self.trouble(format!("cannot look after {}: {error}", run.id));
+                    }
                     self.end_processes(&run);
                     Done::found(run, request, Seen::Vanished)
                 }

@@ -132,7 +132,8 @@ impl Tables<'_> {
 
     /// The names of runs that can begin, the next one first.
     pub fn line(&self, limit: usize) -> Result<Vec<RunId>, StoreError> {
-        let sql = "SELECT id FROM run INDEXED BY run_queue WHERE status = 'queued' AND ready = 1 ORDER BY priority DESC, seq LIMIT ?1";
+        let sql = "SELECT id FROM run INDEXED BY run_queue WHERE status = 'queued' AND ready = 1
+                   ORDER BY priority DESC, seq LIMIT ?1";
         self.rows(sql, [i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
             Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}")))
         })

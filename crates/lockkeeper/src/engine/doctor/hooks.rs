@@ -1,0 +1,211 @@
+//! Check of the hooks that stop others' edits and commits: those that call this program have to be able to.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::Visit;
+use super::finding::{Finding, Status};
+
+const PROGRAM: &str = "lockkeeper";
+/// Where agents keep their hooks, below the project's folder.
+const SETTINGS: [&str; 5] = [
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".codex/hooks.json",
+    ".gemini/settings.json",
+    ".cursor/hooks.json",
+];
+/// The hooks of git that can stop a commit.
+const GIT_HOOKS: [&str; 4] = ["pre-commit", "prepare-commit-msg", "commit-msg", "pre-push"];
+/// Longer files are none that people write.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+/// A program that takes longer to tell what it can do would hold up every edit.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A hook that calls this program.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    program: String,
+    verb: String,
+}
+
+pub(super) fn hooks(visit: &Visit<'_>) -> Finding {
+    let root = &visit.site.location.root;
+    let (mut calls, mut troubles) = (Vec::new(), Vec::new());
+    for name in SETTINGS {
+        let settings = read(&root.join(name)).and_then(|text| {
+            text.map(|text| serde_json::from_str::<Value>(&text).map_err(io::Error::from)).transpose()
+        });
+        match settings {
+            Ok(settings) => {
+                let mut found = Vec::new();
+                settings.iter().for_each(|settings| calls_in_settings(settings, &mut found));
+                calls.extend(found.into_iter().map(|call| (name.to_owned(), call)));
+            }
+            Err(error) => {
+                let detail = format!("{name} cannot be read, so its hooks may not run: {error}");
+                troubles.push((Status::Warn, detail, format!("mend {name}")));
+            }
+        }
+    }
+    for path in git_hooks(root) {
+        let Ok(Some(text)) = read(&path) else { continue };
+        let Some(call) = call_in_script(&text) else { continue };
+        let shown = path.display().to_string();
+        if !is_executable(&path) {
+            let detail = format!("git does not run {shown}: it is not executable");
+            troubles.push((Status::Fail, detail, format!("chmod +x {shown}")));
+        }
+        calls.push((shown, call));
+    }
+    let count = calls.len();
+    for (place, call) in calls {
+        if let Err(why) = works(&call) {
+            let detail = format!("{place} calls `{} {}`, {why}: nothing is stopped", call.program, call.verb);
+            let fix =
+                format!("install a lockkeeper that has `{}`, or take the hook out of {place}", call.verb);
+            troubles.push((Status::Fail, detail, fix));
+        }
+    }
+    let well = match count {
+        0 => "no hook of an agent or of git calls lockkeeper: only those who ask for locks keep to them",
+        _ => "every hook that calls lockkeeper can",
+    };
+    let add = |finding: Finding, (status, detail, fix)| finding.and(status, detail, fix);
+    troubles.into_iter().fold(Finding::pass(well), add)
+}
+
+/// None when it is not there.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(facts) if !facts.is_file() => return Err(io::Error::other("it is not a file")),
+        Ok(_) => {}
+    }
+    let mut text = String::new();
+    fs::File::open(path)?.take(MOST_BYTES).read_to_string(&mut text)?;
+    Ok(Some(text))
+}
+
+/// Commands stand in settings as one line, or as a program and its arguments.
+fn calls_in_settings(value: &Value, found: &mut Vec<Call>) {
+    match value {
+        Value::Object(entries) => {
+            if let Some(command) = entries.get("command").and_then(Value::as_str) {
+                let args = entries.get("args").and_then(Value::as_array).into_iter().flatten();
+                let words = command.split_whitespace().chain(args.filter_map(Value::as_str));
+                found.extend(call(&words.collect::<Vec<_>>()));
+            }
+            entries.values().for_each(|value| calls_in_settings(value, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| calls_in_settings(value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The first line that calls this program.
+fn call_in_script(text: &str) -> Option<Call> {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    lines
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let first = words.iter().position(|word| is_program(word))?;
+            call(&words[first..])
+        })
+        .next()
+}
+
+fn call(words: &[&str]) -> Option<Call> {
+    let (program, rest) = words.split_first().filter(|(program, _)| is_program(program))?;
+    let verb = rest.first().copied().unwrap_or_default();
+    Some(Call { program: (*program).to_owned(), verb: verb.to_owned() })
+}
+
+fn is_program(word: &str) -> bool {
+    Path::new(word).file_name().is_some_and(|name| name == PROGRAM)
+}
+
+/// Where git looks for the hooks that can stop something; nowhere outside of a repository.
+fn git_hooks(root: &Path) -> Vec<PathBuf> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(root).args(["rev-parse", "--git-path", "hooks"]).stderr(Stdio::null());
+    let output = command.output().ok().filter(|output| output.status.success());
+    let folder = output.and_then(|output| String::from_utf8(output.stdout).ok());
+    let folder = folder.map(|folder| root.join(folder.trim_end()));
+    folder.iter().flat_map(|folder| GIT_HOOKS.map(|name| folder.join(name))).collect()
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+}
+
+/// Asks the program that everybody's PATH leads to. One that a project brings along is looked at, and never run.
+fn works(call: &Call) -> Result<(), String> {
+    if call.program != PROGRAM {
+        let is_there = is_executable(Path::new(&call.program));
+        return if is_there { Ok(()) } else { Err("which is not a program".to_owned()) };
+    }
+    let mut command = Command::new(PROGRAM);
+    command.arg(&call.verb).arg("--help").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "which is not in PATH".to_owned(),
+        _ => format!("which does not start ({error})"),
+    })?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(_)) => return Err("which it does not know".to_owned()),
+            Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
+            Ok(None) | Err(_) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("which does not answer within {} s", PATIENCE.as_secs()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_settings(text: &str) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        calls_in_settings(&serde_json::from_str(text).unwrap(), &mut found);
+        found.into_iter().map(|call| (call.program, call.verb)).collect()
+    }
+
+    #[test]
+    fn calls_are_found_in_every_form_of_settings() {
+        let (program, hook) = ("lockkeeper".to_owned(), "hook".to_owned());
+        let lines = [
+            r#"{"hooks":{"PreToolUse":[{"matcher":"x","hooks":[{"type":"command","command":"lockkeeper","args":["hook","claude"]}]}]}}"#,
+            r#"{"hooks":{"PreToolUse":[{"hooks":[{"command":"lockkeeper hook codex","timeout":10}]}]}}"#,
+            r#"{"version":1,"hooks":{"preToolUse":[{"command":"lockkeeper hook cursor"},{"command":"other lockkeeper"}]}}"#,
+        ];
+        for line in lines {
+            assert_eq!(in_settings(line), [(program.clone(), hook.clone())], "{line}");
+        }
+        assert_eq!(in_settings(r#"{"command":"mylockkeeper hook","x":[1,null]}"#), []);
+    }
+
+    #[test]
+    fn a_script_calls_where_it_is_not_a_comment() {
+        let verb = |text: &str| call_in_script(text).map(|call| call.verb);
+        assert_eq!(
+            verb("#!/bin/sh\n# lockkeeper guard\nexec lockkeeper guard pre-commit \"$@\"\n"),
+            Some("guard".into())
+        );
+        assert_eq!(verb("#!/bin/sh\nmake test\n"), None);
+        assert_eq!(verb("lockkeeper"), Some(String::new()));
+    }
+}
