@@ -5,18 +5,16 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use lockkeeper_core::id::HolderId;
-use rustix::fs::Access;
-use rustix::io::Errno;
 use rustix::process::Pid;
 use thiserror::Error;
 
+use super::find::{Finder, find_program};
 use super::job::Job;
 use super::running::Running;
 use crate::platform::life::LifeLock;
@@ -143,6 +141,31 @@ impl StartError {
 
 /// Starts a command in a process group of its own. With `life`, the command and its tree share that lock.
 pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError> {
+    start_at(spec, life, find_program(spec))
+}
+
+/// The same, for one of many commands: its program may be where it was a moment ago.
+pub fn start_found(
+    spec: &Spec,
+    life: Option<&LifeLock>,
+    programs: &mut Finder,
+) -> Result<Running, StartError> {
+    let started = programs.found(spec).map(|file| start_at(spec, life, Ok(file.into())));
+    match started {
+        Some(Err(StartError::NotFound { .. })) | None => {
+            let file = find_program(spec);
+            programs.keep(spec, file.as_deref().ok());
+            start_at(spec, life, file)
+        }
+        Some(started) => started,
+    }
+}
+
+fn start_at(
+    spec: &Spec,
+    life: Option<&LifeLock>,
+    file: io::Result<Cow<'_, Path>>,
+) -> Result<Running, StartError> {
     let other = |source| StartError::Other { program: spec.program.clone(), source };
     let job = match spec.mode {
         Mode::Wrapper => {
@@ -152,10 +175,7 @@ pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError
         }
         Mode::Worker => None,
     };
-    let started = match find_program(spec) {
-        Ok(file) => spawn(spec, &file, life, job.as_ref()),
-        Err(error) => Err(error),
-    };
+    let started = file.and_then(|file| spawn(spec, &file, life, job.as_ref()));
     let (pid, own, known) = started.map_err(|source| {
         if let Some(job) = &job {
             job.not_started();
@@ -267,55 +287,4 @@ fn command(spec: &Spec, file: &Path, interpreter: Option<&str>) -> io::Result<Co
     };
     command.stdin(stream(&spec.stdin)?).stdout(stream(&spec.stdout)?).stderr(stream(&spec.stderr)?);
     Ok(command)
-}
-
-/// Where a program is that is to be found in the `PATH` of an environment of its own. Left to itself, std would have to
-/// fork for that, and the child would try one folder after the other. In this process's own, it finds it by itself.
-fn find_program(spec: &Spec) -> io::Result<Cow<'_, Path>> {
-    if !spec.only_env || spec.program.as_bytes().contains(&b'/') {
-        return Ok(Path::new(&spec.program).into());
-    }
-    let path = spec.env.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-    let places = std::env::split_paths(path.unwrap_or(OsStr::new("/bin:/usr/bin")));
-    let mut refused = Errno::NOENT;
-    for folder in places {
-        let file = match &spec.dir {
-            Some(dir) => dir.join(folder).join(&spec.program),
-            None => folder.join(&spec.program),
-        };
-        if !file.is_absolute() || !file.is_file() {
-            continue;
-        }
-        if rustix::fs::access(&file, Access::EXEC_OK).is_ok() {
-            return Ok(file.into());
-        }
-        refused = Errno::ACCESS;
-    }
-    Err(refused.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_is_found_in_the_path_of_its_own_environment() {
-        let folder = tempfile::tempdir().unwrap();
-        let spec = |program: &str, path: Option<&str>| Spec {
-            program: program.into(),
-            env: path.map(|path| ("PATH".into(), path.into())).into_iter().collect(),
-            only_env: true,
-            dir: Some(folder.path().to_owned()),
-            ..Spec::default()
-        };
-        std::fs::write(folder.path().join("plain"), "").unwrap();
-        let found = |program, path| {
-            find_program(&spec(program, path)).map(Cow::into_owned).map_err(|error| error.kind())
-        };
-        assert_eq!(found("sh", None), Ok("/bin/sh".into()));
-        assert_eq!(found("sh", Some("/nowhere:/bin")), Ok("/bin/sh".into()));
-        assert_eq!(found("sh", Some("/nowhere")), Err(io::ErrorKind::NotFound));
-        assert_eq!(found("plain", Some("/nowhere:.")), Err(io::ErrorKind::PermissionDenied));
-        assert_eq!(found("/bin/sh", Some("/nowhere")), Ok("/bin/sh".into()));
-    }
 }

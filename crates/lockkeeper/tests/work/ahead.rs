@@ -1,66 +1,55 @@
-//! Runs that are set aside, and logs that are used again: what a worker does ahead costs nobody anything, not even when
-//! the power fails.
+//! Commands that begin before the disk knows of their claim, and logs that are used again: what a worker does ahead
+//! costs nobody anything, not even when the power fails.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper::core::id::{HolderId, RunId};
+use lockkeeper::core::id::RunId;
 use lockkeeper::core::request::Request;
 use lockkeeper::core::retry::RetryPolicy;
 use lockkeeper::core::run::{Reason, Status};
 use lockkeeper::engine::runs::output::Output;
-use lockkeeper::platform::random;
 use rusqlite::Connection;
 
-use super::site::Site;
+use super::site::{Site, until};
 
 /// Says that it ran.
 fn noted(site: &Site, id: &str) -> Request {
     site.script(id, "echo $LOCKKEEPER_REQUEST_ID $LOCKKEEPER_ATTEMPT >> record")
 }
 
-fn set_aside(site: &Site, run: &RunId, holder: HolderId) {
-    assert!(site.runs.store().write(|tables| tables.set_aside(run, holder)).unwrap());
+/// The files in which workers name runs.
+fn files(site: &Site) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(site.store().join("ahead")).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Invariant 10. Its worker was killed: nothing of it has begun, and it is not lost.
+/// Invariant 10. Its worker was killed: nothing of it has begun, and it is not lost. Nor will it be after a later cut.
 #[test]
-fn what_was_set_aside_for_a_worker_that_is_gone_is_executed_by_the_next() {
+fn what_a_worker_that_is_gone_has_named_is_executed_by_the_next() {
     let site = Site::new();
     let run = site.submit(&noted(&site, "a"));
-    set_aside(&site, &run, random::holder_id().unwrap());
+    let mut file = site.runs.store().ahead_file(&"W-gone".parse().unwrap()).unwrap();
+    file.name(std::slice::from_ref(&run)).unwrap();
     site.drain("1");
     assert_eq!((site.run(&run).status, site.record()), (Status::Succeeded, vec!["a 1".to_owned()]));
-}
-
-/// Its worker lives and does nothing, as one that was stopped does.
-#[test]
-fn what_is_set_aside_for_somebody_who_does_not_come_goes_to_others() {
-    let site = Site::new();
-    let run = site.submit(&noted(&site, "a"));
-    let leases = lockkeeper::open_engine(&site.store()).unwrap();
-    let life = leases.senses().life().hold(random::holder_id().unwrap()).unwrap();
-    set_aside(&site, &run, life.holder());
-    site.drain("1");
-    assert_eq!((site.run(&run).status, site.record()), (Status::Succeeded, vec!["a 1".to_owned()]));
-    // Whoever comes late finds that it is not theirs any more.
-    let late = site.runs.store().read(|tables| tables.set_aside_for(&run, life.holder()));
-    assert_eq!(late.unwrap(), None);
+    assert_eq!(files(&site), Vec::<PathBuf>::new());
 }
 
 /// Requirement 92. Invariants 9, 10. Nobody can know whether it had begun: it is not executed a second time without
 /// being allowed to.
 #[test]
-fn what_was_set_aside_before_a_power_cut_is_lost_unless_it_may_be_tried_again() {
+fn what_was_named_before_a_power_cut_is_lost_unless_it_may_be_tried_again() {
     let site = Site::new();
     let retry = RetryPolicy { limit: 1, base: Duration::from_millis(5), ..RetryPolicy::default() };
     let once = site.submit(&noted(&site, "once"));
     let twice = site.submit(&Request { retry, ..noted(&site, "twice") });
     let other = site.submit(&noted(&site, "other"));
-    for run in [&once, &twice] {
-        set_aside(&site, run, random::holder_id().unwrap());
-    }
+    let unfinished = other.as_str().split_at(other.as_str().len() - 2).0;
+    std::fs::create_dir(site.store().join("ahead")).unwrap();
+    let text = format!("\n{once}\n\n{twice}\n\n{unfinished}");
+    std::fs::write(site.store().join("ahead/another boot.W-1"), text).unwrap();
     let database = Connection::open(site.runs.store().path()).unwrap();
     database.execute_batch("UPDATE clock SET boot = 'another boot'").unwrap();
     site.drain("1");
@@ -71,6 +60,28 @@ fn what_was_set_aside_before_a_power_cut_is_lost_unless_it_may_be_tried_again() 
     let mut record = site.record();
     record.sort();
     assert_eq!(record, ["other 1", "twice 2"]);
+    assert_eq!(files(&site), Vec::<PathBuf>::new());
+}
+
+/// What is named and does not begin would be lost in a power cut for nothing.
+#[test]
+fn nobody_is_named_behind_a_long_command() {
+    let site = Site::new();
+    for number in 0..20 {
+        site.submit(&site.command(&format!("short{number}"), &["true"]));
+    }
+    let long = site.submit(&site.script("long", "until [ -e go ]; do sleep 0.01; done"));
+    for number in 0..20 {
+        site.submit(&site.command(&format!("after{number}"), &["true"]));
+    }
+    let _worker = site.worker(&["--jobs", "1"]);
+    until("the long command runs", || {
+        site.run(&long).process.is_some_and(|process| process.command.is_some())
+    });
+    let lengths = || files(&site).iter().map(|file| file.metadata().unwrap().len()).collect::<Vec<_>>();
+    until("the names are forgotten", || lengths() == [0]);
+    std::fs::write(site.dir().join("go"), "").unwrap();
+    assert_eq!(site.end_of(&long).status, Status::Succeeded);
 }
 
 /// Requirement 86.
@@ -90,7 +101,7 @@ fn short_runs_that_fail_are_tried_again() {
     site.assert_settled("after the retries");
 }
 
-/// A long command does not keep back what was set aside while it was thought to be short.
+/// A long command does not keep back what was named while it was thought to be short.
 #[test]
 fn nobody_waits_behind_a_long_command_while_another_worker_is_free() {
     let site = Site::new();
@@ -128,7 +139,7 @@ fn every_run_has_its_own_output_and_no_others() {
     }
     site.drain("2");
     std::fs::write(site.dir().join("go"), "").unwrap();
-    super::site::until("the hidden process has written", || site.dir().join("gone").exists());
+    until("the hidden process has written", || site.dir().join("gone").exists());
     let more = site.submit(&site.script("more", "echo more"));
     site.drain("1");
     for (number, run) in runs {
@@ -150,6 +161,8 @@ enum Call {
     Wrote(u64),
     /// So many bytes of it are on the disk.
     Forced(u64),
+    /// These runs are named on the disk.
+    Named(BTreeSet<String>),
     /// The command of a run begins.
     Begins(String),
     /// The worker tells that a run has ended.
@@ -162,6 +175,8 @@ fn read_trace(text: &str) -> Vec<Call> {
     let mut written = 0;
     // A call that takes long is told in two lines; what is forced is what was written before the first.
     let mut under_way: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut names_under_way = None;
+    let (mut naming, mut named) = (BTreeSet::new(), BTreeSet::new());
     let id_after = |line: &str, before: &str| {
         let rest = &line[line.find(before)? + before.len()..];
         Some(rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next()?.to_owned())
@@ -184,7 +199,25 @@ fn read_trace(text: &str) -> Vec<Call> {
             } else {
                 calls.push(Call::Forced(written));
             }
+        } else if rest.starts_with("pwrite64(") && rest.contains("/ahead/") {
+            let text = rest.split('"').nth(1).unwrap();
+            naming.extend(text.split("\\n").filter(|name| !name.is_empty()).map(ToOwned::to_owned));
+        } else if rest.starts_with("ftruncate(") && rest.contains("/ahead/") {
+            // From here on the disk may have forgotten them.
+            (naming, named) = (BTreeSet::new(), BTreeSet::new());
+            calls.push(Call::Named(BTreeSet::new()));
+        } else if rest.starts_with("fdatasync(") && rest.contains("/ahead/") {
+            named.extend(std::mem::take(&mut naming));
+            if rest.ends_with("<unfinished ...>") {
+                names_under_way = Some(thread);
+            } else {
+                calls.push(Call::Named(named.clone()));
+            }
         } else if rest.starts_with("<... fdatasync resumed>") {
+            if names_under_way == Some(thread) {
+                names_under_way = None;
+                calls.push(Call::Named(named.clone()));
+            }
             calls.extend(under_way.remove(thread).map(Call::Forced));
         } else if rest.starts_with("execve(") {
             calls.extend(id_after(rest, "LOCKKEEPER_RUN_ID=").map(Call::Begins));
@@ -195,16 +228,15 @@ fn read_trace(text: &str) -> Vec<Call> {
     calls
 }
 
-/// What a power cut leaves of a store whose log had so many bytes on the disk: where each run is, and whether anybody
-/// may begin with it.
-fn after_a_cut(store: &Path, bytes: u64) -> BTreeMap<String, (String, bool)> {
+/// Where a power cut leaves each run of a store whose log had so many bytes on the disk.
+fn after_a_cut(store: &Path, bytes: u64) -> BTreeMap<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let log = std::fs::read(store.join("runs.db-wal")).unwrap();
     std::fs::copy(store.join("runs.db"), folder.path().join("runs.db")).unwrap();
     std::fs::write(folder.path().join("runs.db-wal"), &log[..usize::try_from(bytes).unwrap()]).unwrap();
     let database = Connection::open(folder.path().join("runs.db")).unwrap();
-    let mut statement = database.prepare("SELECT id, status, ready = 1 FROM run").unwrap();
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?)))).unwrap();
+    let mut statement = database.prepare("SELECT id, status FROM run").unwrap();
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     rows.map(Result::unwrap).collect()
 }
 
@@ -218,14 +250,14 @@ fn a_power_cut_makes_nothing_run_twice_and_takes_back_no_end() {
         site.submit(&site.command(&format!("r{number}"), &["true"]));
     }
     let trace = site.path("trace");
-    let strace = ["strace", "-f", "-y", "-v", "-s", "600", "-o", trace.to_str().unwrap()];
-    let calls = ["-e", "trace=pwrite64,fdatasync,execve,write", "-b", "execve", "-qq"];
+    let strace = ["strace", "-f", "-y", "-v", "-s", "4000", "-o", trace.to_str().unwrap()];
+    let calls = ["-e", "trace=pwrite64,ftruncate,fdatasync,execve,write", "-b", "execve", "-qq"];
     // Whatever is read is written to the output as JSON: one line for every end.
     let mut worker = site.worker_under(&[&strace[..], &calls[..]].concat(), &["--jobs", "2", "--drain"]);
     while worker.try_told().is_some() {}
     assert_eq!(worker.wait(), Some(0));
     let (mut forced, mut begun, mut told, mut ahead) = (0, 0, 0, 0);
-    let (mut written, mut left) = (0, BTreeMap::new());
+    let (mut written, mut left, mut named) = (0, BTreeMap::new(), BTreeSet::new());
     for call in read_trace(&std::fs::read_to_string(&trace).unwrap()) {
         match call {
             Call::Wrote(bytes) => written = bytes,
@@ -234,14 +266,15 @@ fn a_power_cut_makes_nothing_run_twice_and_takes_back_no_end() {
                 left = after_a_cut(&site.store(), bytes);
             }
             Call::Forced(_) => {}
+            Call::Named(names) => named = names,
             Call::Begins(run) => {
-                let (status, ready) = &left[&run];
-                assert!(status != "queued" || !ready, "{run} would begin again");
+                let queued = left[&run] == "queued";
+                assert!(!queued || named.contains(&run), "{run} would begin again");
                 begun += 1;
-                ahead += usize::from(status == "queued" && written > forced);
+                ahead += usize::from(queued && written > forced);
             }
             Call::Told(run) => {
-                assert!(["succeeded", "failed"].contains(&left[&run].0.as_str()), "{run}: {:?}", left[&run]);
+                assert_eq!(left[&run], "succeeded", "{run}");
                 told += 1;
             }
         }

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
 
-use super::aside::Watched;
-use super::hand::{After, Hand};
+use super::hand::Hand;
 use super::heart::{Heart, Listener};
 use super::recover::Surroundings;
 use super::scribe::Scribe;
@@ -67,15 +66,14 @@ struct Supervision {
     listener: Listener,
     heart: Option<Heart>,
     around: Surroundings,
-    asides: Watched,
     /// Whether everything is to be ended.
     stopping: bool,
 }
 
 impl Supervision {
     fn new(heard: Heard) -> Self {
-        let (listener, around, asides) = (Listener::default(), Surroundings::default(), Watched::default());
-        Self { heard, told: false, listener, heart: None, around, asides, stopping: false }
+        let (listener, around) = (Listener::default(), Surroundings::default());
+        Self { heard, told: false, listener, heart: None, around, stopping: false }
     }
 }
 
@@ -190,22 +188,12 @@ impl Crew {
     fn work_through(&self, job: super::Job, hand: &mut Hand) -> Result<(), RunError> {
         let mut next = Ok(Some(job));
         while let Ok(Some(job)) = next {
-            let done = self.executor.execute_with(job, hand);
-            next = self.executor.go_on(done, hand, self.after(), &self.scribe);
+            let done = self.executor.execute_with(job, hand, Some(&self.scribe));
+            let may_take = !locked(&self.state).draining;
+            next = self.executor.go_on(done, hand, may_take, &self.scribe);
         }
         self.put_down();
         next.map(|_| ())
-    }
-
-    fn after(&self) -> After {
-        let state = locked(&self.state);
-        if state.draining {
-            After::Rest
-        } else if state.busy < self.orders.jobs {
-            After::Next
-        } else {
-            After::Ahead
-        }
     }
 
     /// Sleeps until it is one's turn to look for the next run; false when the work is over.
@@ -367,14 +355,13 @@ impl Crew {
         }
         executor.pass_on(&watch.around.ours)?;
         self.adopt(&watch.around, &mut watch.listener)?;
-        let left_to_them = watch.asides.look(executor, &watch.around.asides)?;
         if self.is_finished(executor.busy() > 0)? {
             return Ok(Look::Finished);
         }
         let silence = watch.listener.due(!watch.around.theirs.is_empty(), executor.settings.heartbeat);
         let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
         let due = executor.runs.store().read(|tables| tables.next_due(looked_at))?;
-        let due = [due, watch.around.look_again, left_to_them].into_iter().flatten().min();
+        let due = [due, watch.around.look_again].into_iter().flatten().min();
         let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
         Ok(Look::Sleep([silence, due, watch.heard.patience()].into_iter().flatten().min()))
     }
@@ -428,7 +415,7 @@ impl Crew {
         }
         // Something may have come since the last look, or wait for its next attempt.
         let more = |tables: &Tables<'_>| {
-            let waits = !tables.ready(None, 1)?.is_empty() || !tables.asides()?.is_empty();
+            let waits = !tables.ready(None, 1)?.is_empty();
             Ok(waits || !tables.due_retries(Moment::MAX, 1)?.is_empty())
         };
         if self.executor.runs.store().read(more)? {

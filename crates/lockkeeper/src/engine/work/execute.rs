@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -16,9 +17,10 @@ use super::command::{mark, why_not_started};
 use super::conclude::{Done, End, STORE_PAUSES};
 use super::hand::Hand;
 use super::output::Output;
-use super::{Ask, Control, Executor, Job, Told};
+use super::scribe::Scribe;
+use super::{Ask, Control, Executor, Job, Pipe, Told};
 use crate::engine::runs::{RunError, advance};
-use crate::exec::{Ending, Event, Next, Running, between_starts, is_command_of_another, start};
+use crate::exec::{Ending, Event, Next, Running, between_starts, is_command_of_another, start_found};
 use crate::platform::tree::{self, Root, Stop, stop_tree};
 use crate::platform::{clock, process};
 use crate::store::Bell;
@@ -32,17 +34,24 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
 impl Executor {
     /// Executes the command of a run that was taken, and waits for its end.
     pub fn execute(&self, job: Job) -> Done {
-        self.execute_with(job, &mut Hand::default())
+        let mut hand = Hand::default();
+        let done = self.execute_with(job, &mut hand, None);
+        self.catch_up(&mut hand, &done.run, &done.request);
+        done
     }
 
-    /// The same, with what a hand keeps from one run to the next.
-    pub(super) fn execute_with(&self, job: Job, hand: &mut Hand) -> Done {
+    /// The same, with what a hand keeps from one run to the next, and with whoever knows what may begin at once.
+    pub(super) fn execute_with(&self, job: Job, hand: &mut Hand, scribe: Option<&Scribe>) -> Done {
         let mut job = job;
         hand.log = None;
-        let end = match self.enter(&job.run) {
+        hand.started = None;
+        if hand.pipe.is_none() {
+            hand.pipe = Pipe::new().ok().map(Arc::new);
+        }
+        let end = match self.enter(&job.run, hand.pipe.as_ref()) {
             Ok(control) => {
                 let attempted =
-                    self.unless_broken(&job.run.clone(), || self.attempt(&mut job, &control, hand));
+                    self.unless_broken(&job.run.clone(), || self.attempt(&mut job, &control, hand, scribe));
                 attempted.unwrap_or_else(|| {
                     self.end_processes(&job.run);
                     End::Seen(Seen::Vanished)
@@ -59,7 +68,7 @@ impl Executor {
         Done { run, request, lease, files, end }
     }
 
-    fn attempt(&self, job: &mut Job, control: &Control, hand: &mut Hand) -> End {
+    fn attempt(&self, job: &mut Job, control: &Control, hand: &mut Hand, scribe: Option<&Scribe>) -> End {
         let folder = self.runs.folder_of(&job.run.id);
         let prepared = hand
             .open_log(&folder, job.run.attempt, self.settings.output_limit)
@@ -74,7 +83,7 @@ impl Executor {
         if !self.is_still_ours(&job.run) {
             return End::NotOurs;
         }
-        let running = match start(&spec, job.life.as_ref()) {
+        let running = match start_found(&spec, job.life.as_ref(), &mut hand.programs) {
             Ok(running) => running,
             Err(error) => {
                 let why = why_not_started(&error, &job.request.dir);
@@ -86,8 +95,8 @@ impl Executor {
             // The command has it. What is open here, others have as well until they begin.
             job.life = None;
         }
-        self.tell(&Told::Started(job.run.clone()), Some(&job.request));
-        match self.supervise(job, running, output, control, hand) {
+        hand.started = Some(self.tell_start(&job.run));
+        match self.supervise(job, running, output, control, hand, scribe) {
             Ok(end) => end,
             Err(error) => {
                 self.trouble(format!("cannot supervise {}: {error}", job.run.id));
@@ -119,6 +128,7 @@ impl Executor {
         mut output: Output,
         control: &Control,
         hand: &mut Hand,
+        scribe: Option<&Scribe>,
     ) -> io::Result<End> {
         let soon = clock::now().after(SOON);
         let soon = job.run.times_out_at().map_or(soon, |at| at.min(soon));
@@ -127,7 +137,10 @@ impl Executor {
             hand.log = Some(output);
             return Ok(End::Seen(Seen::Ended(ending.into())));
         }
-        self.note_start(job, running.process().ok(), hand);
+        // What is named and does not begin soon would be doubted for nothing.
+        scribe.into_iter().for_each(Scribe::forget_names);
+        self.catch_up(hand, &job.run, &job.request);
+        self.note_start(job, running.process().ok());
         self.write_stage(&job.run, job.lease.as_ref());
         let bell = job.lease.as_ref().and_then(|lease| lease.bell());
         let bell = bell.and_then(|bell| self.leases.store().bell_with_id(bell).ok());
@@ -149,18 +162,16 @@ impl Executor {
         Ok(watch.end(ending))
     }
 
-    /// Notes which process a command is that takes long. What was set aside for this hand does not wait for it.
-    fn note_start(&self, job: &Job, command: Option<ProcessRef>, hand: &mut Hand) {
+    /// Notes which process a command is that takes long.
+    fn note_start(&self, job: &Job, command: Option<ProcessRef>) {
+        let Some(command) = command else { return };
         let noted = self.runs.store().note(|tables| {
-            hand.put_back(tables)?;
             let Some(run) = tables.run(&job.run.id)? else { return Ok(()) };
-            match command.map(|command| life::started(&run, job.run.claim, command)) {
-                Some(Ok(moved)) => advance(tables, &run, moved).map(|_| ()),
-                Some(Err(_)) | None => Ok(()),
+            match life::started(&run, job.run.claim, command) {
+                Ok(moved) => advance(tables, &run, moved).map(|_| ()),
+                Err(_) => Ok(()),
             }
         });
-        // If it could not be noted, others find out that nobody has the kernel locks of what was set aside.
-        hand.asides.clear();
         if let Err(error) = noted {
             self.trouble(format!("cannot note the process of {}: {error}", job.run.id));
         }

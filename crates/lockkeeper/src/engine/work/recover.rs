@@ -21,7 +21,7 @@ use crate::engine::runs::{RunError, advance};
 use crate::exec::Ending;
 use crate::platform::process::Watch;
 use crate::platform::{clock, poll, process, tree};
-use crate::store::runs::{Aside, Tables, Worker};
+use crate::store::runs::Worker;
 
 /// Whoever ends the processes of a run that is over takes its grace and so long at most.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
@@ -46,8 +46,6 @@ pub(super) struct Surroundings {
     pub(super) abandoned: Vec<Run>,
     /// Runs that are executed here.
     pub(super) ours: Vec<Run>,
-    /// Runs that are set aside for somebody.
-    pub(super) asides: Vec<Aside>,
     /// When something may be abandoned that is not yet.
     pub(super) look_again: Option<Moment>,
 }
@@ -55,9 +53,8 @@ pub(super) struct Surroundings {
 impl Executor {
     /// Looks who works on what, and puts away workers that are gone and left nothing.
     pub(super) fn look_around(&self) -> Result<Surroundings, RunError> {
-        let look = |tables: &Tables<'_>| Ok((tables.workers()?, tables.living()?, tables.asides()?));
-        let (workers, living, asides) = self.runs.store().read(look)?;
-        let mut around = Surroundings { asides, ..Surroundings::default() };
+        let (workers, living) = self.runs.store().read(|tables| Ok((tables.workers()?, tables.living()?)))?;
+        let mut around = Surroundings::default();
         let mut dead: HashSet<WorkerId> = HashSet::new();
         let mut alive: HashSet<WorkerId> = HashSet::new();
         for worker in workers {
@@ -93,6 +90,7 @@ impl Executor {
         let left: HashSet<&WorkerId> =
             around.abandoned.iter().filter_map(|run| run.worker.as_ref()).collect();
         for worker in dead.iter().filter(|worker| !left.contains(worker)) {
+            self.runs.store().remove_ahead_file(worker)?;
             self.runs.store().note(|tables| tables.remove_worker(worker))?;
             super::heart::forget(&self.runs, worker);
         }
@@ -160,7 +158,7 @@ impl Executor {
         })?;
         let Some((run, request)) = taken else { return Ok(None) };
         self.tell(&Told::Adopted(run.clone()), None);
-        let control = self.enter(&run).map_err(RunError::Machine)?;
+        let control = self.enter(&run, None).map_err(RunError::Machine)?;
         let executor = Arc::clone(self);
         let work = move || {
             executor.look_after(run, request, silent, &control);

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | `runs.db`, `-wal`, `-shm` | requests, runs, events, workers; it survives power cuts and boots |
 //! | `runs.gate` | one writer at a time, in the order in which they came |
+//! | `ahead/` | which runs may begin before their claim is on the disk, a file for each worker |
 //!
 //! What [`RunStore::write`] returned from is on the disk. The log is forced there after the gate is open again, so
 //! that those who commit at the same time share the disk's work. Readers never wait for writers.
 
-mod aside;
+mod ahead;
 mod autorun;
 mod events;
 mod examine;
@@ -30,7 +31,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
-pub use aside::Aside;
+pub use ahead::AheadFile;
 pub use autorun::AutoRun;
 pub use events::StoredEvent;
 pub use matching::{Match, RequestFilter};
@@ -51,6 +52,7 @@ use lockkeeper_core::run::Stamp;
 /// Requests and runs.
 pub struct RunStore {
     path: PathBuf,
+    boot: String,
     gate: gate::Gate,
     connections: Connections,
     /// The log, to force it to the disk.
@@ -87,6 +89,7 @@ impl RunStore {
         }
         let store = Self {
             path,
+            boot: boot.to_owned(),
             gate,
             connections: Connections::new(connection),
             log: Mutex::new(None),
@@ -94,7 +97,9 @@ impl RunStore {
         };
         if store.read(|tables| tables.boot())? != boot {
             // Moments of another boot mean nothing on this one's clock.
-            store.write(|tables| tables.rebase(boot))?;
+            let (named, files) = store.named_before()?;
+            store.write(|tables| tables.rebase(boot, &named))?;
+            store.remove_files(&files)?;
         }
         Ok(store)
     }

@@ -1,5 +1,7 @@
 //! What is to be done next, and what has to be looked after.
 
+use std::collections::HashSet;
+
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
@@ -75,7 +77,7 @@ impl Tables<'_> {
     /// Runs whose next attempt is due.
     pub fn due_retries(&self, now: Moment, limit: usize) -> Result<Vec<Run>, StoreError> {
         let sql = format!(
-            "SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 AND run.ready <> 0 ORDER BY run.retry_at LIMIT ?2"
+            "SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 AND run.ready = 1 ORDER BY run.retry_at LIMIT ?2"
         );
         self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])
     }
@@ -106,7 +108,7 @@ impl Tables<'_> {
             [],
         )?;
         let retry = self.number(
-            "SELECT min(retry_at) FROM run WHERE retry_at > ?1 AND ready <> 0",
+            "SELECT min(retry_at) FROM run WHERE retry_at > ?1 AND ready = 1",
             [looked_at.as_micros()],
         )?;
         let outside = self.number(
@@ -160,8 +162,9 @@ impl Tables<'_> {
         self.database(boot)
     }
 
-    /// Moves every moment of an earlier boot onto this one's clock, by what the wall clock says has passed.
-    pub fn rebase(&self, boot: &str) -> Result<(), StoreError> {
+    /// Moves every moment of an earlier boot onto this one's clock, by what the wall clock says has passed. The runs of
+    /// that boot that are named may have begun.
+    pub fn rebase(&self, boot: &str, named: &HashSet<RunId>) -> Result<(), StoreError> {
         if self.boot()? == boot {
             return Ok(());
         }
@@ -177,7 +180,7 @@ impl Tables<'_> {
             ),
             params![now.moment.as_micros(), now.unix_micros],
         )?;
-        self.doubt_asides()?;
+        self.doubt(named)?;
         // Nothing of another boot lives.
         self.execute("DELETE FROM worker WHERE boot <> ?1", [boot])?;
         self.execute("UPDATE clock SET boot = ?1", [boot])
