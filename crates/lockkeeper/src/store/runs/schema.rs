@@ -156,7 +156,8 @@ fn run_table() -> String {
     let statuses = |keep: fn(&Status) -> bool| {
         any(Status::ALL.iter().filter(|status| keep(status)).map(|one| format!("status = '{one}'")).collect())
     };
-    let moves = MOVES.iter().map(|one| format!("(OLD.status = '{}' AND NEW.status = '{}')", one.from, one.to));
+    let moves =
+        MOVES.iter().map(|one| format!("(OLD.status = '{}' AND NEW.status = '{}')", one.from, one.to));
     RUN.replace("{statuses}", &statuses(|_| true))
         .replace("{terminal}", &statuses(|status| status.is_terminal()))
         .replace("{moves}", &any(moves.collect()))

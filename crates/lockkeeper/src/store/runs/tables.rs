@@ -163,12 +163,7 @@ impl<'t> Tables<'t> {
                    FROM run JOIN request ON request.seq = run.request WHERE run.id = ?1";
         let mut statement = self.database(self.connection.prepare_cached(sql))?;
         self.database(statement.query_row([id.as_str()], |row| {
-            Ok(Place {
-                seq: row.get(0)?,
-                events: row.get(1)?,
-                request: row.get(2)?,
-                is_latest: row.get(3)?,
-            })
+            Ok(Place { seq: row.get(0)?, events: row.get(1)?, request: row.get(2)?, is_latest: row.get(3)? })
         }))
     }
 
