@@ -191,8 +191,11 @@ fn read_trace(text: &str) -> Vec<Call> {
             };
             let mut last = numbers.rsplit(", ").map(|number| number.trim().parse::<u64>());
             let (from, length) = (last.next().unwrap().unwrap(), last.next().unwrap().unwrap());
-            written = written.max(from + length);
-            calls.push(Call::Wrote(written));
+            // Zeros that make room are no frames.
+            if length < 4096 {
+                written = written.max(from + length);
+                calls.push(Call::Wrote(written));
+            }
         } else if rest.starts_with("fdatasync(") && rest.contains("runs.db-wal>") {
             if rest.ends_with("<unfinished ...>") {
                 under_way.insert(thread, written);
