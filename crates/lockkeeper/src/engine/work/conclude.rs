@@ -122,6 +122,14 @@ impl Executor {
     /// None when somebody else has the run by now.
     pub(super) fn say_end(&self, tables: &Tables<'_>, done: &Done) -> Result<Option<Run>, StoreError> {
         let claim = done.run.claim;
+        // Mostly nothing happened to the record since the claim, and it need not be read again.
+        if let End::Seen(seen @ Seen::Ended(_)) = &done.end
+            && let Ok(moved) =
+                life::finish(&done.run, claim, seen.clone(), terms(&done.request), tables.now())
+            && tables.advance(&done.run, &moved)?
+        {
+            return Ok(Some(moved.run));
+        }
         let Some(run) = tables.run(&done.run.id)?.filter(|run| run.claim == claim) else {
             return Ok(None);
         };

@@ -45,18 +45,12 @@ pub struct Crew {
     orders: Orders,
     state: Mutex<State>,
     changed: Condvar,
-    search: Mutex<Search>,
+    /// With whoever looks for the next run.
+    line: Mutex<Line>,
     scribe: Scribe,
     /// Interrupts whoever looks for the next run, and wakes whoever supervises.
     nudge: (OwnedFd, OwnedFd),
     wake: (OwnedFd, OwnedFd),
-}
-
-/// What whoever looks for the next run needs for it.
-#[derive(Default)]
-struct Search {
-    line: Line,
-    heard: Option<Heard>,
 }
 
 /// What whoever supervises knows.
@@ -110,7 +104,7 @@ impl Crew {
             orders,
             state: Mutex::default(),
             changed: Condvar::new(),
-            search: Mutex::default(),
+            line: Mutex::default(),
             scribe: Scribe::default(),
             nudge,
             wake,
@@ -212,12 +206,9 @@ impl Crew {
     }
 
     fn find(&self) -> Result<Option<super::Job>, RunError> {
-        let mut search = locked(&self.search);
-        let Search { line, heard } = &mut *search;
-        let heard = match heard {
-            Some(heard) => heard,
-            None => heard.insert(self.executor.runs.listen()?),
-        };
+        let line = &mut *locked(&self.line);
+        // Not for longer than this: every write to the store costs more while somebody listens.
+        let mut heard = self.executor.runs.listen()?;
         let mut told = false;
         loop {
             heard.quiet(told);

@@ -15,7 +15,7 @@ use crate::store::StoreError;
 use crate::store::runs::AheadFile;
 
 /// How long what was written may wait for more, when nobody waits for the disk.
-const TOGETHER: Duration = Duration::from_millis(4);
+const TOGETHER: Duration = Duration::from_millis(8);
 /// So many runs are named at once.
 const AT_ONCE: usize = 32;
 /// So few names are left when the next ones are looked for: the disk has the time of so many runs for them.
