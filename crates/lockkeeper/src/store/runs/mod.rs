@@ -107,15 +107,20 @@ impl RunStore {
     pub fn write<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let (done, changed) = self.transact(work)?;
         if changed {
-            self.log.force()?;
+            self.force()?;
         }
         Ok(done)
     }
 
     /// As [`RunStore::write`], but what was changed may be lost in a power cut: for what every reader finds out by
-    /// itself after one.
+    /// itself after one, or what [`RunStore::force`] is called for later.
     pub fn note<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.transact(work).map(|(done, _)| done)
+    }
+
+    /// Forces everything that was changed so far to the disk.
+    pub fn force(&self) -> Result<(), StoreError> {
+        self.log.force()
     }
 
     /// Reads the records of one moment.
