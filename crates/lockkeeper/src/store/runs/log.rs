@@ -70,7 +70,7 @@ impl Log {
 }
 
 fn fill_up(mut file: &File) -> io::Result<()> {
-    const ZEROS: [u8; 32 * 1024] = [0; 32 * 1024];
+    static ZEROS: [u8; 32 * 1024] = [0; 32 * 1024];
     // Not by its metadata: when somebody has looked at a file's times, Linux notes the next change exactly, and the
     // disk has to write that as well.
     let length = file.seek(SeekFrom::End(0))?;

@@ -119,7 +119,7 @@ impl RunStore {
     pub fn write<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let (done, changed) = self.transact(work)?;
         if changed {
-            self.log.force()?;
+            self.force()?;
         }
         Ok(done)
     }
@@ -128,6 +128,11 @@ impl RunStore {
     /// itself after one, or what [`RunStore::force`] is called for later.
     pub fn note<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.transact(work).map(|(done, _)| done)
+    }
+
+    /// Forces everything that was changed so far to the disk.
+    pub fn force(&self) -> Result<(), StoreError> {
+        self.log.force()
     }
 
     /// Reads the records of one moment.
@@ -181,11 +186,6 @@ impl RunStore {
             let done = done?;
             ended.map(|()| (done, changed))
         })
-    }
-
-    /// Forces everything that was changed so far to the disk. What a checkpoint moved on meanwhile was forced by it.
-    pub fn force(&self) -> Result<(), StoreError> {
-        self.log.force()
     }
 
     fn connected<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {

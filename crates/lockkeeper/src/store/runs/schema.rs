@@ -11,9 +11,16 @@ use crate::store::sqlite::{self, explain};
 /// `LkRu`: tells the database from those of other programs.
 const APPLICATION_ID: i64 = 0x4c6b_5275;
 /// Counts up with every change of the tables that an older program could not use.
-const VERSION: i64 = 1;
+///
+/// | version | what is new |
+/// |---|---|
+/// | 2 | a request stays `QUEUED` until its run has ended; `event` has no counter of its own, what is pruned leaves a row |
+const VERSION: i64 = 2;
 
 /// Times are in microseconds: `_at` on the wall clock, `_moment` (and what is compared with them) on this boot's.
+///
+/// Every page that a move touches is written twice, to the log and to the database. So whether somebody has begun with
+/// a request, only its latest run tells: `request.status` is `QUEUED` until that has ended.
 const TABLES: &str = "
 CREATE TABLE clock (boot TEXT NOT NULL) STRICT;
 CREATE TABLE request (
@@ -43,7 +50,7 @@ CREATE TABLE auto_run (
     stop INTEGER NOT NULL, ended TEXT
 ) STRICT;
 CREATE TABLE event (
-    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    position INTEGER PRIMARY KEY,
     run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,
     from_status TEXT, to_status TEXT NOT NULL, attempt INTEGER NOT NULL, claim INTEGER NOT NULL,
     reason TEXT, message TEXT,
@@ -85,32 +92,56 @@ CREATE INDEX run_status ON run (status, seq);
 CREATE INDEX run_queue ON run (priority DESC, seq) WHERE status = 'queued' AND ready = 1;
 CREATE INDEX run_wish ON run (wish, priority DESC, seq) WHERE status = 'queued' AND ready = 1;
 CREATE INDEX run_give_up ON run (give_up_at) WHERE status = 'queued' AND give_up_at IS NOT NULL;
-CREATE INDEX run_retry ON run (retry_at) WHERE retry_at IS NOT NULL;
-CREATE INDEX run_living ON run (seq) WHERE holder IS NOT NULL OR worker IS NOT NULL;
+CREATE INDEX run_retry ON run (retry_at) WHERE retry_at IS NOT NULL;";
+
+/// How a run may move.
+const TRIGGER: &str = "
 CREATE TRIGGER run_moves BEFORE UPDATE OF status, claim ON run
 WHEN NEW.claim < OLD.claim OR (OLD.status <> NEW.status AND NOT ({moves}))
 BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;";
 
-/// Not there in every store: these came later, and older programs can do with them.
-const LATER: [(&str, &str); 3] = [
+/// Indexes that are not in every store of an older version.
+const LATER: [(&str, &str); 5] = [
     ("run_doubtful", "run (seq) WHERE ready < 0"),
     ("request_next", "request (priority DESC, created_at, id) WHERE status = 'QUEUED' AND unmet = 0"),
     ("request_after", "request (seq) WHERE status = 'QUEUED' AND unmet > 0"),
+    ("run_outside", "run (seq) WHERE worker IS NOT NULL AND holder IS NULL"),
+    ("run_left", "run (seq) WHERE holder IS NOT NULL AND completed_at IS NOT NULL"),
 ];
 
-/// Adds what a store lacks that was made by an older program; the caller keeps everybody else out.
+/// Brings a store up to date that was made by an older program; the caller keeps everybody else out.
 pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let script: String =
+    let indexes: String =
         LATER.iter().map(|(name, what)| format!("CREATE INDEX IF NOT EXISTS {name} ON {what};")).collect();
-    connection.execute_batch(&script).map_err(|error| explain(path, error))
+    let script = format!(
+        "BEGIN IMMEDIATE;
+         {indexes}
+         DROP INDEX IF EXISTS run_living;
+         DROP TRIGGER IF EXISTS run_claims;
+         DROP TRIGGER IF EXISTS run_moves;
+         {}
+         UPDATE request SET status = 'QUEUED' WHERE status = 'RUNNING';
+         PRAGMA user_version = {VERSION};
+         COMMIT;",
+        trigger()
+    );
+    connection.execute_batch(&script).map_err(|error| {
+        // What failed counts, not how the clearing up went.
+        let _ = connection.execute_batch("ROLLBACK");
+        explain(path, error)
+    })
 }
 
 /// Whether a store has everything.
 pub(super) fn is_complete(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let names = LATER.map(|(name, _)| format!("'{name}'")).join(", ");
-    let sql = format!("SELECT count(*) FROM sqlite_schema WHERE name IN ({names})");
-    let found = connection.query_row(&sql, [], |row| row.get::<_, i64>(0));
-    found.map(|found| found == LATER.len() as i64).map_err(|error| explain(path, error))
+    let sql = format!(
+        "SELECT user_version, (SELECT count(*) FROM sqlite_schema WHERE name IN ({names})) FROM pragma_user_version"
+    );
+    let found = connection.query_row(&sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+    found
+        .map(|(version, indexes)| version == VERSION && indexes == LATER.len() as i64)
+        .map_err(|error| explain(path, error))
 }
 
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
@@ -132,9 +163,11 @@ pub(super) fn set_up(connection: &Connection, path: &Path, boot: &str) -> Result
         "BEGIN IMMEDIATE;
          {TABLES}
          {}
+         {}
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {VERSION};",
-        run_table()
+        run_table(),
+        trigger()
     );
     let made = connection.execute_batch(&script).and_then(|()| {
         connection.execute("INSERT INTO clock VALUES (?1)", [boot])?;
@@ -153,13 +186,15 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
 }
 
 fn run_table() -> String {
-    let any = |conditions: Vec<String>| conditions.join(" OR ");
-    let statuses = |keep: fn(&Status) -> bool| {
-        any(Status::ALL.iter().filter(|status| keep(status)).map(|one| format!("status = '{one}'")).collect())
+    let any_of = |keep: fn(&Status) -> bool| {
+        let words = Status::ALL.iter().filter(|status| keep(status)).map(|one| format!("status = '{one}'"));
+        words.collect::<Vec<_>>().join(" OR ")
     };
+    RUN.replace("{statuses}", &any_of(|_| true)).replace("{terminal}", &any_of(|status| status.is_terminal()))
+}
+
+fn trigger() -> String {
     let moves =
         MOVES.iter().map(|one| format!("(OLD.status = '{}' AND NEW.status = '{}')", one.from, one.to));
-    RUN.replace("{statuses}", &statuses(|_| true))
-        .replace("{terminal}", &statuses(|status| status.is_terminal()))
-        .replace("{moves}", &any(moves.collect()))
+    TRIGGER.replace("{moves}", &moves.collect::<Vec<_>>().join(" OR "))
 }

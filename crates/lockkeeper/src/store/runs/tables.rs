@@ -9,6 +9,7 @@ use lockkeeper_core::run::{Event, Run, Stamp, Status};
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
+use super::requests::kept;
 use super::rows::{COLUMNS, read_run, split};
 use crate::store::StoreError;
 use crate::store::sqlite::explain;
@@ -84,8 +85,9 @@ impl<'t> Tables<'t> {
         }
         let Place { seq, events, request, is_latest } = self.place(&before.id)?;
         self.append(seq, events, &moved.run, &moved.event)?;
-        if is_latest && RequestStatus::from(before) != RequestStatus::from(&moved.run) {
-            self.set_request_status(request, RequestStatus::from(&moved.run))?;
+        let [was, is] = [before, &moved.run].map(RequestStatus::from);
+        if is_latest && kept(was) != kept(is) {
+            self.set_request_status(request, is)?;
         }
         Ok(true)
     }
