@@ -7,14 +7,16 @@
 #[path = "work/others.rs"]
 mod others;
 
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lockkeeper::clock::WallTime;
+use lockkeeper::core::id::{HolderId, WorkerId};
 use lockkeeper::core::request::Request;
+use lockkeeper::core::run::life::{self, Seen, Taker, Terms};
+use lockkeeper::core::run::{Ending, Run};
 use lockkeeper::engine::runs::Runs;
 
 /// Runs of one measurement.
@@ -118,88 +120,72 @@ fn throughput() -> bool {
             median(cpu),
         );
         kept &= share >= SHARE;
-        floors(jobs);
+        floor(jobs);
     }
     kept
 }
 
-/// What could be had at best by somebody who has every end on the disk before the next command begins.
-fn floors(jobs: usize) {
-    let (mut alone, mut together) = (Vec::new(), Vec::new());
+/// What could be had at best: bare spawning by somebody who notes every end and claims the next run as a worker does, in
+/// one transaction, and has another thread force that to the disk.
+fn floor(jobs: usize) {
+    let mut shares = Vec::new();
     for _ in 0..ROUNDS {
         let (bare, _) = bare(jobs, None);
-        for (shared, shares) in [(false, &mut alone), (true, &mut together)] {
-            let disk = Disk::new(shared);
-            shares.push(self::bare(jobs, Some(&disk)).0 / bare);
-        }
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::open(&folder.path().join("store")).unwrap();
+        let requests: Vec<Request> =
+            (0..RUNS + jobs).map(|number| request(&format!("r{number}"), &["true"])).collect();
+        runs.submit_all(&requests, None).unwrap();
+        let over = AtomicBool::new(false);
+        let noted = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    runs.store().force().unwrap();
+                    std::thread::sleep(Duration::from_millis(8));
+                }
+            });
+            let noted = self::bare(jobs, Some(&runs)).0;
+            over.store(true, Ordering::Relaxed);
+            noted
+        });
+        shares.push(noted / bare);
     }
-    println!(
-        "  bare spawning that waits for the disk after each: {:.2} of itself, {:.2} when several wait together",
-        median(alone),
-        median(together),
-    );
+    println!("  bare spawning with the same transactions and nothing else: {:.2} of itself", median(shares));
 }
 
-/// A log to which as much is appended for every run as a worker writes for it.
-struct Disk {
-    file: std::fs::File,
-    shared: bool,
-    state: Mutex<Forced>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Forced {
-    written: u64,
-    forced: u64,
-    busy: bool,
-}
-
-impl Disk {
-    /// As many bytes as a run's claim and end take in the log of the store.
-    const ENTRY: usize = 16 * 1024;
-
-    fn new(shared: bool) -> Self {
-        let file = tempfile::tempfile().unwrap();
-        Self { file, shared, state: Mutex::default(), changed: Condvar::new() }
-    }
-
-    /// Appends an entry and waits until it is on the disk: by itself, or by somebody who forces those of others too.
-    fn append(&self) {
-        let mut state = self.state.lock().unwrap();
-        self.file.write_all_at(&[7; Self::ENTRY], state.written * Self::ENTRY as u64).unwrap();
-        state.written += 1;
-        let own = state.written;
-        if !self.shared {
-            drop(state);
-            return self.file.sync_data().unwrap();
+/// Ends a run, if there is one, and claims the next.
+fn go_on(runs: &Runs, ended: Option<&(Run, Request)>) -> (Run, Request) {
+    let worker: WorkerId = "W-floor".parse().unwrap();
+    let noted = runs.store().note(|tables| {
+        if let Some((run, request)) = ended {
+            let terms = Terms { success: &request.success, retry: &request.retry, chance: 0 };
+            let seen = Seen::Ended(Ending::Exited(0));
+            let moved = life::finish(run, run.claim, seen, terms, tables.now()).unwrap();
+            assert!(tables.advance(run, &moved)?);
         }
-        while state.forced < own {
-            if state.busy {
-                state = self.changed.wait(state).unwrap();
-                continue;
-            }
-            state.busy = true;
-            let written = state.written;
-            drop(state);
-            self.file.sync_data().unwrap();
-            state = self.state.lock().unwrap();
-            (state.forced, state.busy) = (written, false);
-            self.changed.notify_all();
-        }
-    }
+        assert!(tables.due_retries(tables.now().moment, 1)?.is_empty());
+        let next = tables.ready(None, 1)?.pop().unwrap();
+        let request = tables.request(&next.request)?.unwrap().request;
+        let holder = Some(HolderId(next.queued_at.unix_micros.cast_unsigned()));
+        let taker = Taker { worker: worker.clone(), holder, lease: None };
+        let moved = life::claim(&next, taker, tables.now()).unwrap();
+        assert!(tables.advance(&next, &moved)?);
+        Ok((moved.run, request))
+    });
+    noted.unwrap()
 }
 
-fn bare(jobs: usize, disk: Option<&Disk>) -> (f64, Duration) {
+fn bare(jobs: usize, noted_in: Option<&Runs>) -> (f64, Duration) {
     let (since, cpu) = (Instant::now(), children_cpu());
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
+                let mut claimed = noted_in.map(|runs| go_on(runs, None));
                 for _ in 0..RUNS / jobs {
                     let mut command = Command::new("true");
                     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                     assert!(command.status().unwrap().success());
-                    disk.into_iter().for_each(Disk::append);
+                    claimed = noted_in.map(|runs| go_on(runs, claimed.as_ref()));
                 }
             });
         }

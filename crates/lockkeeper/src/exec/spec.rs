@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -80,12 +80,9 @@ pub struct Spec {
     pub only_env: bool,
     /// The folder to run in, if not the present one.
     pub dir: Option<PathBuf>,
-    /// Standard input, if not this process's own.
-    pub stdin: Option<OwnedFd>,
-    /// Standard output, if not this process's own.
-    pub stdout: Option<OwnedFd>,
-    /// Standard error, if not this process's own.
-    pub stderr: Option<OwnedFd>,
+    /// The file that both standard output and error are appended to, with nothing to read on standard input; this
+    /// process's own three if there is none. The command opens it by itself: nobody else ever has it open for writing.
+    pub log: Option<PathBuf>,
     /// What this process is to the command.
     pub mode: Mode,
 }
@@ -227,14 +224,13 @@ fn spawn_bare(
         None => vec![spec.program.as_os_str()],
     };
     words.extend(spec.args.iter().map(OsString::as_os_str));
-    let streams = [&spec.stdin, &spec.stdout, &spec.stderr].into_iter().zip(0..);
-    let streams = streams.filter_map(|(stream, number)| Some((stream.as_ref()?.as_fd(), number)));
     let start = Start {
         file: interpreter.map_or(file, Path::new),
         words,
         env: &spec.env,
         dir: spec.dir.as_deref(),
-        descriptors: streams.chain(life.map(LifeLock::for_child)).collect(),
+        log: spec.log.as_deref(),
+        descriptors: life.map(LifeLock::for_child).into_iter().collect(),
     };
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
     let number = |pid: &Option<Pid>| pid.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned());
@@ -281,10 +277,54 @@ fn command(spec: &Spec, file: &Path, interpreter: Option<&str>) -> io::Result<Co
     if let Some(dir) = &spec.dir {
         command.current_dir(dir);
     }
-    let stream = |descriptor: &Option<OwnedFd>| match descriptor {
-        Some(descriptor) => descriptor.try_clone().map(Stdio::from),
-        None => Ok(Stdio::inherit()),
-    };
-    command.stdin(stream(&spec.stdin)?).stdout(stream(&spec.stdout)?).stderr(stream(&spec.stderr)?);
+    if let Some(log) = &spec.log {
+        let log = File::options().append(true).open(log)?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    }
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use lockkeeper_core::liveness::LockSight;
+
+    use super::*;
+    use crate::exec::Next;
+    use crate::platform::life::LifeFile;
+    use crate::platform::random;
+
+    /// Whatever is started at the same moment has a copy of it until its program begins.
+    #[test]
+    fn a_life_lock_that_was_given_up_is_held_by_nobody_who_is_about_to_begin() {
+        let dir = tempfile::tempdir().unwrap();
+        let life = LifeFile::open(dir.path()).unwrap();
+        let spec = Spec {
+            program: "/bin/true".into(),
+            only_env: true,
+            dir: Some("/".into()),
+            mode: Mode::Worker,
+            ..Spec::default()
+        };
+        let over = AtomicBool::new(false);
+        let start_many = || {
+            while !over.load(Ordering::Relaxed) {
+                let lock = life.hold(random::holder_id().unwrap()).unwrap();
+                let running = start(&spec, Some(&lock)).unwrap();
+                assert_eq!(running.supervise(&[], &mut |_| Next::Wait).unwrap().exit_code(), 0);
+            }
+        };
+        thread::scope(|scope| {
+            (0..4).for_each(|_| drop(scope.spawn(start_many)));
+            for round in 0..500 {
+                let holder = random::holder_id().unwrap();
+                drop(life.hold(holder).unwrap());
+                let seen = between_starts(|| life.look(holder));
+                over.store(seen != LockSight::Free || round == 499, Ordering::Relaxed);
+                assert_eq!(seen, LockSight::Free, "in round {round}");
+            }
+        });
+    }
 }

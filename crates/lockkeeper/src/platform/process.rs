@@ -263,6 +263,14 @@ pub fn reap_orphans() -> Vec<u32> {
     alive
 }
 
+/// Whether a process was started here and its program has not begun yet: until then it is this program, with everything
+/// open that this process had open.
+pub fn is_about_to_begin(pid: u32) -> bool {
+    let called =
+        |who: &str| std::fs::read(format!("/proc/{who}/cmdline")).ok().filter(|text| !text.is_empty());
+    called(&pid.to_string()).is_some_and(|text| called("self").as_ref() == Some(&text))
+}
+
 pub(super) fn reference(facts: &Facts) -> ProcessRef {
     ProcessRef { pid: facts.pid, started: facts.started }
 }

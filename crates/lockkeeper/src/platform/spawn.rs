@@ -22,7 +22,10 @@ pub struct Start<'s> {
     pub env: &'s [(OsString, OsString)],
     /// The folder to run in, if not the present one.
     pub dir: Option<&'s Path>,
-    /// What the command has open: which descriptor of this process, under which number.
+    /// The file that it appends its output and its errors to, with nothing to read; this process's own streams if there
+    /// is none.
+    pub log: Option<&'s Path>,
+    /// What the command has open besides: which descriptor of this process, under which number.
     pub descriptors: Vec<(BorrowedFd<'s>, i32)>,
 }
 
@@ -41,10 +44,10 @@ pub fn start(start: &Start<'_>) -> io::Result<Option<Pid>> {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::BTreeMap;
-    use std::ffi::{CString, OsStr, OsString, c_char};
+    use std::ffi::{CStr, CString, OsStr, OsString, c_char};
     use std::io;
     use std::mem::MaybeUninit;
-    use std::os::fd::{AsRawFd, BorrowedFd};
+    use std::os::fd::AsRawFd;
     use std::os::unix::ffi::OsStrExt;
 
     use rustix::process::Pid;
@@ -57,12 +60,19 @@ mod linux {
         let words = start.words.iter().map(|word| text(word)).collect::<io::Result<Vec<_>>>()?;
         let env = environment(start.env)?;
         let dir = start.dir.map(|dir| text(dir.as_os_str())).transpose()?;
+        let log = start.log.map(|log| text(log.as_os_str())).transpose()?;
         let mut actions = Actions::new()?;
+        // Its path begins at this process's folder.
+        if let Some(log) = &log {
+            actions.open(c"/dev/null", 0, libc::O_RDONLY)?;
+            actions.open(log, 1, libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW)?;
+            actions.copy(1, 2)?;
+        }
         if let Some(dir) = &dir {
             actions.change_folder(dir)?;
         }
         for (descriptor, number) in &start.descriptors {
-            actions.pass_on(*descriptor, *number)?;
+            actions.copy(descriptor.as_raw_fd(), *number)?;
         }
         let attributes = Attributes::of_own_group()?;
         let (words, env) = (pointers(&words), pointers(&env));
@@ -132,11 +142,17 @@ mod linux {
             checked(unsafe { libc::posix_spawn_file_actions_addchdir_np(&raw mut self.raw, dir.as_ptr()) })
         }
 
-        fn pass_on(&mut self, descriptor: BorrowedFd<'_>, number: i32) -> io::Result<()> {
-            // SAFETY: the actions were made; the descriptor is only noted, and open until they are used.
+        fn open(&mut self, path: &CStr, number: i32, flags: i32) -> io::Result<()> {
+            // SAFETY: the actions were made, and the text is copied.
             checked(unsafe {
-                libc::posix_spawn_file_actions_adddup2(&raw mut self.raw, descriptor.as_raw_fd(), number)
+                libc::posix_spawn_file_actions_addopen(&raw mut self.raw, number, path.as_ptr(), flags, 0)
             })
+        }
+
+        /// Whoever calls keeps the descriptor open until the actions are used.
+        fn copy(&mut self, descriptor: i32, number: i32) -> io::Result<()> {
+            // SAFETY: the actions were made; the descriptor is only noted.
+            checked(unsafe { libc::posix_spawn_file_actions_adddup2(&raw mut self.raw, descriptor, number) })
         }
     }
 
@@ -213,12 +229,12 @@ mod tests {
 
     /// What a shell script writes, that is started with these.
     fn written(script: &str, env: &[(&str, &str)], dir: Option<&Path>, passed_on: &[(&File, i32)]) -> String {
-        let mut output = tempfile::tempfile().unwrap();
+        let mut output = tempfile::NamedTempFile::new().unwrap();
         let env: Vec<_> = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let mut descriptors = vec![(output.as_fd(), 1)];
-        descriptors.extend(passed_on.iter().map(|(file, number)| (file.as_fd(), *number)));
+        let descriptors = passed_on.iter().map(|(file, number)| (file.as_fd(), *number)).collect();
+        let log = Some(output.path());
         let words = ["called so", "-c", script].map(OsStr::new).to_vec();
-        let pid = start(&Start { file: Path::new("/bin/sh"), words, env: &env, dir, descriptors })
+        let pid = start(&Start { file: Path::new("/bin/sh"), words, env: &env, dir, log, descriptors })
             .unwrap()
             .unwrap();
         let ended = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
@@ -259,7 +275,7 @@ mod tests {
     fn what_cannot_be_started_says_why() {
         let begin = |file: &str, dir: Option<&str>| {
             let (words, dir) = (vec![OsStr::new(file)], dir.map(Path::new));
-            start(&Start { file: Path::new(file), words, env: &[], dir, descriptors: Vec::new() })
+            start(&Start { file: Path::new(file), words, env: &[], dir, log: None, descriptors: Vec::new() })
                 .unwrap_err()
                 .kind()
         };

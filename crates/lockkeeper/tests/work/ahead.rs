@@ -118,6 +118,39 @@ fn nobody_waits_behind_a_long_command_while_another_worker_is_free() {
     assert_eq!(site.end_of(&long).status, Status::Succeeded);
 }
 
+/// Commands that begin have a copy of the kernel lock of every other command for a moment. None is ended for that.
+#[test]
+fn no_command_is_ended_because_another_one_has_ended() {
+    let site = Site::new();
+    let script = |number: usize| if number.is_multiple_of(5) { "exec sleep 0.03" } else { "exit 0" };
+    let runs: Vec<RunId> =
+        (0..240).map(|number| site.submit(&site.script(&format!("r{number}"), script(number)))).collect();
+    site.drain("12");
+    for run in runs.iter().map(|run| site.run(run)) {
+        assert_eq!((run.status, run.attempt), (Status::Succeeded, 1), "{run:?}");
+    }
+    site.assert_settled("after many at once");
+}
+
+/// What a command writes is its run's whatever happens to the worker within the first moments.
+#[test]
+fn what_was_written_before_a_worker_was_killed_is_kept() {
+    let site = Site::new();
+    for number in 0..3 {
+        site.submit(&site.command(&format!("short{number}"), &["true"]));
+    }
+    // It ends its worker as soon as it has begun, and goes on.
+    let script = "echo before; kill -9 $PPID; echo after; until [ -e go ]; do sleep 0.01; done; echo last";
+    let run = site.submit(&site.script("a", script));
+    let mut worker = site.worker(&["--jobs", "1"]);
+    worker.wait();
+    let _next = site.worker(&["--jobs", "1"]);
+    until("it is looked after", || site.run(&run).claim == 2);
+    std::fs::write(site.dir().join("go"), "").unwrap();
+    assert!(site.end_of(&run).status.is_terminal());
+    until("all is there", || site.output_of(&run) == b"before\nafter\nlast\n");
+}
+
 /// Logs of silent runs are used again; none has a byte of another, also when something goes on writing that nobody
 /// could find to end it.
 #[test]

@@ -60,11 +60,6 @@ impl RunFolder {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
     }
 
-    /// Gives it to another run that has none yet.
-    pub(in crate::engine) fn rename_to(&self, other: &Self) -> io::Result<()> {
-        fs::rename(&self.path, &other.path)
-    }
-
     /// Removes it with everything in it; that it is not there is no failure.
     pub fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.path) {

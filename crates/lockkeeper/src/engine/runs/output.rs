@@ -42,16 +42,11 @@ pub struct Cut {
 }
 
 /// The output of one attempt.
-///
-/// A log that stayed empty may go on as that of another run, in the same folder under another name. What is read
-/// counts only if the folder still has its name afterwards.
 #[derive(Debug)]
 pub struct Output {
     file: File,
     inode: u64,
     cut_path: PathBuf,
-    folder: PathBuf,
-    folder_inode: u64,
 }
 
 impl Output {
@@ -72,13 +67,7 @@ impl Output {
                 format!("{} is no file", path.display()),
             ));
         }
-        let folder = folder.path().to_owned();
-        match std::fs::metadata(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            found => {
-                Ok(Some(Self { file, inode: metadata.ino(), cut_path, folder, folder_inode: found?.ino() }))
-            }
-        }
+        Ok(Some(Self { file, inode: metadata.ino(), cut_path }))
     }
 
     /// Opens the output of this attempt, whether it goes on or is over; none when it has written nothing yet.
@@ -101,8 +90,7 @@ impl Output {
 
     /// How long it is by now, with what was cut out.
     pub fn len(&self) -> io::Result<u64> {
-        let length = self.file.metadata()?.len();
-        Ok(if self.is_another_runs() { 0 } else { length })
+        Ok(self.file.metadata()?.len())
     }
 
     /// Whether nothing was written yet.
@@ -131,7 +119,7 @@ impl Output {
             if now.start < from + read as u64 && from < now.end {
                 continue;
             }
-            bytes.truncate(if self.is_another_runs() { 0 } else { read });
+            bytes.truncate(read);
             return Ok(Window { from, bytes });
         }
     }
@@ -170,11 +158,6 @@ impl Output {
     /// The bytes that are missing.
     pub fn cut(&self) -> io::Result<Option<Range<u64>>> {
         read_cut(&self.cut_path)
-    }
-
-    /// Whether the folder went on to another run, or was removed.
-    fn is_another_runs(&self) -> bool {
-        std::fs::metadata(&self.folder).map_or(true, |found| found.ino() != self.folder_inode)
     }
 
     fn read_at(&self, bytes: &mut [u8], from: u64) -> io::Result<usize> {
@@ -272,17 +255,6 @@ mod tests {
         assert_eq!(output.read(7, 2).unwrap(), Window { from: 9, bytes: b"en".to_vec() });
         assert_eq!(output.read(13, 2).unwrap(), Window { from: 13, bytes: Vec::new() });
         assert_eq!(output.last_lines(5).unwrap(), 9);
-    }
-
-    #[test]
-    fn an_empty_output_that_went_on_to_another_run_stays_empty() {
-        let (state, output) = output(b"", None);
-        let before = RunFolder::new(state.path(), &"RUN-1".parse().unwrap());
-        let after = RunFolder::new(state.path(), &"RUN-2".parse().unwrap());
-        before.rename_to(&after).unwrap();
-        std::fs::write(after.output(), "of the second").unwrap();
-        assert_eq!((output.len().unwrap(), tail(&output, 1)), (0, String::new()));
-        assert!(Output::open(&before, None).unwrap().is_none());
     }
 
     /// The file is sparse: a gigabyte on paper, a few pages on the disk.

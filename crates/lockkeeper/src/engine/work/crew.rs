@@ -132,7 +132,8 @@ impl Crew {
             let hire = || {
                 for number in 0..self.orders.jobs {
                     let hand = thread::Builder::new().name(format!("hand {number}"));
-                    hand.spawn_scoped(scope, || self.lend_a_hand()).map_err(RunError::Machine)?;
+                    hand.spawn_scoped(scope, move || self.lend_a_hand(number + 1))
+                        .map_err(RunError::Machine)?;
                 }
                 Ok(())
             };
@@ -159,8 +160,8 @@ impl Crew {
         self.wake();
     }
 
-    fn lend_a_hand(&self) {
-        let mut hand = Hand::default();
+    fn lend_a_hand(&self, number: u32) {
+        let mut hand = Hand::new(number);
         while self.wait_to_look() {
             match self.find() {
                 Ok(Some(job)) => {

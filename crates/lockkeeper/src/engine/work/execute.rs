@@ -43,7 +43,6 @@ impl Executor {
     /// The same, with what a hand keeps from one run to the next, and with whoever knows what may begin at once.
     pub(super) fn execute_with(&self, job: Job, hand: &mut Hand, scribe: Option<&Scribe>) -> Done {
         let mut job = job;
-        hand.log = None;
         hand.started = None;
         if hand.pipe.is_none() {
             hand.pipe = Pipe::new().ok().map(Arc::new);
@@ -69,13 +68,10 @@ impl Executor {
     }
 
     fn attempt(&self, job: &mut Job, control: &Control, hand: &mut Hand, scribe: Option<&Scribe>) -> End {
-        let folder = self.runs.folder_of(&job.run.id);
-        let prepared = hand
-            .open_log(&folder, job.run.attempt, self.settings.output_limit)
-            .and_then(|mut output| Ok((self.spec(job, &mut output)?, output)));
-        let (spec, output) = match prepared {
-            Ok(prepared) => prepared,
+        let output = match self.open_log(job, hand) {
+            Ok(output) => output,
             Err(error) => {
+                let folder = self.runs.folder_of(&job.run.id);
                 let why = format!("cannot write to {}: {error}", folder.path().display());
                 return End::Seen(Seen::NotStarted(126, why));
             }
@@ -83,14 +79,17 @@ impl Executor {
         if !self.is_still_ours(&job.run) {
             return End::NotOurs;
         }
+        let spec = self.spec(job, &output);
         let running = match start_found(&spec, job.life.as_ref(), &mut hand.programs) {
             Ok(running) => running,
+            // Somebody has cleared it away: another one is made.
+            Err(_) if output.is_gone() => return self.attempt(job, control, hand, scribe),
             Err(error) => {
+                self.keep_log(&job.run, output, hand);
                 let why = why_not_started(&error, &job.request.dir);
                 return End::Seen(Seen::NotStarted(error.exit_code(), why));
             }
         };
-        drop(spec);
         if job.lease.is_none() {
             // The command has it. What is open here, others have as well until they begin.
             job.life = None;
@@ -134,13 +133,16 @@ impl Executor {
         let soon = job.run.times_out_at().map_or(soon, |at| at.min(soon));
         if let Some(ending) = running.supervise_until(soon)? {
             output.finish();
-            hand.log = Some(output);
+            self.keep_log(&job.run, output, hand);
             return Ok(End::Seen(Seen::Ended(ending.into())));
         }
         // What is named and does not begin soon would be doubted for nothing.
         scribe.into_iter().for_each(Scribe::forget_names);
         self.catch_up(hand, &job.run, &job.request);
         self.note_start(job, running.process().ok());
+        if let Err(error) = output.put_in_place() {
+            self.trouble(format!("cannot keep what {} writes in its place: {error}", job.run.id));
+        }
         self.write_stage(&job.run, job.lease.as_ref());
         let bell = job.lease.as_ref().and_then(|lease| lease.bell());
         let bell = bell.and_then(|bell| self.leases.store().bell_with_id(bell).ok());
@@ -213,7 +215,9 @@ impl Executor {
         look()
             && (0..LOOKS).all(|_| {
                 let held = between_starts(look);
-                thread::sleep(BETWEEN_LOOKS);
+                if held {
+                    thread::sleep(BETWEEN_LOOKS);
+                }
                 held
             })
     }
@@ -227,7 +231,7 @@ impl Executor {
         let workers = self.runs.store().read(|tables| tables.workers()).unwrap_or_default();
         let is_worker = |process: &ProcessRef| workers.iter().any(|worker| worker.process == *process);
         let others = sharing.into_iter().filter(|process| !is_command_of_another(process.pid, holder));
-        others.filter(|process| !is_worker(process)).collect()
+        others.filter(|process| !is_worker(process) && !process::is_about_to_begin(process.pid)).collect()
     }
 
     /// None when this program itself failed on the way: that costs one run, and neither a hand nor the others' runs.

@@ -7,10 +7,11 @@
 //! Runs are named only while commands are short. Anybody may claim them all the same: nobody waits for a hand while
 //! another is free.
 
-use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::{fs, io};
 
-use lockkeeper_core::id::RunId;
+use lockkeeper_core::id::{HolderId, RunId, WorkerId};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::{Run, Status};
 
@@ -22,19 +23,21 @@ use super::take::{Line, with_request};
 use super::tell::News;
 use super::{Executor, Job, Pipe, Told};
 use crate::clock::WallTime;
-use crate::engine::runs::{RunError, RunFolder};
+use crate::engine::runs::{RunError, Runs};
 use crate::exec::Finder;
 use crate::platform::life::LifeLock;
 use crate::store::StoreError;
 use crate::store::runs::Tables;
+
+/// There are fewer hands than this. They have numbers from 1; 0 is whoever keeps nothing.
+pub(super) const HANDS: u64 = 2048;
 
 /// What a hand keeps from one run to the next.
 #[derive(Default)]
 pub(super) struct Hand {
     /// Only for the kernel lock of the next run: places in line are with whoever looks.
     line: Line,
-    /// The log of the run that has just ended, if that was over at once.
-    pub(super) log: Option<Output>,
+    /// The log of the next run.
     spare: Option<Spare>,
     /// When the command was started, as long as the status log was not told.
     pub(super) started: Option<WallTime>,
@@ -53,18 +56,9 @@ struct Written {
 }
 
 impl Hand {
-    /// The log of an attempt: the spare one, if there is one.
-    pub(super) fn open_log(&mut self, folder: &RunFolder, attempt: u32, limit: u64) -> io::Result<Output> {
-        match self.spare.take() {
-            // A spare one that is gone or in the way of something is not worth a failure.
-            Some(spare) if attempt == 1 => {
-                Output::reuse(spare, folder, limit).or_else(|_| Output::open(folder, attempt, limit))
-            }
-            spare => {
-                self.spare = spare;
-                Output::open(folder, attempt, limit)
-            }
-        }
+    /// One of many, by its number.
+    pub(super) fn new(number: u32) -> Self {
+        Self { line: Line::of_hand(number), ..Self::default() }
     }
 }
 
@@ -82,7 +76,6 @@ impl Executor {
         }
         if !matches!(done.end, End::Seen(_)) || done.run.lease.is_some() || !done.files.are_none() {
             // Others get what it held only when its end is on the disk.
-            hand.log = None;
             self.catch_up(hand, &done.run, &done.request);
             return self.conclude(done, may_take.then_some(&mut hand.line));
         }
@@ -95,7 +88,7 @@ impl Executor {
             self.runs.store().note(|tables| self.write_down(tables, &done, life, again, wanted))
         });
         self.leave(&done.run);
-        self.put_away(ended.as_ref(), hand);
+        self.put_stage(ended.as_ref());
         let number = scribe.wrote(news(ended, done, hand.started.take()), next.is_none());
         if wanted > 0 {
             scribe.name(names);
@@ -146,16 +139,51 @@ impl Executor {
         Ok(Written { ended, next, names })
     }
 
-    /// A run that was over at once, held nothing and went well leaves what it wrote, and nothing if that is nothing.
-    fn put_away(&self, ended: Option<&Run>, hand: &mut Hand) {
-        match (ended, hand.log.take()) {
-            (Some(run), Some(log)) if run.status == Status::Succeeded && run.attempt == 1 => {
-                hand.spare = log.into_spare().or(hand.spare.take());
+    /// The log of an attempt. It is a spare one where a crash leaves no doubt about whose it is.
+    pub(super) fn open_log(&self, job: &Job, hand: &mut Hand) -> io::Result<Output> {
+        let (folder, limit) = (self.runs.folder_of(&job.run.id), self.settings.output_limit);
+        let path = job.run.process.and_then(|process| self.spare_of(&self.worker.id, process.holder));
+        if let Some(path) = path.filter(|_| job.run.attempt == 1 && job.lease.is_none()) {
+            let spare = hand.spare.take().map_or_else(|| Spare::make(&path), Ok);
+            // One that is in the way of something is not worth a failure.
+            if let Ok(spare) = spare {
+                return Ok(Output::in_spare(spare, &folder, limit));
             }
-            (Some(run), _) => self.write_stage(run, None),
-            (None, _) => {}
+        }
+        Output::open(&folder, job.run.attempt, limit)
+    }
+
+    /// Keeps the log of a run whose command is over, for itself or for the next one. From here on the spare log has
+    /// nothing of this run.
+    pub(super) fn keep_log(&self, run: &Run, output: Output, hand: &mut Hand) {
+        match output.into_spare() {
+            Ok(spare) => hand.spare = spare,
+            Err(error) => self.trouble(format!("cannot keep what {} wrote: {error}", run.id)),
         }
     }
+
+    /// Where the hand that executes a run has its spare log: the last digits of the run's kernel lock tell which hand
+    /// that is.
+    pub(super) fn spare_of(&self, worker: &WorkerId, holder: HolderId) -> Option<PathBuf> {
+        let number = holder.0 % HANDS;
+        (number > 0).then(|| spares_of(&self.runs, worker).join(number.to_string()))
+    }
+
+    /// A run that was over at once and went well leaves nothing but what it wrote.
+    fn put_stage(&self, ended: Option<&Run>) {
+        if let Some(run) = ended.filter(|run| run.status != Status::Succeeded || run.attempt > 1) {
+            self.write_stage(run, None);
+        }
+    }
+}
+
+/// Removes the spare logs of a worker that is gone.
+pub(super) fn forget(runs: &Runs, worker: &WorkerId) {
+    let _ = fs::remove_dir_all(spares_of(runs, worker));
+}
+
+fn spares_of(runs: &Runs, worker: &WorkerId) -> PathBuf {
+    runs.folder().join("spare").join(worker.as_str())
 }
 
 /// What is to be told of the end of a run. It is none when somebody else has the run by now.

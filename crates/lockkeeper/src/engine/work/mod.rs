@@ -192,6 +192,7 @@ impl Drop for Executor {
         let _ = self.runs.store().remove_ahead_file(&self.worker.id);
         let _ = self.runs.store().note(|tables| tables.remove_worker(&self.worker.id));
         heart::forget(&self.runs, &self.worker.id);
+        hand::forget(&self.runs, &self.worker.id);
     }
 }
 

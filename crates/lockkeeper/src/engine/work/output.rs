@@ -3,11 +3,10 @@
 //! A log that grows beyond its limit keeps its beginning and its end. What lies between is given back to the disk as
 //! a hole: the command goes on writing, and every byte that is left stays where it was.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
@@ -27,24 +26,56 @@ const LATEST: Duration = Duration::from_secs(5);
 /// The log of an attempt that goes on.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// Not open while the command runs, unless it is looked at: every process that is started meanwhile has a copy for a
-    /// moment, and would be taken for one that writes.
+    /// Open once something had to be cut: every process that is started meanwhile has a copy for a moment, and would be
+    /// taken for one that writes.
     writer: Option<File>,
-    /// The same file, where it was a spare one.
-    reader: Option<File>,
+    /// The spare log that it is, until it is known to be needed.
+    spare: Option<Spare>,
     folder: RunFolder,
     limit: u64,
     size: u64,
     cut_to: u64,
 }
 
-/// A folder with a log that nothing was written to, for the next run: to rename it costs a tenth of making it.
-///
-/// It keeps the name of the run that it was for until another needs it.
+/// An empty log, for the next run of a hand: most commands that are over at once write nothing, and to make a folder and
+/// a file for each of them would cost more than the rest of it.
 #[derive(Debug)]
 pub(super) struct Spare {
+    path: PathBuf,
     reader: File,
-    folder: RunFolder,
+}
+
+impl Spare {
+    /// Makes one, or takes what is there.
+    pub(super) fn make(path: &Path) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        drop(options().create(true).open(path)?);
+        let reader = File::options().read(true).custom_flags(local::NO_FOLLOW).open(path)?;
+        let spare = Self { path: path.to_owned(), reader };
+        if spare.is_unused()? { Ok(spare) } else { Err(io::ErrorKind::AlreadyExists.into()) }
+    }
+
+    /// Whether nothing was written to it and nobody is left who could.
+    fn is_unused(&self) -> io::Result<bool> {
+        Ok(self.reader.metadata()?.len() == 0 && has_writers(&self.reader) == Some(false))
+    }
+
+    fn become_log_of(&self, folder: &RunFolder) -> io::Result<()> {
+        folder.make()?;
+        fs::rename(&self.path, folder.output())
+    }
+}
+
+/// Gives a run the log that a worker had for it when it was killed, if there is anything in it or will be.
+pub(super) fn rescue(path: &Path, folder: &RunFolder) -> io::Result<()> {
+    let reader = match File::options().read(true).custom_flags(local::NO_FOLLOW).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let spare = Spare { path: path.to_owned(), reader };
+    if spare.is_unused()? || folder.output().try_exists()? { Ok(()) } else { spare.become_log_of(folder) }
 }
 
 impl Output {
@@ -55,56 +86,62 @@ impl Output {
             put_aside(&folder.cut(), &folder.cut_of(attempt - 1))?;
             put_aside(&folder.output(), &folder.output_of(attempt - 1))?;
         }
-        let file = options().create(true).open(folder.output())?;
-        Ok(Self::new(file, None, folder, limit))
+        drop(options().create(true).open(folder.output())?);
+        Ok(Self::new(None, folder, limit))
     }
 
-    fn new(writer: File, reader: Option<File>, folder: &RunFolder, limit: u64) -> Self {
-        let (writer, folder) = (Some(writer), folder.clone());
-        Self { writer, reader, folder, limit: limit.max(4 * HEAD), size: 0, cut_to: 0 }
+    /// Has the log of a first attempt be a spare one.
+    pub(super) fn in_spare(spare: Spare, folder: &RunFolder, limit: u64) -> Self {
+        Self::new(Some(spare), folder, limit)
     }
 
-    /// Has the log of a first attempt be the spare one.
-    pub(super) fn reuse(spare: Spare, folder: &RunFolder, limit: u64) -> io::Result<Self> {
-        let Spare { reader, folder: before } = spare;
-        before.rename_to(folder)?;
-        let file = options().open(folder.output())?;
-        Ok(Self::new(file, Some(reader), folder, limit))
+    fn new(spare: Option<Spare>, folder: &RunFolder, limit: u64) -> Self {
+        let folder = folder.clone();
+        Self { writer: None, spare, folder, limit: limit.max(4 * HEAD), size: 0, cut_to: 0 }
     }
 
-    /// A spare log, if nothing was written to this one and nobody is left who could.
-    pub(super) fn into_spare(self) -> Option<Spare> {
-        let Self { writer, reader, folder, size, .. } = self;
-        drop(writer);
-        if size > 0 {
-            return None;
+    /// Whether it is not where it was.
+    pub(super) fn is_gone(&self) -> bool {
+        !self.path().try_exists().unwrap_or(true)
+    }
+
+    /// Puts the log into the folder of its run, if it is not there.
+    pub(super) fn put_in_place(&mut self) -> io::Result<()> {
+        if let Some(spare) = &self.spare {
+            spare.become_log_of(&self.folder)?;
+            self.spare = None;
         }
-        let reader = match reader {
-            Some(reader) => reader,
-            None => File::options().read(true).custom_flags(local::NO_FOLLOW).open(folder.output()).ok()?,
-        };
-        let unwritten = has_writers(&reader) == Some(false) && reader.metadata().ok()?.len() == 0;
-        unwritten.then_some(Spare { reader, folder })
+        Ok(())
     }
 
-    /// For the command's standard output and error.
-    pub(super) fn descriptors(&mut self) -> io::Result<(OwnedFd, OwnedFd)> {
-        let writer = self.writer()?.try_clone()?;
-        self.writer.take().map_or_else(|| writer.try_clone(), Ok).map(|first| (first.into(), writer.into()))
+    /// The spare log that it was, if it still is one; else it is put into its place.
+    pub(super) fn into_spare(mut self) -> io::Result<Option<Spare>> {
+        self.writer = None;
+        match self.spare.take_if(|spare| spare.is_unused().unwrap_or(false)) {
+            Some(spare) => Ok(Some(spare)),
+            None => self.put_in_place().map(|()| None),
+        }
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> PathBuf {
+        self.spare.as_ref().map_or_else(|| self.folder.output(), |spare| spare.path.clone())
     }
 
     fn writer(&mut self) -> io::Result<&File> {
+        let path = self.path();
         match &mut self.writer {
             Some(writer) => Ok(writer),
-            none => Ok(none.insert(options().open(self.folder.output())?)),
+            none => Ok(none.insert(options().open(path)?)),
         }
     }
 
     /// Cuts the log if it is too long; returns when to look again.
     pub(super) fn look(&mut self, elapsed: Duration) -> io::Result<Duration> {
-        let size = match self.writer.as_ref().or(self.reader.as_ref()) {
+        let open = self.writer.as_ref().or(self.spare.as_ref().map(|spare| &spare.reader));
+        let size = match open {
             Some(file) => file.metadata()?.len(),
-            None => std::fs::metadata(self.folder.output())?.len(),
+            None => fs::metadata(self.folder.output())?.len(),
         };
         let grown = size.saturating_sub(self.size);
         self.size = size;
@@ -148,7 +185,7 @@ fn options() -> OpenOptions {
 
 /// Renames a file that need not be there.
 fn put_aside(from: &Path, to: &Path) -> io::Result<()> {
-    match std::fs::rename(from, to) {
+    match fs::rename(from, to) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }

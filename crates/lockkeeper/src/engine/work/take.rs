@@ -16,6 +16,7 @@ use lockkeeper_core::time::Ttl;
 use lockkeeper_core::waiting::Jam;
 
 use super::files::LockFiles;
+use super::hand::HANDS;
 use super::{Executor, Told};
 use crate::engine::Patience;
 use crate::engine::runs::{RunError, advance};
@@ -69,6 +70,8 @@ pub struct Line {
     lives: HashMap<LeaseId, LifeLock>,
     /// The kernel lock that the next run will share.
     life: Option<LifeLock>,
+    /// Which hand will execute it, if that is known.
+    hand: u32,
     /// Whether something is held by a file, of whose end nobody tells.
     pub(super) look_again: bool,
     /// Whether others may have been granted what they wait for, together with the last one.
@@ -80,6 +83,11 @@ pub struct Line {
 }
 
 impl Line {
+    /// Nobody waits in it: a hand takes from it what its runs need.
+    pub(super) fn of_hand(number: u32) -> Self {
+        Self { hand: number, ..Self::default() }
+    }
+
     /// The kernel lock that the next run will share, if it was made.
     pub(super) fn life(&self) -> Option<&LifeLock> {
         self.life.as_ref()
@@ -300,15 +308,11 @@ impl Executor {
     /// The kernel lock for the next run.
     pub(super) fn next_life<'l>(&self, line: &'l mut Line) -> Result<&'l LifeLock, RunError> {
         if line.life.is_none() {
-            line.life = Some(self.new_life()?);
+            let random = random::holder_id().map_err(RunError::Machine)?;
+            let holder = HolderId(random.0 - random.0 % HANDS + u64::from(line.hand));
+            line.life = Some(self.leases.senses().life().hold(holder).map_err(RunError::Machine)?);
         }
         Ok(line.life.as_ref().expect("it was made just now"))
-    }
-
-    /// A kernel lock for the processes of a run.
-    pub(super) fn new_life(&self) -> Result<LifeLock, RunError> {
-        let holder = random::holder_id().map_err(RunError::Machine)?;
-        self.leases.senses().life().hold(holder).map_err(RunError::Machine)
     }
 
     fn take_known(&self, run: &Run, request: Request, line: &mut Line) -> Result<Taken, RunError> {
