@@ -7,6 +7,7 @@
 //! Runs are named only while commands are short. Anybody may claim them all the same: nobody waits for a hand while
 //! another is free.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::{fs, io};
@@ -28,6 +29,9 @@ use crate::exec::Finder;
 use crate::platform::life::LifeLock;
 use crate::store::StoreError;
 use crate::store::runs::Tables;
+
+/// Where spare logs are, in a folder for each worker.
+const SPARES: &str = "spare";
 
 /// There are fewer hands than this. They have numbers from 1; 0 is whoever keeps nothing.
 pub(super) const HANDS: u64 = 2048;
@@ -58,6 +62,7 @@ struct Written {
 impl Hand {
     /// One of many, by its number.
     pub(super) fn new(number: u32) -> Self {
+        let number = if u64::from(number) < HANDS { number } else { 0 };
         Self { line: Line::of_hand(number), ..Self::default() }
     }
 }
@@ -182,8 +187,26 @@ pub(super) fn forget(runs: &Runs, worker: &WorkerId) {
     let _ = fs::remove_dir_all(spares_of(runs, worker));
 }
 
+/// Removes the spare logs of workers that nobody knows any more: those of earlier boots.
+pub(super) fn sweep(runs: &Runs) -> Result<(), RunError> {
+    // Looked at first: whoever has some by now was written down before.
+    let entries: Vec<_> = fs::read_dir(runs.folder().join(SPARES)).into_iter().flatten().flatten().collect();
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let (workers, living) = runs.store().read(|tables| Ok((tables.workers()?, tables.living()?)))?;
+    // What their commands wrote is looked for when somebody looks after the runs.
+    let known =
+        workers.iter().map(|worker| &worker.id).chain(living.iter().filter_map(|run| run.worker.as_ref()));
+    let known: HashSet<&str> = known.map(WorkerId::as_str).collect();
+    for entry in entries.iter().filter(|entry| !known.contains(&*entry.file_name().to_string_lossy())) {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+    Ok(())
+}
+
 fn spares_of(runs: &Runs, worker: &WorkerId) -> PathBuf {
-    runs.folder().join("spare").join(worker.as_str())
+    runs.folder().join(SPARES).join(worker.as_str())
 }
 
 /// What is to be told of the end of a run. It is none when somebody else has the run by now.

@@ -127,6 +127,7 @@ impl Executor {
         runs.store().note(|tables| tables.insert_worker(&worker))?;
         let pulse = Pulse::new(&runs, &worker.id, settings.heartbeat).map_err(RunError::Machine)?;
         heart::sweep(&runs)?;
+        hand::sweep(&runs)?;
         runs.store().sweep_ahead_files()?;
         let controls = Mutex::new(HashMap::new());
         let executor = Self { runs, leases, worker, settings, _life: life, controls, pulse, status, teller };

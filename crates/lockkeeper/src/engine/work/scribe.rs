@@ -62,6 +62,8 @@ struct Names {
     looked_for: bool,
     /// Whether there were no more when somebody looked.
     are_all: bool,
+    /// Whether the disk knows of any, of those that are not the next any more too.
+    on_disk: bool,
     /// Whether the disk is to forget all of them.
     forget: bool,
 }
@@ -147,8 +149,8 @@ impl Scribe {
         let names = &mut state.names;
         names.new.clear();
         names.are_all = false;
-        if !names.known.is_empty() {
-            names.known.clear();
+        names.known.clear();
+        if names.on_disk {
             names.forget = true;
             drop(state);
             self.wanted.notify_one();
@@ -163,20 +165,15 @@ impl Scribe {
 
     /// Forces and tells, until everything is on the disk and nothing more will come.
     pub(super) fn work(&self, executor: &Executor) {
-        let mut file = None;
+        let mut file: Option<AheadFile> = None;
         while let Some(Round { number, news, names, forget }) = self.next() {
             executor.insist("force what was written to the disk", || executor.runs.store().force());
             locked(&self.state).forced = number;
             self.forced.notify_all();
-            // Every run that began because of a name is on the disk by now. What fails here costs only time.
-            if forget || file.as_ref().is_some_and(|file: &AheadFile| file.length() > LONG) {
-                locked(&self.state).names.known.clear();
-                let _ = executor
-                    .runs
-                    .store()
-                    .force()
-                    .and_then(|()| file.as_mut().map_or(Ok(()), AheadFile::clear));
+            if forget || file.as_ref().is_some_and(|file| file.length() > LONG) {
+                self.clear_names(executor, file.as_mut(), !names.is_empty());
             }
+            // That it fails costs only time.
             if !names.is_empty() && name(executor, &mut file, &names).is_ok() {
                 locked(&self.state).names.known.extend(names);
             }
@@ -184,6 +181,14 @@ impl Scribe {
                 executor.tell_news(news);
             }
         }
+    }
+
+    /// Nobody begins because of a name from here on, and the claims of all who did are forced before it is forgotten.
+    /// `more` when others will be named at once.
+    fn clear_names(&self, executor: &Executor, file: Option<&mut AheadFile>, more: bool) {
+        locked(&self.state).names.known.clear();
+        let cleared = executor.runs.store().force().and_then(|()| file.map_or(Ok(()), AheadFile::clear));
+        locked(&self.state).names.on_disk = cleared.is_err() || more;
     }
 
     fn next(&self) -> Option<Round> {
@@ -195,6 +200,7 @@ impl Scribe {
             let at_once = state.urgent || state.over || due.is_none_or(|due| due.is_zero());
             if names || (unwritten && at_once) {
                 (state.since, state.urgent) = (None, false);
+                state.names.on_disk |= !state.names.new.is_empty();
                 return Some(Round {
                     number: state.written,
                     news: std::mem::take(&mut state.news),
