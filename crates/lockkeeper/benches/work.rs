@@ -4,6 +4,9 @@
 //! machine may be busy. Exits 1 when a limit is missed.
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot go on says so")]
 
+#[path = "work/others.rs"]
+mod others;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -26,7 +29,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let missed = [starts(), throughput(), idle()].into_iter().filter(|kept| !kept).count();
-    others();
+    others::compare();
     if missed > 0 {
         eprintln!("{missed} limits were missed");
         return ExitCode::FAILURE;
@@ -183,68 +186,4 @@ fn idle() -> bool {
     let mut worker = worker;
     worker.wait().unwrap();
     asked == 0
-}
-
-/// Others that execute queued commands, where they are installed.
-fn others() {
-    let there = |name: &str| {
-        Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-            || Command::new(name).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-    };
-    const THEIRS: usize = 100;
-    if there("tsp") {
-        let folder = tempfile::tempdir().unwrap();
-        let tsp = |args: &[&str]| {
-            let status = Command::new("tsp")
-                .args(args)
-                .env("TMPDIR", folder.path())
-                .env("TS_SOCKET", folder.path().join("socket"))
-                .stdout(Stdio::null())
-                .status();
-            assert!(status.unwrap().success());
-        };
-        let since = Instant::now();
-        (0..THEIRS).for_each(|_| tsp(&["true"]));
-        tsp(&["-w"]);
-        println!(
-            "task-spooler: {:.0} no-op runs a second, submitted one by one",
-            THEIRS as f64 / since.elapsed().as_secs_f64()
-        );
-        tsp(&["-K"]);
-    } else {
-        println!("task-spooler: not installed (Debian package task-spooler)");
-    }
-    if there("pueue") && there("pueued") {
-        let folder = tempfile::tempdir().unwrap();
-        let config = folder.path().join("pueue.yml");
-        let text = format!(
-            "client: {{}}\ndaemon: {{}}\nshared:\n  pueue_directory: {0}\n  runtime_directory: {0}\n  use_unix_socket: true\n",
-            folder.path().display()
-        );
-        std::fs::write(&config, text).unwrap();
-        let mut daemon = Command::new("pueued").arg("-c").arg(&config).stdout(Stdio::null()).spawn().unwrap();
-        let pueue = |args: &[&str]| {
-            Command::new("pueue")
-                .arg("-c")
-                .arg(&config)
-                .args(args)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-        };
-        while !pueue(&["status"]).unwrap().success() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let since = Instant::now();
-        (0..THEIRS).for_each(|_| assert!(pueue(&["add", "true"]).unwrap().success()));
-        pueue(&["wait"]).unwrap();
-        println!(
-            "pueue: {:.0} no-op runs a second, submitted one by one",
-            THEIRS as f64 / since.elapsed().as_secs_f64()
-        );
-        daemon.kill().unwrap();
-        daemon.wait().unwrap();
-    } else {
-        println!("pueue: not installed (cargo install pueue)");
-    }
 }
