@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `runs.db`, `-wal`, `-shm` | requests, runs, events, workers; it survives power cuts and boots |
 //! | `runs.gate` | one writer at a time, in the order in which they came |
+//! | `ahead/` | which runs may begin before their claim is on the disk, a file for each worker |
 //!
 //! What [`RunStore::write`] returned from is on the disk. The log is forced there after the gate is open again, so
 //! that those who commit at the same time share the disk's work. Readers never wait for writers.
 
+mod ahead;
 mod autorun;
 mod events;
 mod examine;
@@ -28,6 +30,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+pub use ahead::AheadFile;
 pub use autorun::AutoRun;
 pub use events::StoredEvent;
 use log::Log;
@@ -49,6 +52,7 @@ use lockkeeper_core::run::Stamp;
 /// Requests and runs.
 pub struct RunStore {
     path: PathBuf,
+    boot: String,
     gate: gate::Gate,
     connections: Connections,
     log: Log,
@@ -83,11 +87,19 @@ impl RunStore {
             schema::complete(&connection, &path)?;
         }
         let log = Log::of(&path);
-        let store =
-            Self { path, gate, connections: Connections::new(connection), log, counted: Mutex::new(None) };
+        let store = Self {
+            path,
+            boot: boot.to_owned(),
+            gate,
+            connections: Connections::new(connection),
+            log,
+            counted: Mutex::new(None),
+        };
         if store.read(|tables| tables.boot())? != boot {
             // Moments of another boot mean nothing on this one's clock.
-            store.write(|tables| tables.rebase(boot))?;
+            let (named, files) = store.named_before()?;
+            store.write(|tables| tables.rebase(boot, &named))?;
+            store.remove_files(&files)?;
         }
         Ok(store)
     }

@@ -1,5 +1,7 @@
 //! What is to be done next, and what has to be looked after.
 
+use std::collections::HashSet;
+
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
@@ -165,8 +167,9 @@ impl Tables<'_> {
         self.database(boot)
     }
 
-    /// Moves every moment of an earlier boot onto this one's clock, by what the wall clock says has passed.
-    pub fn rebase(&self, boot: &str) -> Result<(), StoreError> {
+    /// Moves every moment of an earlier boot onto this one's clock, by what the wall clock says has passed. The runs of
+    /// that boot that are named may have begun.
+    pub fn rebase(&self, boot: &str, named: &HashSet<RunId>) -> Result<(), StoreError> {
         if self.boot()? == boot {
             return Ok(());
         }
@@ -182,6 +185,7 @@ impl Tables<'_> {
             ),
             params![now.moment.as_micros(), now.unix_micros],
         )?;
+        self.doubt(named)?;
         // Nothing of another boot lives.
         self.execute("DELETE FROM worker WHERE boot <> ?1", [boot])?;
         self.execute("UPDATE clock SET boot = ?1", [boot])

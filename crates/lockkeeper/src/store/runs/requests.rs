@@ -181,7 +181,7 @@ impl Tables<'_> {
         )?;
         self.execute(
             "UPDATE run SET ready = (SELECT unmet = 0 FROM request WHERE seq = ?1)
-             WHERE request = ?1 AND status = 'queued'",
+             WHERE request = ?1 AND status = 'queued' AND ready >= 0",
             [seq],
         )
     }

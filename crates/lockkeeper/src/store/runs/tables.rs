@@ -123,7 +123,8 @@ impl<'t> Tables<'t> {
                  retry_at = :retry_at, completed_at = :completed_at, completed_moment = :completed_moment,
                  exit_code = :exit_code, signal = :signal, reason = :reason, message = :message, help = :help,
                  events = events + :events
-             WHERE id = :id AND status = :expected_status AND claim = :expected_claim";
+             WHERE id = :id AND status = :expected_status AND claim = :expected_claim
+                 AND worker IS :expected_worker AND help = :expected_help";
         let values: &[(&str, &dyn ToSql)] = named_params! {
             ":status": row.status, ":attempt": after.attempt, ":claim": row.claim, ":worker": row.worker,
             ":holder": row.holder, ":pid": row.pid, ":pid_started": row.pid_started, ":lease": row.lease,
@@ -133,6 +134,7 @@ impl<'t> Tables<'t> {
             ":exit_code": row.exit_code, ":signal": row.signal, ":reason": row.reason,
             ":message": after.message, ":help": after.help, ":events": events, ":id": before.id.as_str(),
             ":expected_status": before.status.as_str(), ":expected_claim": before.claim.cast_signed(),
+            ":expected_worker": before.worker.as_ref().map(|worker| worker.as_str()), ":expected_help": before.help,
         };
         let mut statement = self.database(self.connection.prepare_cached(sql))?;
         self.database(statement.execute(values)).map(|replaced| replaced > 0)
