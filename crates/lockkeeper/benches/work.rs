@@ -4,12 +4,19 @@
 //! machine may be busy. Exits 1 when a limit is missed.
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot go on says so")]
 
+#[path = "work/others.rs"]
+mod others;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lockkeeper::clock::WallTime;
+use lockkeeper::core::id::{HolderId, WorkerId};
 use lockkeeper::core::request::Request;
+use lockkeeper::core::run::life::{self, Seen, Taker, Terms};
+use lockkeeper::core::run::{Ending, Run};
 use lockkeeper::engine::runs::Runs;
 
 /// Runs of one measurement.
@@ -26,7 +33,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let missed = [starts(), throughput(), idle()].into_iter().filter(|kept| !kept).count();
-    others();
+    others::compare();
     if missed > 0 {
         eprintln!("{missed} limits were missed");
         return ExitCode::FAILURE;
@@ -100,7 +107,7 @@ fn throughput() -> bool {
     for jobs in [1, 2, 4] {
         let (mut shares, mut speeds, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            let (bare, bare_cpu) = bare(jobs);
+            let (bare, bare_cpu) = bare(jobs, None);
             let (ours, our_cpu) = through_worker(jobs);
             shares.push(ours / bare);
             speeds.push(ours);
@@ -113,19 +120,72 @@ fn throughput() -> bool {
             median(cpu),
         );
         kept &= share >= SHARE;
+        floor(jobs);
     }
     kept
 }
 
-fn bare(jobs: usize) -> (f64, Duration) {
+/// What could be had at best: bare spawning by somebody who notes every end and claims the next run as a worker does, in
+/// one transaction, and has another thread force that to the disk.
+fn floor(jobs: usize) {
+    let mut shares = Vec::new();
+    for _ in 0..ROUNDS {
+        let (bare, _) = bare(jobs, None);
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::open(&folder.path().join("store")).unwrap();
+        let requests: Vec<Request> =
+            (0..RUNS + jobs).map(|number| request(&format!("r{number}"), &["true"])).collect();
+        runs.submit_all(&requests, None).unwrap();
+        let over = AtomicBool::new(false);
+        let noted = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    runs.store().force().unwrap();
+                    std::thread::sleep(Duration::from_millis(8));
+                }
+            });
+            let noted = self::bare(jobs, Some(&runs)).0;
+            over.store(true, Ordering::Relaxed);
+            noted
+        });
+        shares.push(noted / bare);
+    }
+    println!("  bare spawning with the same transactions and nothing else: {:.2} of itself", median(shares));
+}
+
+/// Ends a run, if there is one, and claims the next.
+fn go_on(runs: &Runs, ended: Option<&(Run, Request)>) -> (Run, Request) {
+    let worker: WorkerId = "W-floor".parse().unwrap();
+    let noted = runs.store().note(|tables| {
+        if let Some((run, request)) = ended {
+            let terms = Terms { success: &request.success, retry: &request.retry, chance: 0 };
+            let seen = Seen::Ended(Ending::Exited(0));
+            let moved = life::finish(run, run.claim, seen, terms, tables.now()).unwrap();
+            assert!(tables.advance(run, &moved)?);
+        }
+        assert!(tables.due_retries(tables.now().moment, 1)?.is_empty());
+        let next = tables.ready(None, 1)?.pop().unwrap();
+        let request = tables.request(&next.request)?.unwrap().request;
+        let holder = Some(HolderId(next.queued_at.unix_micros.cast_unsigned()));
+        let taker = Taker { worker: worker.clone(), holder, lease: None };
+        let moved = life::claim(&next, taker, tables.now()).unwrap();
+        assert!(tables.advance(&next, &moved)?);
+        Ok((moved.run, request))
+    });
+    noted.unwrap()
+}
+
+fn bare(jobs: usize, noted_in: Option<&Runs>) -> (f64, Duration) {
     let (since, cpu) = (Instant::now(), children_cpu());
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
+                let mut claimed = noted_in.map(|runs| go_on(runs, None));
                 for _ in 0..RUNS / jobs {
                     let mut command = Command::new("true");
                     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                     assert!(command.status().unwrap().success());
+                    claimed = noted_in.map(|runs| go_on(runs, claimed.as_ref()));
                 }
             });
         }
@@ -183,68 +243,4 @@ fn idle() -> bool {
     let mut worker = worker;
     worker.wait().unwrap();
     asked == 0
-}
-
-/// Others that execute queued commands, where they are installed.
-fn others() {
-    let there = |name: &str| {
-        Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-            || Command::new(name).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-    };
-    const THEIRS: usize = 100;
-    if there("tsp") {
-        let folder = tempfile::tempdir().unwrap();
-        let tsp = |args: &[&str]| {
-            let status = Command::new("tsp")
-                .args(args)
-                .env("TMPDIR", folder.path())
-                .env("TS_SOCKET", folder.path().join("socket"))
-                .stdout(Stdio::null())
-                .status();
-            assert!(status.unwrap().success());
-        };
-        let since = Instant::now();
-        (0..THEIRS).for_each(|_| tsp(&["true"]));
-        tsp(&["-w"]);
-        println!(
-            "task-spooler: {:.0} no-op runs a second, submitted one by one",
-            THEIRS as f64 / since.elapsed().as_secs_f64()
-        );
-        tsp(&["-K"]);
-    } else {
-        println!("task-spooler: not installed (Debian package task-spooler)");
-    }
-    if there("pueue") && there("pueued") {
-        let folder = tempfile::tempdir().unwrap();
-        let config = folder.path().join("pueue.yml");
-        let text = format!(
-            "client: {{}}\ndaemon: {{}}\nshared:\n  pueue_directory: {0}\n  runtime_directory: {0}\n  use_unix_socket: true\n",
-            folder.path().display()
-        );
-        std::fs::write(&config, text).unwrap();
-        let mut daemon = Command::new("pueued").arg("-c").arg(&config).stdout(Stdio::null()).spawn().unwrap();
-        let pueue = |args: &[&str]| {
-            Command::new("pueue")
-                .arg("-c")
-                .arg(&config)
-                .args(args)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-        };
-        while !pueue(&["status"]).unwrap().success() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let since = Instant::now();
-        (0..THEIRS).for_each(|_| assert!(pueue(&["add", "true"]).unwrap().success()));
-        pueue(&["wait"]).unwrap();
-        println!(
-            "pueue: {:.0} no-op runs a second, submitted one by one",
-            THEIRS as f64 / since.elapsed().as_secs_f64()
-        );
-        daemon.kill().unwrap();
-        daemon.wait().unwrap();
-    } else {
-        println!("pueue: not installed (cargo install pueue)");
-    }
 }

@@ -2,7 +2,8 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::mpsc::sync_channel;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -112,7 +113,8 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         }
         None => lines(context.json, args.quiet),
     };
-    let (teller, talking) = aside(counted(talk, Arc::clone(&counts)))?;
+    let silent = args.quiet && !context.json;
+    let (teller, talking) = aside(counted(talk, Arc::clone(&counts)), silent)?;
     let leases = lockkeeper::open_engine(&context.location.state)?;
     let executor = Executor::begin(runs, leases, settings, args.jobs, Some(status), teller)?;
     if !args.quiet && !context.json && live.is_none() {
@@ -152,14 +154,30 @@ fn counted(talk: Box<Teller>, counts: Arc<Mutex<Counts>>) -> Box<Teller> {
     })
 }
 
-/// Talks on a thread of its own: a reader who does not read, or a terminal that was stopped, must not stop the work.
-fn aside(talk: Box<Teller>) -> Result<(Box<Teller>, JoinHandle<()>), Report> {
-    let (sender, receiver) = sync_channel::<Told>(UNREAD);
+/// Talks on a thread of its own: a reader who does not read, or a terminal that was stopped, must not stop the work. Who is
+/// silent says only what is wrong.
+fn aside(talk: Box<Teller>, silent: bool) -> Result<(Box<Teller>, JoinHandle<()>), Report> {
+    // Counted here: a channel with a limit would take the room for all of them at once.
+    let unread = Arc::new(AtomicUsize::new(0));
+    let (sender, receiver) = channel::<Told>();
     let talking = thread::Builder::new().name("talk".to_owned());
-    let talking = talking.spawn(move || receiver.iter().for_each(|told| talk(&told)));
+    let read = Arc::clone(&unread);
+    let talking = talking.spawn(move || {
+        for told in receiver {
+            read.fetch_sub(1, Ordering::Relaxed);
+            talk(&told);
+        }
+    });
     let talking = talking.map_err(lockkeeper::KeeperError::Machine)?;
-    // What nobody reads any more is lost, which the status log and the events are not.
-    Ok((Box::new(move |told| drop(sender.try_send(told.clone()))), talking))
+    let teller = move |told: &Told| {
+        let wanted = !silent || matches!(told, Told::Trouble(_));
+        // What nobody reads any more is lost, which the status log and the events are not.
+        if wanted && unread.load(Ordering::Relaxed) < UNREAD {
+            unread.fetch_add(1, Ordering::Relaxed);
+            let _ = sender.send(told.clone());
+        }
+    };
+    Ok((Box::new(teller), talking))
 }
 
 /// Plain lines, one for everything that happens.

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::Child;
 use std::time::Duration;
 
 use lockkeeper_core::liveness::ProcessRef;
@@ -11,6 +10,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group};
 
 use super::ending::Ending;
 use super::job::Job;
+use super::spec::Known;
 use crate::platform::process::Own;
 use crate::platform::tree::{Root, Stop, stop_tree};
 use crate::platform::{clock, poll, process};
@@ -50,15 +50,15 @@ pub struct Running {
     ending: Option<Ending>,
     /// Until its end was seen nobody else waits for it.
     own: Option<Own>,
+    known: Option<Known>,
 }
 
 impl Running {
-    pub(super) fn new(child: &Child, own: Own, job: Option<Job>) -> Self {
-        let pid = Pid::from_child(child);
+    pub(super) fn new(pid: Pid, own: Own, known: Known, job: Option<Job>) -> Self {
         if let Some(job) = &job {
             job.started(pid);
         }
-        Self { pid, exit: process::watch_child(pid), job, ending: None, own: Some(own) }
+        Self { pid, exit: process::watch_child(pid), job, ending: None, own: Some(own), known: Some(known) }
     }
 
     /// The number of the command's process, which is that of its process group too.
@@ -227,6 +227,7 @@ impl Running {
     fn end(&mut self, ending: Ending) {
         self.ending = Some(ending);
         self.own = None;
+        self.known = None;
         if let Some(job) = &self.job {
             job.ended(ending, self.pid);
         }

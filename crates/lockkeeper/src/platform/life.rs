@@ -86,6 +86,11 @@ impl LifeLock {
         self.holder
     }
 
+    /// What a command has to have open to share the lock, and under which number.
+    pub fn for_child(&self) -> (BorrowedFd<'_>, i32) {
+        (self.descriptor.as_fd(), FIRST_INHERITED)
+    }
+
     /// Lets every command that is started while the result lives inherit the lock, with its whole tree.
     ///
     /// It is every command of the process, whoever starts it. A command that closes what it does not know (`sudo`,

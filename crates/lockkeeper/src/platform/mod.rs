@@ -28,6 +28,7 @@ pub mod process;
 pub mod random;
 pub mod replace;
 pub mod signal;
+pub mod spawn;
 pub mod swap;
 pub mod terminal;
 pub mod tree;

@@ -204,27 +204,43 @@ static OWN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 /// Starts of children that [`reap_orphans`] must leave to whoever started them.
 #[derive(Debug)]
 pub struct Own {
-    pid: u32,
+    /// None for a child of another thread than the first one, which nobody takes for an orphan.
+    pid: Option<u32>,
 }
 
 impl Own {
     /// Starts a child that is somebody's own. No orphan is reaped between its start and the note of it.
+    ///
+    /// On other threads than the first one nothing is noted: many start at once there, and none waits for another.
     pub fn start<C>(
         start: impl FnOnce() -> io::Result<C>,
         pid: impl FnOnce(&C) -> u32,
     ) -> io::Result<(C, Self)> {
+        if !is_first_thread() {
+            return start().map(|child| (child, Self { pid: None }));
+        }
         let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
         let child = start()?;
         let pid = pid(&child);
         own.insert(pid);
-        Ok((child, Self { pid }))
+        Ok((child, Self { pid: Some(pid) }))
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
-        OWN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.pid);
+        if let Some(pid) = self.pid {
+            OWN.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+        }
     }
+}
+
+/// Whether this is the thread whose children orphans become. Elsewhere than on Linux none are taken in.
+fn is_first_thread() -> bool {
+    #[cfg(target_os = "linux")]
+    return rustix::thread::gettid() == rustix::process::getpid();
+    #[cfg(not(target_os = "linux"))]
+    false
 }
 
 /// Waits for those children that this process took in from others and that have ended, so that they do not stay as
@@ -245,6 +261,14 @@ pub fn reap_orphans() -> Vec<u32> {
         }
     }
     alive
+}
+
+/// Whether a process was started here and its program has not begun yet: until then it is this program, with everything
+/// open that this process had open.
+pub fn is_about_to_begin(pid: u32) -> bool {
+    let called =
+        |who: &str| std::fs::read(format!("/proc/{who}/cmdline")).ok().filter(|text| !text.is_empty());
+    called(&pid.to_string()).is_some_and(|text| called("self").as_ref() == Some(&text))
 }
 
 pub(super) fn reference(facts: &Facts) -> ProcessRef {

@@ -122,15 +122,58 @@ fn requests_are_counted_again_after_every_change() {
     assert_eq!(counts(), []);
 }
 
-/// A store that was made before there were these indexes gets them.
+/// Whoever follows the events by their positions misses none, whatever is removed meanwhile.
 #[test]
-fn an_older_store_is_completed_when_it_is_opened() {
+fn a_position_of_an_event_never_comes_again() {
     let world = World::new();
-    let database = rusqlite::Connection::open(world.folder.path().join("runs.db")).unwrap();
-    database.execute_batch("DROP INDEX request_next; DROP INDEX request_after;").unwrap();
-    drop(database);
-    let again = Runs::open(world.folder.path()).unwrap();
-    again.submit(&request("a"), None).unwrap();
-    let selection = lockkeeper::engine::queue::selection(&again, &[]).unwrap();
-    assert_eq!(selection.next, Some("a".parse().unwrap()));
+    let events_after =
+        |position| world.runs.store().read(|tables| tables.events_after(position, usize::MAX)).unwrap();
+    let mut last = 0;
+    for round in 0..4 {
+        let run = world.submit(&format!("r{round}")).run;
+        world.runs.cancel(&run, None).unwrap();
+        let events = events_after(last);
+        assert_eq!(events.iter().map(|event| &event.id.run).collect::<Vec<_>>(), [&run, &run]);
+        assert!(events.iter().all(|event| event.position > last));
+        last = events.last().unwrap().position;
+        assert_eq!(world.runs.prune(i64::MAX).unwrap().len(), 1);
+        assert!(events_after(0).is_empty());
+        assert_eq!(world.runs.store().examine(true).unwrap().flaws, [""; 0]);
+    }
+}
+
+/// What is noted of a request is less than where it is: its run tells whether somebody has begun with it.
+#[test]
+fn requests_are_found_by_every_state() {
+    let world = World::new();
+    let begun = world.submit("begun").run;
+    world.submit("waits");
+    let over = world.submit("over").run;
+    world.runs.claim(&begun, "w1".parse().unwrap()).unwrap();
+    world.runs.cancel(&over, None).unwrap();
+    let found = |statuses: &[RequestStatus], ids: &[&str]| {
+        let ids = ids.iter().map(|id| id.parse().unwrap()).collect();
+        let filter = RequestFilter { statuses: statuses.to_vec(), ids, limit: 9, ..RequestFilter::default() };
+        let listed = world.runs.requests(&filter).unwrap();
+        let listed: Vec<String> = listed.iter().map(|entry| entry.request.request.id.to_string()).collect();
+        let counted = world.runs.store().read(|tables| tables.count_matching(&filter)).unwrap();
+        assert_eq!(counted.iter().map(|(_, count)| *count as usize).sum::<usize>(), listed.len());
+        listed
+    };
+    let (queued, running, canceled) =
+        (RequestStatus::Queued, RequestStatus::Running, RequestStatus::Canceled);
+    let all = ["begun", "waits", "over"];
+    for ids in [&[][..], &all] {
+        assert_eq!(found(&[queued], ids), ["waits"]);
+        assert_eq!(found(&[running], ids), ["begun"]);
+        assert_eq!(found(&[queued, running], ids), ["waits", "begun"]);
+        assert_eq!(found(&[canceled, running], ids), ["over", "begun"]);
+        assert_eq!(found(&[canceled, queued], ids), ["over", "waits"]);
+        assert_eq!(found(&[queued, running, canceled], ids), ["over", "waits", "begun"]);
+        assert_eq!(found(&[RequestStatus::Done], ids), [""; 0]);
+    }
+    let counts = world.runs.store().request_counts().unwrap();
+    assert_eq!(counts, [(queued, 1), (running, 1), (canceled, 1)]);
+    world.runs.cancel(&begun, None).unwrap();
+    assert_eq!(found(&[running], &[]), ["begun"], "it is still about to end");
 }

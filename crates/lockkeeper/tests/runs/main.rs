@@ -6,6 +6,8 @@ mod bulk;
 mod crash;
 mod damaged;
 mod dependencies;
+mod log;
+mod older;
 mod processes;
 mod queue;
 mod states;

@@ -1,6 +1,7 @@
 //! Workers as processes of their own: what they execute, and what becomes of it when they are killed, frozen or starved.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod ahead;
 mod ends;
 mod faults;
 mod frozen;

@@ -145,7 +145,9 @@ pub(in crate::engine) fn advance(tables: &Tables<'_>, before: &Run, moved: Moved
 
 /// What decides about the end of an attempt at this request.
 pub(in crate::engine) fn terms(request: &Request) -> Terms<'_> {
-    Terms { success: &request.success, retry: &request.retry, chance: random::number().unwrap_or(0) }
+    // Only another attempt is spread by chance.
+    let chance = if request.retry.limit > 0 { random::number().unwrap_or(0) } else { 0 };
+    Terms { success: &request.success, retry: &request.retry, chance }
 }
 
 fn lost(run: &Run, source: Lost) -> RunError {

@@ -1,9 +1,6 @@
 //! A run's command: what it is started with, and what is written down about it.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use lockkeeper_core::record::Lease;
@@ -24,20 +21,17 @@ pub(super) fn mark(run: &Run) -> String {
 }
 
 impl Executor {
-    pub(super) fn spec(&self, job: &Job, output: &Output) -> io::Result<Spec> {
+    pub(super) fn spec(&self, job: &Job, output: &Output) -> Spec {
         let mut words = job.request.command.iter().map(OsString::from);
-        let quiet: OwnedFd = File::open("/dev/null")?.into();
-        Ok(Spec {
+        Spec {
             program: words.next().unwrap_or_default(),
             args: words.collect(),
             env: self.environment(job),
             only_env: true,
             dir: Some(PathBuf::from(&job.request.dir)),
-            stdin: Some(quiet),
-            stdout: Some(output.descriptor()?),
-            stderr: Some(output.descriptor()?),
+            log: Some(output.path()),
             mode: Mode::Worker,
-        })
+        }
     }
 
     fn environment(&self, job: &Job) -> Vec<(OsString, OsString)> {
@@ -63,7 +57,7 @@ impl Executor {
     pub(super) fn write_stage(&self, run: &Run, lease: Option<&Lease>) {
         let folder = self.runs.folder_of(&run.id);
         let text = format!("{:#}\n", self.stage(run, lease));
-        if let Err(error) = folder.put(&folder.stage(), text.as_bytes()) {
+        if let Err(error) = folder.make().and_then(|()| folder.put(&folder.stage(), text.as_bytes())) {
             self.trouble(format!("cannot write {}: {error}", folder.stage().display()));
         }
     }

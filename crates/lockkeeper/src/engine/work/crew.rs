@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
 
+use super::hand::Hand;
 use super::heart::{Heart, Listener};
 use super::recover::Surroundings;
+use super::scribe::Scribe;
 use super::take::Line;
 use super::{Ask, Executor, Told, locked};
 use crate::engine::runs::{Heard, RunError};
@@ -43,17 +45,12 @@ pub struct Crew {
     orders: Orders,
     state: Mutex<State>,
     changed: Condvar,
-    search: Mutex<Search>,
+    /// With whoever looks for the next run.
+    line: Mutex<Line>,
+    scribe: Scribe,
     /// Interrupts whoever looks for the next run, and wakes whoever supervises.
     nudge: (OwnedFd, OwnedFd),
     wake: (OwnedFd, OwnedFd),
-}
-
-/// What whoever looks for the next run needs for it.
-#[derive(Default)]
-struct Search {
-    line: Line,
-    heard: Option<Heard>,
 }
 
 /// What whoever supervises knows.
@@ -107,7 +104,8 @@ impl Crew {
             orders,
             state: Mutex::default(),
             changed: Condvar::new(),
-            search: Mutex::default(),
+            line: Mutex::default(),
+            scribe: Scribe::default(),
             nudge,
             wake,
         })
@@ -121,11 +119,25 @@ impl Crew {
     /// Works until told to end: the first signal lets what runs come to its end, the second ends it.
     pub fn work(&self, signals: &Signals) -> Result<(), RunError> {
         thread::scope(|scope| {
-            for number in 0..self.orders.jobs {
-                let hand = thread::Builder::new().name(format!("hand {number}"));
-                hand.spawn_scoped(scope, || self.lend_a_hand()).map_err(RunError::Machine)?;
-            }
-            let supervised = self.supervise(signals);
+            let scribe = thread::Builder::new().name("scribe".to_owned());
+            scribe.spawn_scoped(scope, || self.scribe.work(&self.executor)).map_err(RunError::Machine)?;
+            let worked = self.work_with_hands(signals);
+            self.scribe.end();
+            worked
+        })
+    }
+
+    fn work_with_hands(&self, signals: &Signals) -> Result<(), RunError> {
+        thread::scope(|scope| {
+            let hire = || {
+                for number in 0..self.orders.jobs {
+                    let hand = thread::Builder::new().name(format!("hand {number}"));
+                    hand.spawn_scoped(scope, move || self.lend_a_hand(number + 1))
+                        .map_err(RunError::Machine)?;
+                }
+                Ok(())
+            };
+            let supervised = hire().and_then(|()| self.supervise(signals));
             if supervised.is_err() {
                 // Nobody would look after what runs.
                 self.executor.ask_everyone(Ask::Cancel);
@@ -148,28 +160,14 @@ impl Crew {
         self.wake();
     }
 
-    fn lend_a_hand(&self) {
-        // Only for what the next run needs: places in line are with whoever looks.
-        let mut own = Line::default();
+    fn lend_a_hand(&self, number: u32) {
+        let mut hand = Hand::new(number);
         while self.wait_to_look() {
             match self.find() {
-                Ok(Some(mut job)) => {
+                Ok(Some(job)) => {
                     self.found();
-                    loop {
-                        let done = self.executor.execute(job);
-                        let goes_on = !locked(&self.state).draining;
-                        match self.executor.conclude(done, goes_on.then_some(&mut own)) {
-                            Ok(Some(next)) => job = next,
-                            Ok(None) => {
-                                self.put_down();
-                                break;
-                            }
-                            Err(error) => {
-                                self.put_down();
-                                self.trouble(&error);
-                                break;
-                            }
-                        }
+                    if let Err(error) = self.work_through(job, &mut hand) {
+                        self.trouble(&error);
                     }
                 }
                 Ok(None) => self.stop_looking(),
@@ -179,6 +177,18 @@ impl Crew {
                 }
             }
         }
+    }
+
+    /// Executes a run, and then whatever is the next, until there is none.
+    fn work_through(&self, job: super::Job, hand: &mut Hand) -> Result<(), RunError> {
+        let mut next = Ok(Some(job));
+        while let Ok(Some(job)) = next {
+            let done = self.executor.execute_with(job, hand, Some(&self.scribe));
+            let may_take = !locked(&self.state).draining;
+            next = self.executor.go_on(done, hand, may_take, &self.scribe);
+        }
+        self.put_down();
+        next.map(|_| ())
     }
 
     /// Sleeps until it is one's turn to look for the next run; false when the work is over.
@@ -197,12 +207,9 @@ impl Crew {
     }
 
     fn find(&self) -> Result<Option<super::Job>, RunError> {
-        let mut search = locked(&self.search);
-        let Search { line, heard } = &mut *search;
-        let heard = match heard {
-            Some(heard) => heard,
-            None => heard.insert(self.executor.runs.listen()?),
-        };
+        let line = &mut *locked(&self.line);
+        // Not for longer than this: every write to the store costs more while somebody listens.
+        let mut heard = self.executor.runs.listen()?;
         let mut told = false;
         loop {
             heard.quiet(told);
@@ -400,7 +407,8 @@ impl Crew {
         }
         // Something may have come since the last look, or wait for its next attempt.
         let more = |tables: &Tables<'_>| {
-            Ok(!tables.ready(None, 1)?.is_empty() || !tables.due_retries(Moment::MAX, 1)?.is_empty())
+            let waits = !tables.ready(None, 1)?.is_empty();
+            Ok(waits || !tables.due_retries(Moment::MAX, 1)?.is_empty())
         };
         if self.executor.runs.store().read(more)? {
             return Ok(false);

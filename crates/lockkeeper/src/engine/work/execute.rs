@@ -3,78 +3,55 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::{LockSight, ProcessRef};
-use lockkeeper_core::record::Lease;
-use lockkeeper_core::request::Request;
 use lockkeeper_core::run::life::{self, Lost, Seen};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
 
 use super::command::{mark, why_not_started};
-use super::files::LockFiles;
+use super::conclude::{Done, End, STORE_PAUSES};
+use super::hand::Hand;
 use super::output::Output;
-use super::take::{Line, with_request};
-use super::{Ask, Control, Executor, Job, Told};
-use crate::engine::runs::{RunError, advance, terms};
-use crate::exec::{Ending, Event, Next, Running, start};
+use super::scribe::Scribe;
+use super::{Ask, Control, Executor, Job, Pipe, Told};
+use crate::engine::runs::{RunError, advance};
+use crate::exec::{Ending, Event, Next, Running, between_starts, is_command_of_another, start_found};
 use crate::platform::tree::{self, Root, Stop, stop_tree};
 use crate::platform::{clock, process};
-use crate::store::runs::Tables;
-use crate::store::{Bell, StoreError};
+use crate::store::Bell;
 
 /// A command that takes longer stays: only then is it noted which process it is.
 const SOON: Duration = Duration::from_millis(20);
-/// How long to wait before the store is tried again that could not be written.
-const STORE_PAUSES: [Duration; 4] =
-    [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
-
-/// A run whose command is over, and what was seen of that.
-#[derive(Debug)]
-pub struct Done {
-    run: Run,
-    request: Request,
-    lease: Option<Lease>,
-    files: LockFiles,
-    end: End,
-}
-
-impl Done {
-    /// The run as it was when it was taken.
-    pub fn run(&self) -> &Run {
-        &self.run
-    }
-
-    /// A run that was found, and what was seen of it.
-    pub(super) fn found(run: Run, request: Request, seen: Seen) -> Self {
-        Self { run, request, lease: None, files: LockFiles::default(), end: End::Seen(seen) }
-    }
-
-    /// A run that was said to be over before its processes were ended.
-    pub(super) fn said(run: Run, request: Request) -> Self {
-        Self { run, request, lease: None, files: LockFiles::default(), end: End::Said }
-    }
-}
-
-#[derive(Debug)]
-enum End {
-    /// To be said.
-    Seen(Seen),
-    /// It was said before the command was ended.
-    Said,
-    /// Somebody else has the run.
-    NotOurs,
-}
+/// So often a kernel lock is looked at, so long after each other, before it counts as shared.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
 
 impl Executor {
     /// Executes the command of a run that was taken, and waits for its end.
     pub fn execute(&self, job: Job) -> Done {
-        let end = match self.enter(&job.run) {
+        let mut hand = Hand::default();
+        let done = self.execute_with(job, &mut hand, None);
+        self.catch_up(&mut hand, &done.run, &done.request);
+        done
+    }
+
+    /// The same, with what a hand keeps from one run to the next, and with whoever knows what may begin at once.
+    pub(super) fn execute_with(&self, job: Job, hand: &mut Hand, scribe: Option<&Scribe>) -> Done {
+        let mut job = job;
+        hand.started = None;
+        if hand.pipe.is_none() {
+            hand.pipe = Pipe::new().ok().map(Arc::new);
+        }
+        let end = match self.enter(&job.run, hand.pipe.as_ref()) {
             Ok(control) => {
-                self.unless_broken(&job.run, || self.attempt(&job, &control)).unwrap_or_else(|| {
+                let attempted =
+                    self.unless_broken(&job.run.clone(), || self.attempt(&mut job, &control, hand, scribe));
+                attempted.unwrap_or_else(|| {
                     self.end_processes(&job.run);
                     End::Seen(Seen::Vanished)
                 })
@@ -82,134 +59,19 @@ impl Executor {
             Err(error) => End::Seen(Seen::NotStarted(126, format!("cannot supervise it: {error}"))),
         };
         let Job { run, request, life, lease, files } = job;
-        let holder = life.holder();
         // From here on only what the command left running can have the kernel lock.
         drop(life);
-        self.end_leftovers(&run, holder);
+        if let Some(process) = run.process {
+            self.end_leftovers(&run, process.holder);
+        }
         Done { run, request, lease, files, end }
     }
 
-    /// Says how a run ended, gives back what it held, and takes the next one in the same transaction if it may.
-    ///
-    /// A store that cannot be written is tried again for as long as it takes: what was seen is known to nobody else.
-    pub fn conclude(&self, done: Done, line: Option<&mut Line>) -> Result<Option<Job>, RunError> {
-        let mut line = line;
-        let life = line.as_deref_mut().and_then(|line| match self.next_life(line) {
-            Ok(life) => Some(life),
+    fn attempt(&self, job: &mut Job, control: &Control, hand: &mut Hand, scribe: Option<&Scribe>) -> End {
+        let output = match self.open_log(job, hand) {
+            Ok(output) => output,
             Err(error) => {
-                // The end has to be said in any case; the next run can wait.
-                self.trouble(format!("cannot take another run: {error}"));
-                None
-            }
-        });
-        let mut again = false;
-        let (ended, next) = self.insist(&format!("note the end of {}", done.run.id), || {
-            // What failed before may have been only that the disk was not told.
-            let claimed_before = std::mem::replace(&mut again, true);
-            self.runs.store().write(|tables| {
-                let ended = self.say_end(tables, &done)?;
-                let Some(life) = life else { return Ok((ended, None)) };
-                let known = if claimed_before { tables.run_of_holder(life.holder())? } else { None };
-                let next = match known {
-                    Some(run) => with_request(tables, Some(run))?,
-                    None => self.claim_first(tables, life)?,
-                };
-                Ok((ended, next))
-            })
-        });
-        self.give_back(&done);
-        if let Err(error) = done.files.release() {
-            self.trouble(format!("cannot release the lock files of {}: {error}", done.run.id));
-        }
-        self.leave(&done.run);
-        match ended {
-            Some(run) => {
-                self.write_stage(&run, done.lease.as_ref());
-                let waits = run.waits_for_retry();
-                let told = if waits { Told::Retrying(run) } else { Told::Ended(run) };
-                self.tell(&told, Some(&done.request));
-            }
-            None => self.tell(&Told::Superseded(done.run), None),
-        }
-        Ok(next.map(|(run, request)| {
-            let life = line.and_then(Line::take_life).expect("it was made for this run");
-            Job { run, request, life, lease: None, files: LockFiles::default() }
-        }))
-    }
-
-    /// Does something to the store until it works: what is not written now is known to nobody else.
-    pub(super) fn insist<T>(&self, what: &str, mut act: impl FnMut() -> Result<T, StoreError>) -> T {
-        let mut pauses = STORE_PAUSES.iter();
-        loop {
-            match act() {
-                Ok(done) => return done,
-                Err(error) => {
-                    self.trouble(format!("cannot {what}: {error}; trying again"));
-                    thread::sleep(*pauses.next().unwrap_or(&STORE_PAUSES[3]));
-                }
-            }
-        }
-    }
-
-    /// None when somebody else has the run by now.
-    fn say_end(&self, tables: &Tables<'_>, done: &Done) -> Result<Option<Run>, StoreError> {
-        let claim = done.run.claim;
-        let Some(run) = tables.run(&done.run.id)?.filter(|run| run.claim == claim) else {
-            return Ok(None);
-        };
-        match &done.end {
-            End::NotOurs => Ok(None),
-            // It was said before, and only the disk was not told.
-            End::Seen(_) if run.waits_for_retry() => Ok(Some(run)),
-            End::Said => {
-                let settled = life::settle(&run);
-                tables.settle(&run, &settled)?;
-                Ok(Some(settled))
-            }
-            End::Seen(seen) => {
-                // A worker that was told to stop ends its commands even when nobody called them off.
-                let run = match seen {
-                    Seen::Stopped(_) if run.status == Status::Running => {
-                        match life::cancel(&run, tables.now(), Some("the worker was stopped".to_owned())) {
-                            Ok(moved) => advance(tables, &run, moved)?,
-                            Err(_) => run,
-                        }
-                    }
-                    _ => run,
-                };
-                match life::finish(&run, claim, seen.clone(), terms(&done.request), tables.now()) {
-                    Ok(moved) => advance(tables, &run, moved).map(Some),
-                    // Its time was up in the same moment: that was said already.
-                    Err(Lost::Status(_)) => {
-                        let settled = life::settle(&run);
-                        tables.settle(&run, &settled)?;
-                        Ok(Some(settled))
-                    }
-                    Err(Lost::Claim { .. } | Lost::NotDue | Lost::Nobody) => Ok(None),
-                }
-            }
-        }
-    }
-
-    /// What could not be ended keeps the lease, by the kernel lock that it shares.
-    fn give_back(&self, done: &Done) {
-        let Some((lease, token)) = done.run.lease else { return };
-        if done.run.process.is_some_and(|process| !self.others_of(process.holder).is_empty()) {
-            return;
-        }
-        // The end of its processes frees it all the same.
-        if let Err(error) = self.leases.release(lease, Some(token)) {
-            self.trouble(format!("cannot release the lease of {}: {error}", done.run.id));
-        }
-    }
-
-    fn attempt(&self, job: &Job, control: &Control) -> End {
-        let folder = self.runs.folder_of(&job.run.id);
-        let prepared = Output::open(&folder, job.run.attempt, self.settings.output_limit)
-            .and_then(|output| Ok((self.spec(job, &output)?, output)));
-        let (spec, output) = match prepared {
-            Ok(prepared) => prepared,
-            Err(error) => {
+                let folder = self.runs.folder_of(&job.run.id);
                 let why = format!("cannot write to {}: {error}", folder.path().display());
                 return End::Seen(Seen::NotStarted(126, why));
             }
@@ -217,16 +79,23 @@ impl Executor {
         if !self.is_still_ours(&job.run) {
             return End::NotOurs;
         }
-        let running = match start(&spec, Some(&job.life)) {
+        let spec = self.spec(job, &output);
+        let running = match start_found(&spec, job.life.as_ref(), &mut hand.programs) {
             Ok(running) => running,
+            // Somebody has cleared it away: another one is made.
+            Err(_) if output.is_gone() => return self.attempt(job, control, hand, scribe),
             Err(error) => {
+                self.keep_log(&job.run, output, hand);
                 let why = why_not_started(&error, &job.request.dir);
                 return End::Seen(Seen::NotStarted(error.exit_code(), why));
             }
         };
-        drop(spec);
-        self.tell(&Told::Started(job.run.clone()), Some(&job.request));
-        match self.supervise(job, running, output, control) {
+        if job.lease.is_none() {
+            // The command has it. What is open here, others have as well until they begin.
+            job.life = None;
+        }
+        hand.started = Some(self.tell_start(&job.run));
+        match self.supervise(job, running, output, control, hand, scribe) {
             Ok(end) => end,
             Err(error) => {
                 self.trouble(format!("cannot supervise {}: {error}", job.run.id));
@@ -257,24 +126,22 @@ impl Executor {
         mut running: Running,
         mut output: Output,
         control: &Control,
+        hand: &mut Hand,
+        scribe: Option<&Scribe>,
     ) -> io::Result<End> {
         let soon = clock::now().after(SOON);
         let soon = job.run.times_out_at().map_or(soon, |at| at.min(soon));
         if let Some(ending) = running.supervise_until(soon)? {
             output.finish();
+            self.keep_log(&job.run, output, hand);
             return Ok(End::Seen(Seen::Ended(ending.into())));
         }
-        if let Ok(command) = running.process() {
-            let noted = self.runs.store().note(|tables| {
-                let Some(run) = tables.run(&job.run.id)? else { return Ok(()) };
-                match life::started(&run, job.run.claim, command) {
-                    Ok(moved) => advance(tables, &run, moved).map(|_| ()),
-                    Err(_) => Ok(()),
-                }
-            });
-            if let Err(error) = noted {
-                self.trouble(format!("cannot note the process of {}: {error}", job.run.id));
-            }
+        // What is named and does not begin soon would be doubted for nothing.
+        scribe.into_iter().for_each(Scribe::forget_names);
+        self.catch_up(hand, &job.run, &job.request);
+        self.note_start(job, running.process().ok());
+        if let Err(error) = output.put_in_place() {
+            self.trouble(format!("cannot keep what {} writes in its place: {error}", job.run.id));
         }
         self.write_stage(&job.run, job.lease.as_ref());
         let bell = job.lease.as_ref().and_then(|lease| lease.bell());
@@ -297,12 +164,27 @@ impl Executor {
         Ok(watch.end(ending))
     }
 
+    /// Notes which process a command is that takes long.
+    fn note_start(&self, job: &Job, command: Option<ProcessRef>) {
+        let Some(command) = command else { return };
+        let noted = self.runs.store().note(|tables| {
+            let Some(run) = tables.run(&job.run.id)? else { return Ok(()) };
+            match life::started(&run, job.run.claim, command) {
+                Ok(moved) => advance(tables, &run, moved).map(|_| ()),
+                Err(_) => Ok(()),
+            }
+        });
+        if let Err(error) = noted {
+            self.trouble(format!("cannot note the process of {}: {error}", job.run.id));
+        }
+    }
+
     /// Ends what the command left running. What has the kernel lock is alive; those that closed it are found among
     /// the orphans that this process took in.
     fn end_leftovers(&self, run: &Run, holder: HolderId) {
         let mark = mark(run);
         let left = process::reap_orphans().into_iter().any(|orphan| tree::carries(orphan, &mark));
-        if left || self.leases.senses().life().look(holder) == LockSight::Held {
+        if left || self.is_shared(holder) {
             self.end_processes(run);
             process::reap_orphans();
         }
@@ -326,15 +208,30 @@ impl Executor {
         }
     }
 
+    /// Whether any process shares a run's kernel lock. Others do so for a moment when they begin: it is looked at again
+    /// before anybody is looked for.
+    fn is_shared(&self, holder: HolderId) -> bool {
+        let look = || self.leases.senses().life().look(holder) == LockSight::Held;
+        look()
+            && (0..LOOKS).all(|_| {
+                let held = between_starts(look);
+                if held {
+                    thread::sleep(BETWEEN_LOOKS);
+                }
+                held
+            })
+    }
+
     /// The processes that share a run's kernel lock, without workers: they hold it before the command begins.
-    fn others_of(&self, holder: HolderId) -> Vec<ProcessRef> {
-        let life = self.leases.senses().life();
-        if life.look(holder) != LockSight::Held {
+    pub(super) fn others_of(&self, holder: HolderId) -> Vec<ProcessRef> {
+        if !self.is_shared(holder) {
             return Vec::new();
         }
+        let sharing = between_starts(|| self.leases.senses().life().processes(holder));
         let workers = self.runs.store().read(|tables| tables.workers()).unwrap_or_default();
         let is_worker = |process: &ProcessRef| workers.iter().any(|worker| worker.process == *process);
-        life.processes(holder).into_iter().filter(|process| !is_worker(process)).collect()
+        let others = sharing.into_iter().filter(|process| !is_command_of_another(process.pid, holder));
+        others.filter(|process| !is_worker(process) && !process::is_about_to_begin(process.pid)).collect()
     }
 
     /// None when this program itself failed on the way: that costs one run, and neither a hand nor the others' runs.

@@ -29,6 +29,11 @@ enum LockFile {
 }
 
 impl LockFiles {
+    /// Whether the run holds no files.
+    pub(super) fn are_none(&self) -> bool {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Renews what is due; false when something is not ours any more.
     pub(super) fn beat(&self, now: Moment) -> bool {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,17 +8,24 @@
 //! 1. The lease is taken first, for a kernel lock that only this run's processes will share. Dying here frees it.
 //! 2. The claim names that kernel lock. Whoever finds the run later can ask the kernel whether any process of it
 //!    lives, even if the command was started and nobody had the time to note its number.
-//! 3. The command writes to its log by itself: it does not notice that its worker died.
-//! 4. The end is one compare-and-set with the claim's number; then the lease is released.
+//! 3. The disk knows before the command begins that it may have: by the claim, or because the run was named.
+//!    No power cut makes a run that has begun one that has not.
+//! 4. The command writes to its log by itself: it does not notice that its worker died.
+//! 5. The end is one compare-and-set with the claim's number. It is told, and the lease is released, when it is on the
+//!    disk.
 
 mod attendant;
 mod command;
+mod conclude;
 mod crew;
+mod doubt;
 mod execute;
 mod files;
+mod hand;
 mod heart;
 mod output;
 mod recover;
+mod scribe;
 mod take;
 mod tell;
 
@@ -35,8 +42,8 @@ use lockkeeper_core::run::Run;
 
 pub use attendant::Attendant;
 pub(in crate::engine) use command::RUN_ID;
+pub use conclude::Done;
 pub use crew::{Crew, Orders};
-pub use execute::Done;
 pub(in crate::engine) use take::why;
 pub use take::{Job, Line, Taken};
 pub use tell::{Teller, Told};
@@ -120,8 +127,12 @@ impl Executor {
         runs.store().note(|tables| tables.insert_worker(&worker))?;
         let pulse = Pulse::new(&runs, &worker.id, settings.heartbeat).map_err(RunError::Machine)?;
         heart::sweep(&runs)?;
+        hand::sweep(&runs)?;
+        runs.store().sweep_ahead_files()?;
         let controls = Mutex::new(HashMap::new());
-        Ok(Self { runs, leases, worker, settings, _life: life, controls, pulse, status, teller })
+        let executor = Self { runs, leases, worker, settings, _life: life, controls, pulse, status, teller };
+        executor.end_doubts()?;
+        Ok(executor)
     }
 
     /// Who this worker is.
@@ -154,8 +165,10 @@ impl Executor {
         locked(&self.controls).len()
     }
 
-    fn enter(&self, run: &Run) -> io::Result<Arc<Control>> {
-        let control = Arc::new(Control::new(run.claim)?);
+    /// Whoever executes the run is reached through `pipe`, or through one of its own.
+    fn enter(&self, run: &Run, pipe: Option<&Arc<Pipe>>) -> io::Result<Arc<Control>> {
+        let pipe = pipe.map_or_else(|| Pipe::new().map(Arc::new), |pipe| Ok(Arc::clone(pipe)))?;
+        let control = Arc::new(Control { claim: run.claim, asked: AtomicU8::new(Ask::Nothing as u8), pipe });
         locked(&self.controls).insert(run.id.clone(), Arc::clone(&control));
         Ok(control)
     }
@@ -176,9 +189,11 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        // If it stays, others find out by themselves that nobody is behind it.
+        // If they stay, others find out by themselves that nobody is behind them.
+        let _ = self.runs.store().remove_ahead_file(&self.worker.id);
         let _ = self.runs.store().note(|tables| tables.remove_worker(&self.worker.id));
         heart::forget(&self.runs, &self.worker.id);
+        hand::forget(&self.runs, &self.worker.id);
     }
 }
 
@@ -195,32 +210,41 @@ enum Ask {
     LetGo = 3,
 }
 
+/// Wakes a thread that executes runs.
+#[derive(Debug)]
+struct Pipe {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl Pipe {
+    fn new() -> io::Result<Self> {
+        pipe::nonblocking().map(|(reader, writer)| Self { reader, writer })
+    }
+}
+
 /// How a thread that executes a run is reached.
 #[derive(Debug)]
 struct Control {
     /// Which claim of the run it is for.
     claim: u64,
     asked: AtomicU8,
-    reader: OwnedFd,
-    writer: OwnedFd,
+    /// It may have been for another run of the same thread before: what is in it only means that there is a look to
+    /// be taken.
+    pipe: Arc<Pipe>,
 }
 
 impl Control {
-    fn new(claim: u64) -> io::Result<Self> {
-        let (reader, writer) = pipe::nonblocking()?;
-        Ok(Self { claim, asked: AtomicU8::new(Ask::Nothing as u8), reader, writer })
-    }
-
     fn ask(&self, ask: Ask) {
         self.asked.fetch_max(ask as u8, Ordering::SeqCst);
         // A pipe that is full is heard as well.
-        let _ = rustix::io::write(&self.writer, b"!");
+        let _ = rustix::io::write(&self.pipe.writer, b"!");
     }
 
     /// What was asked, and quiet again.
     fn asked(&self) -> Ask {
         let mut bytes = [0; 64];
-        while matches!(rustix::io::read(&self.reader, &mut bytes), Ok(read) if read > 0) {}
+        while matches!(rustix::io::read(&self.pipe.reader, &mut bytes), Ok(read) if read > 0) {}
         match self.asked.load(Ordering::SeqCst) {
             0 => Ask::Nothing,
             1 => Ask::Cancel,
@@ -232,7 +256,7 @@ impl Control {
 
 impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.reader.as_fd()
+        self.pipe.reader.as_fd()
     }
 }
 

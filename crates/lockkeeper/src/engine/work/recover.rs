@@ -15,7 +15,8 @@ use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
 
 use super::command::mark;
-use super::execute::Done;
+use super::conclude::Done;
+use super::output::rescue;
 use super::{Ask, Control, Executor, Told, locked};
 use crate::engine::runs::{RunError, advance};
 use crate::exec::Ending;
@@ -90,8 +91,10 @@ impl Executor {
         let left: HashSet<&WorkerId> =
             around.abandoned.iter().filter_map(|run| run.worker.as_ref()).collect();
         for worker in dead.iter().filter(|worker| !left.contains(worker)) {
+            self.runs.store().remove_ahead_file(worker)?;
             self.runs.store().note(|tables| tables.remove_worker(worker))?;
             super::heart::forget(&self.runs, worker);
+            super::hand::forget(&self.runs, worker);
         }
         Ok(around)
     }
@@ -155,9 +158,11 @@ impl Executor {
                 Err(_) => Ok(None),
             }
         })?;
+        let before = run;
         let Some((run, request)) = taken else { return Ok(None) };
+        self.rescue_log(before);
         self.tell(&Told::Adopted(run.clone()), None);
-        let control = self.enter(&run).map_err(RunError::Machine)?;
+        let control = self.enter(&run, None).map_err(RunError::Machine)?;
         let executor = Arc::clone(self);
         let work = move || {
             executor.look_after(run, request, silent, &control);
@@ -165,6 +170,15 @@ impl Executor {
         };
         let spawned = thread::Builder::new().name("adopted".to_owned()).spawn(work);
         spawned.map(Some).map_err(RunError::Machine)
+    }
+
+    /// Puts what a command wrote before its worker was gone where it belongs.
+    fn rescue_log(&self, run: &Run) {
+        let spare = run.worker.as_ref().zip(run.process);
+        let spare = spare.and_then(|(worker, process)| self.spare_of(worker, process.holder));
+        if let Some(Err(error)) = spare.map(|spare| rescue(&spare, &self.runs.folder_of(&run.id))) {
+            self.trouble(format!("cannot keep what {} wrote: {error}", run.id));
+        }
     }
 
     fn look_after(&self, run: Run, request: Request, silent: bool, control: &Control) {

@@ -16,6 +16,7 @@ use lockkeeper_core::time::Ttl;
 use lockkeeper_core::waiting::Jam;
 
 use super::files::LockFiles;
+use super::hand::HANDS;
 use super::{Executor, Told};
 use crate::engine::Patience;
 use crate::engine::runs::{RunError, advance};
@@ -36,7 +37,8 @@ const STAYS: Duration = Duration::from_secs(120);
 pub struct Job {
     pub(super) run: Run,
     pub(super) request: Request,
-    pub(super) life: LifeLock,
+    /// The kernel lock that its processes share, until only they have it.
+    pub(super) life: Option<LifeLock>,
     pub(super) lease: Option<Lease>,
     pub(super) files: LockFiles,
 }
@@ -68,6 +70,8 @@ pub struct Line {
     lives: HashMap<LeaseId, LifeLock>,
     /// The kernel lock that the next run will share.
     life: Option<LifeLock>,
+    /// Which hand will execute it, if that is known.
+    hand: u32,
     /// Whether something is held by a file, of whose end nobody tells.
     pub(super) look_again: bool,
     /// Whether others may have been granted what they wait for, together with the last one.
@@ -79,6 +83,16 @@ pub struct Line {
 }
 
 impl Line {
+    /// Nobody waits in it: a hand takes from it what its runs need.
+    pub(super) fn of_hand(number: u32) -> Self {
+        Self { hand: number, ..Self::default() }
+    }
+
+    /// The kernel lock that the next run will share, if it was made.
+    pub(super) fn life(&self) -> Option<&LifeLock> {
+        self.life.as_ref()
+    }
+
     /// The kernel lock, for the run that it was made for.
     pub(super) fn take_life(&mut self) -> Option<LifeLock> {
         self.life.take()
@@ -189,9 +203,12 @@ impl Executor {
                 None => return Err(error.into()),
             },
         };
-        Ok(claimed.map(|(run, request)| {
-            let life = line.life.take().expect("it was made above");
-            Job { run, request, life, lease: None, files: LockFiles::default() }
+        Ok(claimed.map(|(run, request)| Job {
+            run,
+            request,
+            life: line.life.take(),
+            lease: None,
+            files: LockFiles::default(),
         }))
     }
 
@@ -270,7 +287,7 @@ impl Executor {
         self.claim_in(tables, &run, request, life)
     }
 
-    fn claim_in(
+    pub(super) fn claim_in(
         &self,
         tables: &Tables<'_>,
         run: &Run,
@@ -291,7 +308,8 @@ impl Executor {
     /// The kernel lock for the next run.
     pub(super) fn next_life<'l>(&self, line: &'l mut Line) -> Result<&'l LifeLock, RunError> {
         if line.life.is_none() {
-            let holder = random::holder_id().map_err(RunError::Machine)?;
+            let random = random::holder_id().map_err(RunError::Machine)?;
+            let holder = HolderId(random.0 - random.0 % HANDS + u64::from(line.hand));
             line.life = Some(self.leases.senses().life().hold(holder).map_err(RunError::Machine)?);
         }
         Ok(line.life.as_ref().expect("it was made just now"))
@@ -351,8 +369,7 @@ impl Executor {
             Err(error) => (self.was_taken(holder).map(|(run, _)| run), Some(error)),
         };
         if let Some(run) = claimed {
-            let life = line.life.take().expect("it was made above");
-            return Ok(Some(Job { run, request, life, lease, files }));
+            return Ok(Some(Job { run, request, life: line.life.take(), lease, files }));
         }
         if let Some((id, token)) = held {
             let _ = self.leases.release(id, Some(token))?;

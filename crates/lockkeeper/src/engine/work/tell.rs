@@ -31,12 +31,46 @@ pub enum Told {
     Trouble(String),
 }
 
+/// Something to be told of a run once it is on the disk.
+pub(super) struct News {
+    pub(super) told: Told,
+    pub(super) request: Option<Request>,
+    /// When it was written down.
+    pub(super) at: WallTime,
+    /// When the command was started, and the run as it was then, if the status log was not told of that yet.
+    pub(super) started: Option<(WallTime, Run)>,
+}
+
 /// Whoever wants to be told.
 pub type Teller = dyn Fn(&Told) + Send + Sync;
 
 impl Executor {
     pub(super) fn tell(&self, told: &Told, request: Option<&Request>) {
         (self.teller)(told);
+        self.log(told, request, WallTime::now());
+    }
+
+    /// Tells those who watch that the command of a run was started. The status log is told when that is known to take
+    /// long, or together with the end.
+    pub(super) fn tell_start(&self, run: &Run) -> WallTime {
+        (self.teller)(&Told::Started(run.clone()));
+        WallTime::now()
+    }
+
+    /// Notes in the status log when the command of a run was started.
+    pub(super) fn log_start(&self, at: WallTime, run: &Run, request: &Request) {
+        self.log(&Told::Started(run.clone()), Some(request), at);
+    }
+
+    pub(super) fn tell_news(&self, news: News) {
+        if let Some((at, run)) = news.started {
+            self.log(&Told::Started(run), news.request.as_ref(), at);
+        }
+        (self.teller)(&news.told);
+        self.log(&news.told, news.request.as_ref(), news.at);
+    }
+
+    fn log(&self, told: &Told, request: Option<&Request>, at: WallTime) {
         let Some(log) = &self.status else { return };
         let (run, state, message) = match told {
             Told::Started(run) => (run, State::Start, request.map(|request| request.title.clone())),
@@ -47,7 +81,7 @@ impl Executor {
                 return;
             }
         };
-        if let Err(error) = StatusLine::new(state, run.request.as_str(), WallTime::now())
+        if let Err(error) = StatusLine::new(state, run.request.as_str(), at)
             .and_then(|line| line.with_meta(meta(run)))
             .and_then(|line| line.with_worker(self.worker.id.as_str()))
             .map(|line| match message {

@@ -11,7 +11,10 @@ const CONTRADICTIONS: [(&str, &str); 4] = [
         "requests lead to no run",
         "SELECT count(*) FROM request WHERE latest IS NOT NULL AND latest NOT IN (SELECT seq FROM run)",
     ),
-    ("events belong to no run", "SELECT count(*) FROM event WHERE run NOT IN (SELECT seq FROM run)"),
+    (
+        "events belong to no run",
+        "SELECT count(*) FROM event WHERE run <> 0 AND run NOT IN (SELECT seq FROM run)",
+    ),
     (
         "runs do not have the events that they count",
         "SELECT count(*) FROM run WHERE events <> (SELECT count(*) FROM event WHERE event.run = run.seq)

@@ -1,12 +1,14 @@
 //! Which requests are meant by a filter: for lists, for counts, and for what is done to all of them.
 
+use std::collections::BTreeSet;
+
 use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
 use rusqlite::types::Value;
 
 use super::Tables;
-use super::requests::{SELECT, StoredRequest};
+use super::requests::{BEGUN, SELECT, StoredRequest, kept};
 use crate::store::StoreError;
 
 /// Which requests are meant. What is not said leaves nobody out.
@@ -65,9 +67,7 @@ struct Clause {
 impl Clause {
     fn new(filter: &RequestFilter) -> Self {
         let mut clause = Self { condition: "1".to_owned(), values: Vec::new() };
-        // Where ids are named, they are what is looked up.
-        let by_status = if filter.ids.is_empty() { "request.status" } else { "+request.status" };
-        clause.one_of(by_status, filter.statuses.iter().map(|status| status.as_str()));
+        clause.in_states(&filter.statuses, filter.ids.is_empty());
         clause.one_of("run.status", filter.run_statuses.iter().map(|status| status.as_str()));
         clause.one_of("request.id", filter.ids.iter().map(|id| id.as_str()));
         if let Some(text) = &filter.text {
@@ -103,10 +103,12 @@ impl Clause {
             .statuses
             .iter()
             .map(|status| {
-                let place = clause.bind(status.as_str().to_owned());
+                clause.condition = range.clone();
+                clause.in_states(std::slice::from_ref(status), true);
                 format!(
-                    "SELECT * FROM (SELECT seq FROM request WHERE {range} AND request.status = ?{place}
-                     ORDER BY seq DESC LIMIT ?{limit})"
+                    "SELECT * FROM (SELECT request.seq FROM request LEFT JOIN run ON run.seq = request.latest
+                     WHERE {} ORDER BY request.seq DESC LIMIT ?{limit})",
+                    clause.condition
                 )
             })
             .collect();
@@ -123,6 +125,25 @@ impl Clause {
     fn and(&mut self, condition: &str) {
         self.condition.push_str(" AND ");
         self.condition.push_str(condition);
+    }
+
+    /// Leaves only requests in these states, or all when there are none; `look_up` when they are to be looked up by that.
+    fn in_states(&mut self, statuses: &[RequestStatus], look_up: bool) {
+        let begun = statuses.contains(&RequestStatus::Running);
+        if begun && statuses.len() == 1 {
+            self.and(&format!("request.seq IN ({BEGUN})"));
+            return;
+        }
+        // Where others are named, they are what is looked up.
+        let column = if look_up { "request.status" } else { "+request.status" };
+        let words: BTreeSet<&str> = statuses.iter().map(|status| kept(*status).as_str()).collect();
+        self.one_of(column, words.into_iter());
+        // Both are noted as queued.
+        match (statuses.contains(&RequestStatus::Queued), begun) {
+            (true, false) => self.and("(request.status <> 'QUEUED' OR run.status = 'queued')"),
+            (false, true) => self.and("(request.status <> 'QUEUED' OR run.status <> 'queued')"),
+            (true, true) | (false, false) => {}
+        }
     }
 
     fn one_of<'w>(&mut self, column: &str, words: impl Iterator<Item = &'w str>) {

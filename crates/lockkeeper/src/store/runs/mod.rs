@@ -4,13 +4,16 @@
 //! |---|---|
 //! | `runs.db`, `-wal`, `-shm` | requests, runs, events, workers; it survives power cuts and boots |
 //! | `runs.gate` | one writer at a time, in the order in which they came |
+//! | `ahead/` | which runs may begin before their claim is on the disk, a file for each worker |
 //!
 //! What [`RunStore::write`] returned from is on the disk. The log is forced there after the gate is open again, so
 //! that those who commit at the same time share the disk's work. Readers never wait for writers.
 
+mod ahead;
 mod autorun;
 mod events;
 mod examine;
+mod log;
 mod matching;
 mod prune;
 mod queue;
@@ -21,16 +24,16 @@ mod spec;
 mod tables;
 mod workers;
 
-use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+pub use ahead::AheadFile;
 pub use autorun::AutoRun;
 pub use events::StoredEvent;
+use log::Log;
 pub use matching::{Match, RequestFilter};
 pub use prune::Old;
 pub use requests::StoredRequest;
@@ -49,10 +52,10 @@ use lockkeeper_core::run::Stamp;
 /// Requests and runs.
 pub struct RunStore {
     path: PathBuf,
+    boot: String,
     gate: gate::Gate,
     connections: Connections,
-    /// The log, to force it to the disk.
-    log: Mutex<Option<(File, u64)>>,
+    log: Log,
     /// How many requests there were in each state, and when that was counted.
     counted: Mutex<Counted>,
 }
@@ -83,16 +86,20 @@ impl RunStore {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
             schema::complete(&connection, &path)?;
         }
+        let log = Log::of(&path);
         let store = Self {
             path,
+            boot: boot.to_owned(),
             gate,
             connections: Connections::new(connection),
-            log: Mutex::new(None),
+            log,
             counted: Mutex::new(None),
         };
         if store.read(|tables| tables.boot())? != boot {
             // Moments of another boot mean nothing on this one's clock.
-            store.write(|tables| tables.rebase(boot))?;
+            let (named, files) = store.named_before()?;
+            store.write(|tables| tables.rebase(boot, &named))?;
+            store.remove_files(&files)?;
         }
         Ok(store)
     }
@@ -118,9 +125,14 @@ impl RunStore {
     }
 
     /// As [`RunStore::write`], but what was changed may be lost in a power cut: for what every reader finds out by
-    /// itself after one.
+    /// itself after one, or what [`RunStore::force`] is called for later.
     pub fn note<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.transact(work).map(|(done, _)| done)
+    }
+
+    /// Forces everything that was changed so far to the disk.
+    pub fn force(&self) -> Result<(), StoreError> {
+        self.log.force()
     }
 
     /// Reads the records of one moment.
@@ -148,8 +160,8 @@ impl RunStore {
 
     /// Listens to everything that anybody changes from now on.
     pub fn changes(&self) -> Result<Changes, StoreError> {
-        let log = self.log_path();
-        Changes::watch(&log).map_err(|error| failed("listen to", &log, error))
+        let log = self.log.path();
+        Changes::watch(log).map_err(|error| failed("listen to", log, error))
     }
 
     fn transact<T>(
@@ -163,6 +175,9 @@ impl RunStore {
             let done = work(&Tables::new(connection, &self.path, now()));
             let changed = connection.total_changes() != before;
             let end = if done.is_ok() && changed { "COMMIT" } else { "ROLLBACK" };
+            if end == "COMMIT" {
+                self.log.make_room();
+            }
             let ended = self.database(execute(connection, end));
             if ended.is_err() && !connection.is_autocommit() {
                 // What failed counts, not how the clearing up went.
@@ -173,32 +188,11 @@ impl RunStore {
         })
     }
 
-    /// Forces the log to the disk. Frames that a checkpoint moved on meanwhile were forced by it.
-    fn force(&self) -> Result<(), StoreError> {
-        let path = self.log_path();
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let inode = fs::metadata(&path).map_err(|error| failed("look at", &path, error))?.ino();
-        let current = match log.take() {
-            Some((file, known)) if known == inode => (file, known),
-            _ => (File::open(&path).map_err(|error| failed("open", &path, error))?, inode),
-        };
-        let (file, _) = log.insert(current);
-        let file = file.try_clone().map_err(|error| failed("open", &path, error))?;
-        // Others may force it at the same time; the disk does that once for all of them.
-        drop(log);
-        file.sync_data().map_err(|error| failed("force to the disk", &path, error))
-    }
-
-    fn log_path(&self) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
-        path.push("-wal");
-        path.into()
-    }
-
     fn connected<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let another = || {
             let connection = schema::connect(&self.path)?;
             schema::tune(&connection, &self.path)?;
+            self.log.forget();
             Ok(connection)
         };
         self.connections.with(another, work)

@@ -26,14 +26,14 @@ impl Tables<'_> {
     /// for it if it were run again. Returns what is gone.
     pub fn prune(&self, before_unix_micros: i64) -> Result<Vec<(RequestId, Vec<RunId>)>, StoreError> {
         let old = self.prunable(before_unix_micros)?;
+        if !old.is_empty() {
+            self.note_removal()?;
+        }
         for Old { seq, .. } in &old {
             self.execute("DELETE FROM event WHERE run IN (SELECT seq FROM run WHERE request = ?1)", [seq])?;
             self.execute("DELETE FROM run WHERE request = ?1", [seq])?;
             self.execute("DELETE FROM dependency WHERE request = ?1 OR after = ?1", [seq])?;
             self.execute("DELETE FROM request WHERE seq = ?1", [seq])?;
-        }
-        if !old.is_empty() {
-            self.note_removal()?;
         }
         Ok(old.into_iter().map(|old| (old.request, old.runs)).collect())
     }
@@ -43,7 +43,7 @@ impl Tables<'_> {
         let mut old = self.ended_before(before_unix_micros)?;
         // Each of these comes after each of those.
         let edges = self.rows(
-            "SELECT dependency.after, dependency.request, later.status IN ('QUEUED', 'RUNNING')
+            "SELECT dependency.after, dependency.request, later.status = 'QUEUED'
              FROM dependency JOIN request AS later ON later.seq = dependency.request",
             [],
             |row| Ok(Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, bool>(2)?))),
@@ -69,7 +69,7 @@ impl Tables<'_> {
     fn ended_before(&self, before_unix_micros: i64) -> Result<Vec<Old>, StoreError> {
         let sql = "SELECT request.seq, request.id, run.id, request.status = 'DONE'
                    FROM request JOIN run ON run.request = request.seq
-                   WHERE request.status NOT IN ('QUEUED', 'RUNNING')
+                   WHERE request.status <> 'QUEUED'
                      AND NOT EXISTS (SELECT 1 FROM run AS other WHERE other.request = request.seq AND
                          (other.completed_at IS NULL OR other.completed_at >= ?1 OR other.holder IS NOT NULL))
                    ORDER BY request.seq, run.seq";

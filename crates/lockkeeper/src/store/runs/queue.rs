@@ -1,5 +1,7 @@
 //! What is to be done next, and what has to be looked after.
 
+use std::collections::HashSet;
+
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
@@ -13,6 +15,12 @@ const FROM: &str = "FROM run JOIN request ON request.seq = run.request";
 // Named, because without statistics SQLite prefers the index of all states, and looks at every queued run.
 const FROM_QUEUE: &str = "FROM run INDEXED BY run_queue JOIN request ON request.seq = run.request";
 const FROM_WISHES: &str = "FROM run INDEXED BY run_wish JOIN request ON request.seq = run.request";
+const FROM_OUTSIDE: &str = "FROM run INDEXED BY run_outside JOIN request ON request.seq = run.request";
+/// Runs that somebody executes, or of which something may still live.
+const LIVING: &str = "SELECT seq FROM run INDEXED BY run_status
+        WHERE status IN ('running', 'cancelling') AND (worker IS NOT NULL OR holder IS NOT NULL)
+    UNION ALL
+    SELECT seq FROM run INDEXED BY run_left WHERE holder IS NOT NULL AND completed_at IS NOT NULL";
 const FROM_GIVE_UP: &str = "FROM run INDEXED BY run_give_up JOIN request ON request.seq = run.request";
 
 impl Tables<'_> {
@@ -90,8 +98,8 @@ impl Tables<'_> {
         let mut overdue =
             self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])?;
         let sql = format!(
-            "SELECT {COLUMNS} {FROM} WHERE (run.holder IS NOT NULL OR run.worker IS NOT NULL)
-                 AND run.holder IS NULL AND run.status = 'running' AND run.started_moment + run.timeout <= ?1"
+            "SELECT {COLUMNS} {FROM_OUTSIDE} WHERE run.worker IS NOT NULL AND run.holder IS NULL
+                 AND run.status = 'running' AND run.started_moment + run.timeout <= ?1"
         );
         overdue.extend(self.many(&sql, [now.as_micros()])?);
         Ok(overdue)
@@ -110,8 +118,8 @@ impl Tables<'_> {
             [looked_at.as_micros()],
         )?;
         let outside = self.number(
-            "SELECT min(started_moment + timeout) FROM run
-             WHERE (holder IS NOT NULL OR worker IS NOT NULL) AND holder IS NULL AND status = 'running'",
+            "SELECT min(started_moment + timeout) FROM run INDEXED BY run_outside
+             WHERE worker IS NOT NULL AND holder IS NULL AND status = 'running'",
             [],
         )?;
         Ok([give_up, retry, outside].into_iter().flatten().min().map(Moment::from_micros))
@@ -119,15 +127,14 @@ impl Tables<'_> {
 
     /// Runs that somebody executes, or of which something may still live.
     pub fn living(&self) -> Result<Vec<Run>, StoreError> {
-        let sql = format!(
-            "SELECT {COLUMNS} {FROM} WHERE run.holder IS NOT NULL OR run.worker IS NOT NULL ORDER BY run.seq"
-        );
+        let sql = format!("SELECT {COLUMNS} {FROM} WHERE run.seq IN ({LIVING}) ORDER BY run.seq");
         self.many(&sql, [])
     }
 
     /// The run whose processes share this kernel lock.
     pub fn run_of_holder(&self, holder: HolderId) -> Result<Option<Run>, StoreError> {
-        self.one(&format!("SELECT {COLUMNS} {FROM} WHERE run.holder = ?1"), [holder.0.cast_signed()])
+        let sql = format!("SELECT {COLUMNS} {FROM} WHERE run.seq IN ({LIVING}) AND run.holder = ?1");
+        self.one(&sql, [holder.0.cast_signed()])
     }
 
     /// The names of runs that can begin, the next one first.
@@ -160,8 +167,9 @@ impl Tables<'_> {
         self.database(boot)
     }
 
-    /// Moves every moment of an earlier boot onto this one's clock, by what the wall clock says has passed.
-    pub fn rebase(&self, boot: &str) -> Result<(), StoreError> {
+    /// Moves every moment of an earlier boot onto this one's clock, by what the wall clock says has passed. The runs of
+    /// that boot that are named may have begun.
+    pub fn rebase(&self, boot: &str, named: &HashSet<RunId>) -> Result<(), StoreError> {
         if self.boot()? == boot {
             return Ok(());
         }
@@ -177,6 +185,7 @@ impl Tables<'_> {
             ),
             params![now.moment.as_micros(), now.unix_micros],
         )?;
+        self.doubt(named)?;
         // Nothing of another boot lives.
         self.execute("DELETE FROM worker WHERE boot <> ?1", [boot])?;
         self.execute("UPDATE clock SET boot = ?1", [boot])

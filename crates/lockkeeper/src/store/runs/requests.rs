@@ -1,7 +1,10 @@
 //! Requests as rows: what is looked for has columns, everything else is one JSON text.
 
+use std::collections::BTreeMap;
+
 use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::run::Status;
 use rusqlite::params;
 
 use super::{Tables, spec};
@@ -23,10 +26,14 @@ pub struct StoredRequest {
 }
 
 /// The columns that [`Tables::stored`] reads, in its order.
-const COLUMNS: &str = "request.spec, request.created_at, request.status, run.id, request.unmet";
+const COLUMNS: &str = "request.spec, request.created_at, request.status, run.id, request.unmet, run.status";
 pub(super) const SELECT: &str =
-    "SELECT request.spec, request.created_at, request.status, run.id, request.unmet
+    "SELECT request.spec, request.created_at, request.status, run.id, request.unmet, run.status
     FROM request LEFT JOIN run ON run.seq = request.latest";
+/// The requests that somebody has begun with.
+pub(super) const BEGUN: &str =
+    "SELECT run.request FROM run INDEXED BY run_status JOIN request ON request.latest = run.seq
+    WHERE run.status IN ('running', 'cancelling') AND request.seq = run.request";
 
 impl Tables<'_> {
     /// Puts in a request; those that it comes after have to be there. False when its id or key is taken.
@@ -78,22 +85,29 @@ impl Tables<'_> {
     /// age and id; then of each other state the latest.
     pub fn open_requests(&self, next: usize, others: usize) -> Result<Vec<StoredRequest>, StoreError> {
         let [next, others] = [next, others].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let begun = format!("request.seq IN ({BEGUN})");
         let mut open = Vec::new();
         for (index, condition, order, limit) in [
             (
                 "request_next",
-                "request.status = 'QUEUED' AND request.unmet = 0 AND run.ready = 1",
+                "request.status = 'QUEUED' AND request.unmet = 0 AND run.status = 'queued' AND run.ready = 1",
                 "request.priority DESC, request.created_at, request.id",
                 next,
             ),
-            ("request_status", "request.status = 'RUNNING'", "request.seq DESC", others),
-            ("request_after", "request.status = 'QUEUED' AND request.unmet > 0", "request.seq DESC", others),
+            ("", begun.as_str(), "request.seq DESC", others),
+            (
+                "request_after",
+                "request.status = 'QUEUED' AND request.unmet > 0 AND run.status = 'queued'",
+                "request.seq DESC",
+                others,
+            ),
             ("request_status", "request.status = 'NEEDS_INPUT'", "request.seq DESC", others),
             ("request_status", "request.status = 'FAILED'", "request.seq DESC", others),
             ("request_status", "request.status = 'CANCELED'", "request.seq DESC", others),
         ] {
+            let by = if index.is_empty() { String::new() } else { format!("INDEXED BY {index}") };
             let sql = format!(
-                "SELECT {COLUMNS} FROM request INDEXED BY {index} LEFT JOIN run ON run.seq = request.latest
+                "SELECT {COLUMNS} FROM request {by} LEFT JOIN run ON run.seq = request.latest
                  WHERE {condition} ORDER BY {order} LIMIT ?1"
             );
             open.extend(self.stored(&sql, [limit])?);
@@ -113,20 +127,33 @@ impl Tables<'_> {
 
     /// How many requests there are in each state that any is in. It looks at all of them: [`super::RunStore`] remembers.
     pub(super) fn count_requests(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError> {
-        self.rows("SELECT status, count(*) FROM request GROUP BY status", [], |row| {
+        let kept = self.rows("SELECT status, count(*) FROM request GROUP BY status", [], |row| {
             let (status, count) = (row.get::<_, String>(0)?, row.get::<_, i64>(1)?.cast_unsigned());
             Ok(read_status(&status).map(|status| (status, count)))
-        })
+        })?;
+        let begun = self.number(&format!("SELECT count(*) FROM ({BEGUN})"), [])?.unwrap_or(0).cast_unsigned();
+        let mut counts: BTreeMap<RequestStatus, u64> = kept.into_iter().collect();
+        if let Some(queued) = counts.get_mut(&RequestStatus::Queued) {
+            *queued = queued.saturating_sub(begun);
+        }
+        counts.insert(RequestStatus::Running, begun);
+        Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
     }
 
     /// A number that is another one whenever a request came, moved or was removed.
     pub(super) fn changes_so_far(&self) -> Result<Option<i64>, StoreError> {
-        self.number("SELECT seq FROM sqlite_sequence WHERE name = 'event'", [])
+        self.number("SELECT max(position) FROM event", [])
     }
 
-    /// Notes that requests were removed, which is no event.
+    /// Notes that requests are removed: events that come later have higher positions than any that there was.
     pub(super) fn note_removal(&self) -> Result<(), StoreError> {
-        self.execute("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'event'", [])
+        self.execute(
+            "INSERT INTO event (run, seq, at, kind, to_status, attempt, claim)
+             VALUES (0, (SELECT max(position) + 1 FROM event), ?1, 'pruned', '', 0, 0)",
+            [self.now().unix_micros],
+        )?;
+        let noted = self.connection().last_insert_rowid();
+        self.execute("DELETE FROM event WHERE run = 0 AND position < ?1", [noted])
     }
 
     pub(super) fn request_seq(&self, id: &RequestId) -> Result<i64, StoreError> {
@@ -134,10 +161,10 @@ impl Tables<'_> {
         found.ok_or_else(|| StoreError::Mismatch(format!("there is no request {id}")))
     }
 
-    /// Notes where a request is, and lets those begin that waited for it.
+    /// Notes where a request is, as far as it is noted, and lets those begin that waited for it.
     pub(super) fn set_request_status(&self, seq: i64, status: RequestStatus) -> Result<(), StoreError> {
         let sql = "UPDATE request SET status = ?1 WHERE seq = ?2 AND status <> ?1";
-        self.execute(sql, params![status.as_str(), seq])?;
+        self.execute(sql, params![kept(status).as_str(), seq])?;
         let after = self.rows("SELECT request FROM dependency WHERE after = ?1", [seq], |row| {
             Ok(Ok(row.get::<_, i64>(0)?))
         })?;
@@ -154,7 +181,7 @@ impl Tables<'_> {
         )?;
         self.execute(
             "UPDATE run SET ready = (SELECT unmet = 0 FROM request WHERE seq = ?1)
-             WHERE request = ?1 AND status = 'queued'",
+             WHERE request = ?1 AND status = 'queued' AND ready >= 0",
             [seq],
         )
     }
@@ -166,15 +193,31 @@ impl Tables<'_> {
     ) -> Result<Vec<StoredRequest>, StoreError> {
         self.rows(sql, values, |row| {
             let (spec, status): (String, String) = (row.get(0)?, row.get(2)?);
-            let latest: Option<String> = row.get(3)?;
+            let (latest, run): (Option<String>, Option<String>) = (row.get(3)?, row.get(5)?);
             let (created_at, unmet) = (row.get(1)?, row.get(4)?);
             let build = || {
                 let request = spec::read(&spec)?;
                 let latest = latest.map(|id| id.parse()).transpose().map_err(|error| format!("{error}"))?;
-                Ok(StoredRequest { request, created_at, status: read_status(&status)?, latest, unmet })
+                let run =
+                    run.map(|word| word.parse::<Status>()).transpose().map_err(|error| error.to_string())?;
+                let status = match read_status(&status)? {
+                    RequestStatus::Queued if run.is_some_and(Status::is_active) => RequestStatus::Running,
+                    status => status,
+                };
+                Ok(StoredRequest { request, created_at, status, latest, unmet })
             };
             Ok(build())
         })
+    }
+}
+
+/// What is noted of where a request is: it stays queued until its run has ended.
+pub(super) fn kept(status: RequestStatus) -> RequestStatus {
+    match status {
+        RequestStatus::Queued | RequestStatus::Running => RequestStatus::Queued,
+        RequestStatus::NeedsInput | RequestStatus::Failed | RequestStatus::Done | RequestStatus::Canceled => {
+            status
+        }
     }
 }
 

@@ -11,9 +11,16 @@ use crate::store::sqlite::{self, explain};
 /// `LkRu`: tells the database from those of other programs.
 const APPLICATION_ID: i64 = 0x4c6b_5275;
 /// Counts up with every change of the tables that an older program could not use.
-const VERSION: i64 = 1;
+///
+/// | version | what is new |
+/// |---|---|
+/// | 2 | a request stays `QUEUED` until its run has ended; `event` has no counter of its own, what is pruned leaves a row |
+const VERSION: i64 = 2;
 
 /// Times are in microseconds: `_at` on the wall clock, `_moment` (and what is compared with them) on this boot's.
+///
+/// Every page that a move touches is written twice, to the log and to the database. So whether somebody has begun with
+/// a request, only its latest run tells: `request.status` is `QUEUED` until that has ended.
 const TABLES: &str = "
 CREATE TABLE clock (boot TEXT NOT NULL) STRICT;
 CREATE TABLE request (
@@ -43,7 +50,7 @@ CREATE TABLE auto_run (
     stop INTEGER NOT NULL, ended TEXT
 ) STRICT;
 CREATE TABLE event (
-    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    position INTEGER PRIMARY KEY,
     run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,
     from_status TEXT, to_status TEXT NOT NULL, attempt INTEGER NOT NULL, claim INTEGER NOT NULL,
     reason TEXT, message TEXT,
@@ -51,12 +58,14 @@ CREATE TABLE event (
 ) STRICT;";
 
 /// What a run's row may say. It is what `Run::check` says, once more, for whoever else writes to the database.
+///
+/// Words are compared one by one: for a list of three and more, SQLite makes a table at every move.
 const RUN: &str = "
 CREATE TABLE run (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
     request INTEGER NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ({statuses})),
+    status TEXT NOT NULL CHECK ({statuses}),
     attempt INTEGER NOT NULL CHECK (attempt >= 0),
     claim INTEGER NOT NULL CHECK (claim >= attempt),
     worker TEXT,
@@ -71,45 +80,68 @@ CREATE TABLE run (
     exit_code INTEGER, signal INTEGER, reason TEXT, message TEXT,
     help INTEGER NOT NULL,
     events INTEGER NOT NULL,
-    CHECK ((status IN ({terminal})) = (completed_at IS NOT NULL)),
-    CHECK (status NOT IN ({terminal}) OR worker IS NULL),
+    CHECK (({terminal}) = (completed_at IS NOT NULL)),
+    CHECK (completed_at IS NULL OR worker IS NULL),
     CHECK (status <> 'queued' OR (worker IS NULL AND claim = 0 AND started_at IS NULL)),
     CHECK (status NOT IN ('running', 'cancelling') OR (attempt > 0 AND started_at IS NOT NULL)),
     CHECK (status <> 'running' OR (worker IS NULL) = (retry_at IS NOT NULL)),
-    CHECK (status NOT IN ('failed', 'canceled', 'timedOut', 'rejected') OR reason IS NOT NULL)
+    CHECK (completed_at IS NULL OR status = 'succeeded' OR reason IS NOT NULL)
 ) STRICT;
 CREATE INDEX run_request ON run (request, seq);
 CREATE INDEX run_status ON run (status, seq);
 CREATE INDEX run_queue ON run (priority DESC, seq) WHERE status = 'queued' AND ready = 1;
 CREATE INDEX run_wish ON run (wish, priority DESC, seq) WHERE status = 'queued' AND ready = 1;
 CREATE INDEX run_give_up ON run (give_up_at) WHERE status = 'queued' AND give_up_at IS NOT NULL;
-CREATE INDEX run_retry ON run (retry_at) WHERE retry_at IS NOT NULL;
-CREATE INDEX run_living ON run (seq) WHERE holder IS NOT NULL OR worker IS NOT NULL;
-CREATE TRIGGER run_moves BEFORE UPDATE OF status ON run
-WHEN OLD.status <> NEW.status AND OLD.status || '>' || NEW.status NOT IN ({moves})
-BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;
-CREATE TRIGGER run_claims BEFORE UPDATE OF claim ON run WHEN NEW.claim < OLD.claim
-BEGIN SELECT RAISE(ABORT, 'a claim does not become smaller'); END;";
+CREATE INDEX run_retry ON run (retry_at) WHERE retry_at IS NOT NULL;";
 
-/// Not there in every store: these came later, and older programs can do with them.
-const LATER: [(&str, &str); 2] = [
+/// How a run may move.
+const TRIGGER: &str = "
+CREATE TRIGGER run_moves BEFORE UPDATE OF status, claim ON run
+WHEN NEW.claim < OLD.claim OR (OLD.status <> NEW.status AND NOT ({moves}))
+BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;";
+
+/// Indexes that are not in every store of an older version.
+const LATER: [(&str, &str); 5] = [
+    ("run_doubtful", "run (seq) WHERE ready < 0"),
     ("request_next", "request (priority DESC, created_at, id) WHERE status = 'QUEUED' AND unmet = 0"),
     ("request_after", "request (seq) WHERE status = 'QUEUED' AND unmet > 0"),
+    ("run_outside", "run (seq) WHERE worker IS NOT NULL AND holder IS NULL"),
+    ("run_left", "run (seq) WHERE holder IS NOT NULL AND completed_at IS NOT NULL"),
 ];
 
-/// Adds what a store lacks that was made by an older program; the caller keeps everybody else out.
+/// Brings a store up to date that was made by an older program; the caller keeps everybody else out.
 pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let script: String =
+    let indexes: String =
         LATER.iter().map(|(name, what)| format!("CREATE INDEX IF NOT EXISTS {name} ON {what};")).collect();
-    connection.execute_batch(&script).map_err(|error| explain(path, error))
+    let script = format!(
+        "BEGIN IMMEDIATE;
+         {indexes}
+         DROP INDEX IF EXISTS run_living;
+         DROP TRIGGER IF EXISTS run_claims;
+         DROP TRIGGER IF EXISTS run_moves;
+         {}
+         UPDATE request SET status = 'QUEUED' WHERE status = 'RUNNING';
+         PRAGMA user_version = {VERSION};
+         COMMIT;",
+        trigger()
+    );
+    connection.execute_batch(&script).map_err(|error| {
+        // What failed counts, not how the clearing up went.
+        let _ = connection.execute_batch("ROLLBACK");
+        explain(path, error)
+    })
 }
 
 /// Whether a store has everything.
 pub(super) fn is_complete(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let names = LATER.map(|(name, _)| format!("'{name}'")).join(", ");
-    let sql = format!("SELECT count(*) FROM sqlite_schema WHERE name IN ({names})");
-    let found = connection.query_row(&sql, [], |row| row.get::<_, i64>(0));
-    found.map(|found| found == LATER.len() as i64).map_err(|error| explain(path, error))
+    let sql = format!(
+        "SELECT user_version, (SELECT count(*) FROM sqlite_schema WHERE name IN ({names})) FROM pragma_user_version"
+    );
+    let found = connection.query_row(&sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+    found
+        .map(|(version, indexes)| version == VERSION && indexes == LATER.len() as i64)
+        .map_err(|error| explain(path, error))
 }
 
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
@@ -131,9 +163,11 @@ pub(super) fn set_up(connection: &Connection, path: &Path, boot: &str) -> Result
         "BEGIN IMMEDIATE;
          {TABLES}
          {}
+         {}
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {VERSION};",
-        run_table()
+        run_table(),
+        trigger()
     );
     let made = connection.execute_batch(&script).and_then(|()| {
         connection.execute("INSERT INTO clock VALUES (?1)", [boot])?;
@@ -152,12 +186,15 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
 }
 
 fn run_table() -> String {
-    let quoted =
-        |words: Vec<String>| words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ");
-    let words = |keep: fn(&Status) -> bool| {
-        quoted(Status::ALL.iter().filter(|status| keep(status)).map(ToString::to_string).collect())
+    let any_of = |keep: fn(&Status) -> bool| {
+        let words = Status::ALL.iter().filter(|status| keep(status)).map(|one| format!("status = '{one}'"));
+        words.collect::<Vec<_>>().join(" OR ")
     };
-    RUN.replace("{statuses}", &words(|_| true))
-        .replace("{terminal}", &words(|status| status.is_terminal()))
-        .replace("{moves}", &quoted(MOVES.iter().map(|one| format!("{}>{}", one.from, one.to)).collect()))
+    RUN.replace("{statuses}", &any_of(|_| true)).replace("{terminal}", &any_of(|status| status.is_terminal()))
+}
+
+fn trigger() -> String {
+    let moves =
+        MOVES.iter().map(|one| format!("(OLD.status = '{}' AND NEW.status = '{}')", one.from, one.to));
+    TRIGGER.replace("{moves}", &moves.collect::<Vec<_>>().join(" OR "))
 }

@@ -9,6 +9,7 @@ use lockkeeper_core::run::{Event, Run, Stamp, Status};
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
+use super::requests::kept;
 use super::rows::{COLUMNS, read_run, split};
 use crate::store::StoreError;
 use crate::store::sqlite::explain;
@@ -18,6 +19,14 @@ pub struct Tables<'t> {
     connection: &'t Connection,
     path: &'t Path,
     now: Stamp,
+}
+
+/// Where a run is kept.
+struct Place {
+    seq: i64,
+    events: u32,
+    request: i64,
+    is_latest: bool,
 }
 
 impl<'t> Tables<'t> {
@@ -71,20 +80,21 @@ impl<'t> Tables<'t> {
     /// This is the one compare-and-set that runs move by.
     pub fn advance(&self, before: &Run, moved: &Moved) -> Result<bool, StoreError> {
         moved.run.check().map_err(|error| StoreError::Mismatch(error.to_string()))?;
-        let Some((seq, events)) = self.replace(before, &moved.run, 1)? else { return Ok(false) };
+        if !self.replace(before, &moved.run, 1)? {
+            return Ok(false);
+        }
+        let Place { seq, events, request, is_latest } = self.place(&before.id)?;
         self.append(seq, events, &moved.run, &moved.event)?;
-        if RequestStatus::from(before) != RequestStatus::from(&moved.run) {
-            let request = self.request_of(seq)?;
-            if let Some(request) = request {
-                self.set_request_status(request, RequestStatus::from(&moved.run))?;
-            }
+        let [was, is] = [before, &moved.run].map(RequestStatus::from);
+        if is_latest && kept(was) != kept(is) {
+            self.set_request_status(request, is)?;
         }
         Ok(true)
     }
 
     /// The same for a change that is no event: what was left of a run is known to be gone.
     pub fn settle(&self, before: &Run, after: &Run) -> Result<bool, StoreError> {
-        self.replace(before, after, 0).map(|replaced| replaced.is_some())
+        self.replace(before, after, 0)
     }
 
     /// One run.
@@ -103,8 +113,9 @@ impl<'t> Tables<'t> {
         self.one(&sql, [request.as_str()])
     }
 
-    /// Returns the run's number and its number of events.
-    fn replace(&self, before: &Run, after: &Run, events: u32) -> Result<Option<(i64, u32)>, StoreError> {
+    /// Whether the run was still as before. What it is now is not asked for with the same statement: SQLite makes a
+    /// table for that at every move.
+    fn replace(&self, before: &Run, after: &Run, events: u32) -> Result<bool, StoreError> {
         let row = split(after);
         let sql = "UPDATE run SET status = :status, attempt = :attempt, claim = :claim, worker = :worker,
                  holder = :holder, pid = :pid, pid_started = :pid_started, lease = :lease, token = :token,
@@ -113,7 +124,7 @@ impl<'t> Tables<'t> {
                  exit_code = :exit_code, signal = :signal, reason = :reason, message = :message, help = :help,
                  events = events + :events
              WHERE id = :id AND status = :expected_status AND claim = :expected_claim
-             RETURNING seq, events";
+                 AND worker IS :expected_worker AND help = :expected_help";
         let values: &[(&str, &dyn ToSql)] = named_params! {
             ":status": row.status, ":attempt": after.attempt, ":claim": row.claim, ":worker": row.worker,
             ":holder": row.holder, ":pid": row.pid, ":pid_started": row.pid_started, ":lease": row.lease,
@@ -123,9 +134,10 @@ impl<'t> Tables<'t> {
             ":exit_code": row.exit_code, ":signal": row.signal, ":reason": row.reason,
             ":message": after.message, ":help": after.help, ":events": events, ":id": before.id.as_str(),
             ":expected_status": before.status.as_str(), ":expected_claim": before.claim.cast_signed(),
+            ":expected_worker": before.worker.as_ref().map(|worker| worker.as_str()), ":expected_help": before.help,
         };
         let mut statement = self.database(self.connection.prepare_cached(sql))?;
-        self.database(statement.query_row(values, |row| Ok((row.get(0)?, row.get(1)?))).optional())
+        self.database(statement.execute(values)).map(|replaced| replaced > 0)
     }
 
     fn append(&self, run: i64, seq: u32, after: &Run, event: &Event) -> Result<(), StoreError> {
@@ -150,12 +162,13 @@ impl<'t> Tables<'t> {
         )
     }
 
-    /// The request whose latest run this is.
-    fn request_of(&self, run: i64) -> Result<Option<i64>, StoreError> {
-        let sql = "SELECT request.seq FROM run JOIN request ON request.seq = run.request
-                   WHERE run.seq = ?1 AND request.latest = run.seq";
+    fn place(&self, id: &RunId) -> Result<Place, StoreError> {
+        let sql = "SELECT run.seq, run.events, run.request, request.latest IS run.seq
+                   FROM run JOIN request ON request.seq = run.request WHERE run.id = ?1";
         let mut statement = self.database(self.connection.prepare_cached(sql))?;
-        self.database(statement.query_row([run], |row| row.get(0)).optional())
+        self.database(statement.query_row([id.as_str()], |row| {
+            Ok(Place { seq: row.get(0)?, events: row.get(1)?, request: row.get(2)?, is_latest: row.get(3)? })
+        }))
     }
 
     pub(super) fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<(), StoreError> {
