@@ -168,7 +168,7 @@ mod tests {
                 assert!(errand_from_bytes(&errand[..length]).is_none(), "{length} of {}", errand.len());
             }
             assert!(errand_from_bytes(&[&errand[..], &[0]].concat()).is_none());
-            assert!(errand_from_bytes(&[&[b'x'], &errand[1..]].concat()).is_none());
+            assert!(errand_from_bytes(&[b"x", &errand[1..]].concat()).is_none());
         }
     }
 }

@@ -100,7 +100,7 @@ impl Engine {
         loop {
             let errands: Vec<_> = errands_at(&seat).collect();
             if errands.is_empty() {
-                return;
+                return drop(seat);
             }
             self.do_together(&seat, &errands);
         }

@@ -62,19 +62,12 @@ impl Gate {
 
     /// Waits until nobody else is inside, and goes in.
     pub fn lock(&self) -> io::Result<GateGuard<'_>> {
-        self.lock_after(|| {})
-    }
-
-    /// As [`Gate::lock`]. When the gate is closed, what is to be done meanwhile is done before it is tried again, unless
-    /// it would take the only core from the one inside.
-    pub fn lock_after(&self, meanwhile: impl FnOnce()) -> io::Result<GateGuard<'_>> {
         // The mutex guards nothing that a panic could leave half done.
         let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_entered()? {
             return Ok(GateGuard { file: &self.file, _thread: thread });
         }
         if *self.has_company.get_or_init(several_cores) {
-            meanwhile();
             // Those inside stay for some microseconds: to sleep and be woken would take longer than to try again.
             for _ in 0..TRIES {
                 if self.is_entered()? {
@@ -174,19 +167,6 @@ mod tests {
                 });
             }
         });
-    }
-
-    #[test]
-    fn something_is_done_meanwhile_at_a_closed_gate_only() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("gate");
-        let (inside, waiting) = (Gate::open(&path).unwrap(), Gate::open(&path).unwrap());
-        drop(waiting.lock_after(|| panic!("nobody is inside")).unwrap());
-        waiting.has_company.set(true).unwrap();
-        // It leaves the gate itself, so that the wait ends.
-        let mut guard = Some(inside.lock().unwrap());
-        drop(waiting.lock_after(|| drop(guard.take())).unwrap());
-        assert!(guard.is_none(), "it was not done");
     }
 
     #[test]

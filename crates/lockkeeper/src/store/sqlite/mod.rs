@@ -6,6 +6,7 @@
 //! | `tokens` | the last number given, and a limit that survives a power cut |
 //! | `gate` | one decision at a time: its kernel lock is fairer than SQLite's own waiting, and never sleeps; has the limit once more |
 //! | `wake/` | the bells of those who sleep now |
+//! | `clerk` | who decides for others in a crowd, if somebody does: its kernel lock, and which FIFO takes errands |
 //!
 //! A process that is killed leaves the database as it was before or after its decision, and nothing else but
 //! perhaps its bell, which whoever buries its ticket or lease puts away, or else the next `locks cleanup`.
@@ -199,29 +200,6 @@ impl SqliteStore {
         schema::pace_log(connection, &self.path, patient)
     }
 
-    /// Runs a decision for nothing while others are inside the gate.
-    ///
-    /// Where many wait, each turn is another process's, which was asleep meanwhile and finds its memory out of the
-    /// caches. What is fetched here need not be fetched inside, where everybody else waits for it.
-    ///
-    /// The log is begun anew only in a moment in which nobody reads it. Where always somebody rehearses it would grow
-    /// for ever, so that nobody does over a long one.
-    fn rehearse(&self, decide: Decision<'_>) {
-        if !self.crowded.load(Ordering::Relaxed) || self.has_long_log() {
-            return;
-        }
-        // Whatever fails here fails again where it counts.
-        let _ = self.connected(|connection| {
-            self.database(execute(connection, "BEGIN"))?;
-            let _ = decide(&mut Rows::rehearsal(self, connection));
-            self.database(execute(connection, "ROLLBACK"))
-        });
-    }
-
-    fn has_long_log(&self) -> bool {
-        fs::metadata(self.folder.join("leases.db-wal")).map_or(true, |log| log.len() > schema::LONG_LOG)
-    }
-
     /// Notes the limit of numbers, for when the file of tokens is lost; on the gate too, for when the database is lost
     /// with it. That one is only the third copy: it may be missing.
     fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
@@ -233,8 +211,7 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn transact(&self, decide: Decision<'_>) -> Result<(), StoreError> {
-        let entered = self.gate.lock_after(|| self.rehearse(decide));
-        let _alone = entered.map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
+        let _alone = self.gate.lock().map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
         self.check_place()?;
         self.connected(|connection| self.commit(connection, decide))
     }

@@ -16,9 +16,6 @@ use super::{SqliteStore, rows, schema};
 use crate::platform::clock;
 use crate::store::{Records, StoreError};
 
-/// No number that was drawn is as large.
-const ABOVE_ALL: u64 = 1 << 62;
-
 /// The records as one transaction sees them.
 pub(super) struct Rows<'c> {
     store: &'c SqliteStore,
@@ -30,8 +27,6 @@ pub(super) struct Rows<'c> {
     anybody_waits: Option<bool>,
     /// How many were met in a line at the most.
     pub(super) met: usize,
-    /// The last number that a rehearsal drew; none when it counts.
-    rehearsed: Option<u64>,
 }
 
 impl<'c> Rows<'c> {
@@ -39,12 +34,7 @@ impl<'c> Rows<'c> {
         // Where a decision met somebody, the next one will, too: it does not ask first.
         let anybody_waits = store.crowded.load(Ordering::Relaxed).then_some(true);
         let (now, drawing, changed, met) = (clock::now(), None, false, 0);
-        Self { store, connection, now, drawing, changed, anybody_waits, met, rehearsed: None }
-    }
-
-    /// As [`Rows::new`], but what is drawn and changed is for show only.
-    pub(super) fn rehearsal(store: &'c SqliteStore, connection: &'c Connection) -> Self {
-        Self { rehearsed: Some(ABOVE_ALL), ..Self::new(store, connection) }
+        Self { store, connection, now, drawing, changed, anybody_waits, met }
     }
 
     fn anybody_waits(&mut self) -> Result<bool, StoreError> {
@@ -157,10 +147,6 @@ impl Records for Rows<'_> {
     }
 
     fn draw(&mut self) -> Result<u64, StoreError> {
-        if let Some(last) = &mut self.rehearsed {
-            *last += 1;
-            return Ok(*last);
-        }
         if self.drawing.is_none() {
             let (store, connection) = (self.store, self.connection);
             let highest = || {
@@ -257,9 +243,6 @@ impl Records for Rows<'_> {
     }
 
     fn apply(&mut self, change: Change) -> Result<(), StoreError> {
-        if self.rehearsed.is_some() {
-            return Ok(());
-        }
         self.changed = true;
         if self.anybody_waits == Some(false) {
             self.anybody_waits = None;
