@@ -63,6 +63,8 @@ pub struct SqliteStore {
     desk: Desk,
     /// Whether the last decision met somebody in a line.
     crowded: AtomicBool,
+    /// Whether several waited when that was last told from none.
+    several: AtomicBool,
     /// Whether the log is copied seldom.
     patient: AtomicBool,
 }
@@ -102,8 +104,21 @@ impl SqliteStore {
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
         let (ringer, desk) = (bell::Ringer::new(&folder), Desk::new(&folder));
-        let (crowded, patient) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, desk, crowded, patient })
+        let [crowded, several, patient] = [const { AtomicBool::new(false) }; 3];
+        Ok(Self {
+            folder,
+            path,
+            gate,
+            files,
+            seen,
+            tokens,
+            connections,
+            ringer,
+            desk,
+            crowded,
+            several,
+            patient,
+        })
     }
 
     /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
@@ -165,10 +180,10 @@ impl SqliteStore {
             Ok(limit) => (limit, Ok(())),
             Err(error) => (None, Err(error)),
         };
-        let (changed, met) = (rows.changed, rows.met);
+        let (changed, met, hands_on) = (rows.changed, rows.met, rows.hands_on);
         self.crowded.store(met > 0, Ordering::Relaxed);
         let ended = decided.and(kept).and_then(|()| {
-            self.pace_log(connection, met)?;
+            self.pace_log(connection, met, hands_on)?;
             limit.map_or(Ok(()), |limit| self.note_limit(connection, limit))?;
             let end = if changed || limit.is_some() { "COMMIT" } else { "ROLLBACK" };
             self.database(execute(connection, end))
@@ -185,15 +200,16 @@ impl SqliteStore {
         ended
     }
 
-    /// Has the log copied seldom while several wait, where each copy is in everybody's way, and soon again when nobody
-    /// does. Other connections of this process follow when they are used.
-    fn pace_log(&self, connection: &Connection, met: usize) -> Result<(), StoreError> {
-        let patient = match met {
-            0 => false,
+    /// Has the log copied seldom while several wait, where each copy is in everybody's way, and not when somebody is
+    /// about to be rung; soon again when nobody waits. Other connections of this process follow when they are used.
+    fn pace_log(&self, connection: &Connection, met: usize, hands_on: bool) -> Result<(), StoreError> {
+        match met {
+            0 => self.several.store(false, Ordering::Relaxed),
             // Two who take turns meet nobody every other time.
-            1 => return Ok(()),
-            _ => true,
-        };
+            1 => {}
+            _ => self.several.store(true, Ordering::Relaxed),
+        }
+        let patient = self.several.load(Ordering::Relaxed) || hands_on;
         if self.patient.swap(patient, Ordering::Relaxed) == patient {
             return Ok(());
         }
@@ -255,7 +271,7 @@ impl Store for SqliteStore {
     }
 
     fn desk(&self) -> Option<&Desk> {
-        self.patient.load(Ordering::Relaxed).then_some(&self.desk)
+        self.several.load(Ordering::Relaxed).then_some(&self.desk)
     }
 
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {

@@ -27,14 +27,16 @@ pub(super) struct Rows<'c> {
     anybody_waits: Option<bool>,
     /// How many were met in a line at the most.
     pub(super) met: usize,
+    /// Whether somebody leaves the line, and is likely to be rung for it.
+    pub(super) hands_on: bool,
 }
 
 impl<'c> Rows<'c> {
     pub(super) fn new(store: &'c SqliteStore, connection: &'c Connection) -> Self {
         // Where a decision met somebody, the next one will, too: it does not ask first.
         let anybody_waits = store.crowded.load(Ordering::Relaxed).then_some(true);
-        let (now, drawing, changed, met) = (clock::now(), None, false, 0);
-        Self { store, connection, now, drawing, changed, anybody_waits, met }
+        let (now, drawing, changed, met, hands_on) = (clock::now(), None, false, 0, false);
+        Self { store, connection, now, drawing, changed, anybody_waits, met, hands_on }
     }
 
     fn anybody_waits(&mut self) -> Result<bool, StoreError> {
@@ -297,6 +299,7 @@ impl Records for Rows<'_> {
                 self.expect_keys("ticket_key", &ticket.keys(), Some(ticket.rank.at), ticket.id)
             }
             Change::RemoveTicket(ticket) => {
+                self.hands_on = true;
                 let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
                 for key in ticket.keys() {
                     let sql = "DELETE FROM ticket_key WHERE key = ? AND rank = ? AND id = ?";
