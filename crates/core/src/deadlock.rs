@@ -44,7 +44,7 @@ pub fn circle<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<Opti
     }
     let mut stuck_with_it = vec![owner.clone()];
     for lease in &ticket.under {
-        stuck_with_it.extend(draft.lease(*lease)?.map(|lease| lease.claim.owner));
+        stuck_with_it.extend(draft.lease(*lease)?.map(|lease| lease.claim.owner.clone()));
     }
     let mut graph = Graph::default();
     graph.load(draft, &stuck_with_it)?;
@@ -59,7 +59,7 @@ pub fn circles<V: View>(draft: &mut Draft<'_, V>) -> Result<Vec<Vec<Link>>, V::E
     let mut owners = BTreeSet::new();
     for id in tickets {
         if let Some(ticket) = draft.ticket(id)? {
-            owners.insert(ticket.claim.owner);
+            owners.insert(ticket.claim.owner.clone());
         }
     }
     graph.load(draft, &owners)?;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -96,7 +97,7 @@ fn check_text(what: &'static str, text: &str) -> Result<(), IdError> {
 
 /// What a lease on something other than paths is called: `impl-backend`, `git/index`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(String);
+pub struct Name(Arc<str>);
 
 impl Name {
     /// The name as written.
@@ -116,7 +117,7 @@ impl FromStr for Name {
         if text.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(IdError::Part(text.to_owned()));
         }
-        Ok(Self(text.to_owned()))
+        Ok(Self(text.into()))
     }
 }
 
@@ -128,7 +129,7 @@ impl fmt::Display for Name {
 
 /// Who holds or waits: `kind:id`. Two requests of one owner never exclude each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner(String);
+pub struct Owner(Arc<str>);
 
 impl Owner {
     /// The owner as written.
@@ -146,7 +147,7 @@ impl FromStr for Owner {
         let (kind, id) = text.split_once(':').ok_or_else(form)?;
         let kind_is_word = kind.starts_with(|c: char| c.is_ascii_lowercase())
             && kind.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-        if kind_is_word && !id.is_empty() { Ok(Self(text.to_owned())) } else { Err(form()) }
+        if kind_is_word && !id.is_empty() { Ok(Self(text.into())) } else { Err(form()) }
     }
 }
 

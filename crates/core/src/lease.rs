@@ -12,7 +12,10 @@
 //! commits the changes if the view still holds, or runs the same function again on a newer one. Each ends by
 //! handing on what it freed, so that no resource is ever free while somebody waits for it.
 
+mod strength;
+
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -20,9 +23,10 @@ use crate::deadlock::{Link, circle};
 use crate::draft::{Draft, View, Walk};
 use crate::id::{BellId, LeaseId, TicketName, Token};
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
-use crate::resource::{Key, Mode, Reach, Resource, Target};
+use crate::resource::{Key, Reach, Target};
 use crate::time::{Moment, Ttl};
 use crate::waiting::{Asker, Jam, conclude, hand_off, jams};
+pub use strength::{downgrade, upgrade};
 
 /// Somebody asks for a lease.
 #[derive(Clone, Debug)]
@@ -125,7 +129,7 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
     let in_the_way = jams(draft, asker)?;
     if in_the_way.is_empty() {
         let token = draft.draw_token()?;
-        let lease = new_lease(LeaseId(token.0), token, request.claim.clone(), now);
+        let lease = new_lease(LeaseId(token.0), token, Arc::new(request.claim.clone()), now);
         draft.put_lease(None, lease.clone());
         conclude(draft, None)?;
         return Ok(Outcome::Granted(Grant { lease, joined: false }));
@@ -137,7 +141,7 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
     let id = LeaseId(draft.draw()?);
     let ticket = Ticket {
         id,
-        claim: request.claim.clone(),
+        claim: Arc::new(request.claim.clone()),
         priority: request.priority,
         rank: Rank::new(now, request.priority, id),
         enqueued_at: now,
@@ -148,6 +152,18 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
         upgrades: None,
     };
     line_up(draft, ticket)
+}
+
+/// As [`acquire`], for an owner who never asked for anything else and whose request may have been carried out before.
+pub fn acquire_once<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<Outcome, V::Error> {
+    let owner = &request.claim.owner;
+    if let Some(lease) = draft.leases_of(owner)?.into_iter().next() {
+        return Ok(Outcome::Granted(Grant { lease, joined: false }));
+    }
+    match draft.next_ticket(&Reach::of(Key::of_owner(owner)), Walk::Up(None))? {
+        Some(ticket) => attend(draft, ticket.id, request.wait),
+        None => acquire(draft, request),
+    }
 }
 
 /// Puts a ticket into the line unless it would wait there for ever.
@@ -230,7 +246,7 @@ pub fn attend_upgrade<V: View>(
 pub fn find_tickets<V: View>(
     draft: &mut Draft<'_, V>,
     name: &TicketName,
-) -> Result<Vec<(LeaseId, Claim)>, V::Error> {
+) -> Result<Vec<(LeaseId, Arc<Claim>)>, V::Error> {
     let reach = Reach::of(Key::of_ticket(name));
     let mut found = Vec::new();
     draft.tickets(&reach, Walk::Up(None), &mut |ticket| {
@@ -273,7 +289,7 @@ pub fn renew<V: View>(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let ttl = ttl.or(lease.claim.ttl);
-    let claim = Claim { ttl, ..lease.claim.clone() };
+    let claim = Arc::new(Claim { ttl, ..Claim::clone(&lease.claim) });
     let renewed = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
     draft.put_lease(Some(lease), renewed.clone());
     conclude(draft, None)?;
@@ -293,93 +309,6 @@ pub fn release<V: View>(
     draft.remove_lease(lease.clone());
     conclude(draft, None)?;
     Ok(Ok(lease))
-}
-
-/// Makes a shared lease exclusive; it stays shared when that fails.
-pub fn upgrade<V: View>(
-    draft: &mut Draft<'_, V>,
-    id: LeaseId,
-    token: Option<Token>,
-    wait: Option<WaitTerms>,
-) -> Result<Result<Outcome, NotCurrent>, V::Error> {
-    let lease = match current(draft, id, token)? {
-        Ok(lease) => lease,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    let exclusive = |resource: &Resource| Resource { mode: Mode::Exclusive, ..resource.clone() };
-    let resources: Vec<Resource> = lease.claim.resources.iter().map(exclusive).collect();
-    if resources == lease.claim.resources {
-        return Ok(Ok(Outcome::Granted(Grant { lease, joined: true })));
-    }
-    if let Some(terms) = wait
-        && let Some(ticket) = ticket_to_upgrade(draft, &lease)?
-    {
-        return attend(draft, ticket.id, Some(terms)).map(Ok);
-    }
-    let claim = Claim { resources, ..lease.claim.clone() };
-    bury_the_dead(draft, &claim)?;
-    hand_off(draft)?;
-    let rank = Rank::of_upgrade(LeaseId(u64::MAX));
-    let in_the_way = jams(draft, Asker { claim: &claim, rank, whole_line: false })?;
-    let now = draft.now();
-    if in_the_way.is_empty() {
-        let token = draft.draw_token()?;
-        let stronger = Lease { token, claim, heartbeat_at: now, pickup_by: None, ..lease };
-        draft.put_lease(Some(lease), stronger.clone());
-        conclude(draft, None)?;
-        return Ok(Ok(Outcome::Granted(Grant { lease: stronger, joined: false })));
-    }
-    let Some(terms) = wait else {
-        conclude(draft, None)?;
-        return Ok(Ok(Outcome::Held(in_the_way)));
-    };
-    let ticket_id = LeaseId(draft.draw()?);
-    let ticket = Ticket {
-        id: ticket_id,
-        claim: Claim { ticket: None, ..claim },
-        priority: Priority::default(),
-        rank: Rank::of_upgrade(ticket_id),
-        enqueued_at: now,
-        seen_at: now,
-        stays: terms.stays,
-        bell: terms.bell,
-        under: Vec::new(),
-        upgrades: Some(id),
-    };
-    line_up(draft, ticket).map(Ok)
-}
-
-/// The ticket that waits already for a lease to become more.
-fn ticket_to_upgrade<V: View>(draft: &mut Draft<'_, V>, lease: &Lease) -> Result<Option<Ticket>, V::Error> {
-    let mut found = None;
-    draft.tickets(&Reach::of(Key::of_owner(&lease.claim.owner)), Walk::Up(None), &mut |ticket| {
-        if ticket.upgrades != Some(lease.id) {
-            return ControlFlow::Continue(());
-        }
-        found = Some(ticket);
-        ControlFlow::Break(())
-    })?;
-    Ok(found)
-}
-
-/// Makes a lease shared, and lets in whoever was waiting to share it.
-pub fn downgrade<V: View>(
-    draft: &mut Draft<'_, V>,
-    id: LeaseId,
-    token: Option<Token>,
-) -> Result<Result<Lease, NotCurrent>, V::Error> {
-    let lease = match current(draft, id, token)? {
-        Ok(lease) => lease,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    let shared = |resource: &Resource| Resource { mode: Mode::Shared, ..resource.clone() };
-    let resources = lease.claim.resources.iter().map(shared).collect();
-    let claim = Claim { resources, ..lease.claim.clone() };
-    let weaker = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
-    draft.offer(weaker.claim.targets());
-    draft.put_lease(Some(lease), weaker.clone());
-    conclude(draft, None)?;
-    Ok(Ok(weaker))
 }
 
 /// Whether a token is that of a lease which protects `target` now; nothing is changed.
@@ -453,7 +382,7 @@ pub fn clean_up<V: View>(draft: &mut Draft<'_, V>) -> Result<(), V::Error> {
     conclude(draft, None)
 }
 
-fn new_lease(id: LeaseId, token: Token, claim: Claim, now: Moment) -> Lease {
+fn new_lease(id: LeaseId, token: Token, claim: Arc<Claim>, now: Moment) -> Lease {
     let (acquired_at, heartbeat_at) = (now, now);
     Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by: None, revoked: false }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -41,6 +42,11 @@ impl Claim {
         wanted.iter().all(|want| self.resources.iter().any(|held| held.satisfies(want)))
     }
 
+    /// The same claim to other resources.
+    pub fn with_resources(&self, resources: Vec<Resource>) -> Arc<Self> {
+        Arc::new(Self { resources, ..self.clone() })
+    }
+
     fn keys(&self) -> Vec<Key> {
         let mut keys: Vec<Key> = self.targets().map(Target::key).collect();
         keys.push(Key::of_owner(&self.owner));
@@ -58,8 +64,8 @@ pub struct Lease {
     pub id: LeaseId,
     /// The fencing number of this hold; an upgrade gives a new one.
     pub token: Token,
-    /// What is held, by whom.
-    pub claim: Claim,
+    /// What is held, by whom; shared, since a decision passes records on many times.
+    pub claim: Arc<Claim>,
     /// When it was granted.
     pub acquired_at: Moment,
     /// When it was last renewed.
@@ -79,6 +85,11 @@ impl Lease {
     /// What is to be made of it, given what is seen of its holder.
     pub fn verdict(&self, sight: Sight, now: Moment) -> Verdict {
         judge(self.claim.contract, &self.dates(), sight, now)
+    }
+
+    /// Whether it was waited for, or made stronger since: only then are its id and its token two numbers.
+    pub fn was_waited_for(&self) -> bool {
+        self.id.0 != self.token.0
     }
 
     /// The keys that a store files it under.
@@ -165,7 +176,7 @@ pub struct Ticket {
     /// The id that its lease will have.
     pub id: LeaseId,
     /// What is waited for, by whom.
-    pub claim: Claim,
+    pub claim: Arc<Claim>,
     /// How urgent it is.
     pub priority: Priority,
     /// Its place in line.

@@ -83,7 +83,7 @@ impl Target {
     /// The key that a store files this target under.
     pub fn key(&self) -> Key {
         match self {
-            Self::Name(name) => Key(format!("n{}", name.as_str())),
+            Self::Name(name) => Key(["n", name.as_str()].concat()),
             Self::Path(pattern) => {
                 let prefix = pattern.literal_prefix();
                 if prefix.is_empty() { Key("p".to_owned()) } else { Key(format!("p/{prefix}")) }
@@ -147,7 +147,7 @@ pub struct Key(String);
 impl Key {
     /// The key of everything that belongs to an owner.
     pub fn of_owner(owner: &crate::id::Owner) -> Self {
-        Self(format!("o{}", owner.as_str()))
+        Self(["o", owner.as_str()].concat())
     }
 
     /// The key of a ticket that was named by its user.

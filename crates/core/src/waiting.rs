@@ -85,8 +85,8 @@ impl Jam {
     }
 
     fn claims(&self) -> impl Iterator<Item = &Claim> {
-        let leases = self.leases.iter().map(|found| &found.record.claim);
-        leases.chain(self.tickets.iter().map(|found| &found.record.claim))
+        let leases = self.leases.iter().map(|found| &*found.record.claim);
+        leases.chain(self.tickets.iter().map(|found| &*found.record.claim))
     }
 }
 
@@ -340,7 +340,7 @@ fn grant<V: View>(draft: &mut Draft<'_, V>, ticket: Ticket) -> Result<(), V::Err
         Some(lease) => {
             let lease = draft.lease(lease)?;
             if let Some(lease) = lease.filter(|lease| lease.claim.resources != ticket.claim.resources) {
-                let claim = Claim { resources: ticket.claim.resources, ..lease.claim.clone() };
+                let claim = lease.claim.with_resources(ticket.claim.resources.clone());
                 let token = draft.draw_token()?;
                 let stronger = Lease { token, claim, heartbeat_at: now, ..lease };
                 draft.put_lease(Some(lease), stronger);

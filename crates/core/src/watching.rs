@@ -159,7 +159,7 @@ impl News {
         match (before, after) {
             (None, None) => {}
             (Some(gone), None) => {
-                self.owners.insert(gone.claim.owner);
+                self.owners.insert(gone.claim.owner.clone());
             }
             (Some(before), Some(after)) if same(&before, &after) => {
                 if Watched::Lease(after.clone()).ends_before(&Watched::Lease(before)) {
@@ -170,7 +170,7 @@ impl News {
                 if !self.in_turn.contains(&new.id) {
                     self.mark(&new.claim, None);
                 }
-                self.owners.insert(new.claim.owner);
+                self.owners.insert(new.claim.owner.clone());
             }
         }
     }
@@ -254,5 +254,5 @@ fn holders_before<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<
     let mut jams_of_both = jams(&mut Draft::new(&mut draft.as_seen_before()), asker)?;
     jams_of_both.extend(jams(draft, asker)?);
     let leases = jams_of_both.into_iter().flat_map(|jam| jam.leases);
-    Ok(leases.map(|found| found.record.claim.owner).collect())
+    Ok(leases.map(|found| found.record.claim.owner.clone()).collect())
 }

@@ -270,7 +270,8 @@ impl State {
 
     /// What an owner looks like, whatever its name.
     fn look_of(&self, owner: usize) -> (bool, Vec<Vec<Resource>>, Option<usize>) {
-        let mut held: Vec<_> = self.leases_of(owner).into_iter().map(|lease| lease.claim.resources).collect();
+        let mut held: Vec<_> =
+            self.leases_of(owner).into_iter().map(|lease| lease.claim.resources.clone()).collect();
         held.sort();
         let ticket = self.world.board.tickets().find(|ticket| pid_of(&ticket.claim) == pid(owner));
         let before = |rank| self.world.board.tickets().filter(|other| other.rank < rank).count();

@@ -395,7 +395,7 @@ impl Trial {
         let Ok(outcome) = outcome else { return Some(effects) };
         let had_circle = self.model.has_circle();
         let after = self.world.board.lease(id).expect("an upgrade never loses the lease").clone();
-        let mut claim = before.claim.clone();
+        let mut claim = Claim::clone(&before.claim);
         claim.resources.iter_mut().for_each(|resource| resource.mode = Mode::Exclusive);
         match outcome {
             Outcome::Granted(grant) => {
@@ -487,7 +487,7 @@ impl Trial {
                 .into_iter()
                 .map(|lease| Entry {
                     id: lease.id,
-                    claim: lease.claim,
+                    claim: Claim::clone(&lease.claim),
                     rank: Rank::of_upgrade(LeaseId(0)),
                     upgrades: None,
                 })
@@ -496,7 +496,7 @@ impl Trial {
                 .into_iter()
                 .map(|ticket| Entry {
                     id: ticket.id,
-                    claim: ticket.claim,
+                    claim: Claim::clone(&ticket.claim),
                     rank: ticket.rank,
                     upgrades: ticket.upgrades,
                 })

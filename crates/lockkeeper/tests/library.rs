@@ -99,3 +99,52 @@ fn guards_that_are_gone_leave_no_files_open() {
     let after = descriptors();
     assert!(after <= before + 2, "{before} were open, {after} are");
 }
+
+/// Invariants 1 and 2. A waiter takes the word of the ring that woke it.
+#[test]
+fn a_lease_that_was_waited_for_is_the_one_that_the_store_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let waited: usize = thread::scope(|scope| {
+        let turns = || {
+            let keeper = Keeper::open(folder.path()).unwrap();
+            let turn = |_: &usize| {
+                let guard = keeper.lock("db").wait_forever().acquire().unwrap();
+                assert_eq!(keeper.engine().lease(guard.id()).unwrap(), Some(guard.lease()));
+                guard.lease().was_waited_for()
+            };
+            (0..50).filter(turn).count()
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(turns)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let at_once = Keeper::open(folder.path()).unwrap().lock("db").acquire().unwrap();
+    assert!(waited > 0 && !at_once.lease().was_waited_for(), "{waited} of 200 turns were waited for");
+}
+
+/// Invariants 1, 6 and 7. In a crowd one who waits decides for the others; every turn is had once, and nothing is left.
+#[test]
+fn a_crowd_takes_turns_through_a_clerk() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let keeper = Keeper::open(folder.path()).unwrap();
+                let mut last = None;
+                for _ in 0..60 {
+                    let guard = keeper.lock("db").wait_forever().acquire().unwrap();
+                    assert!(!inside.swap(true, Ordering::SeqCst), "two are inside");
+                    assert!(last < Some(guard.token()), "tokens grow");
+                    last = Some(guard.token());
+                    inside.store(false, Ordering::SeqCst);
+                    guard.release().unwrap();
+                }
+            });
+        }
+    });
+    assert!(folder.path().join("clerk").exists(), "somebody sat at the desk");
+    let left = Keeper::open(folder.path()).unwrap().engine().listing().unwrap();
+    assert!(left.holders.is_empty() && left.waiters.is_empty(), "{left:?}");
+    let bells: Vec<_> = fs::read_dir(folder.path().join("wake")).unwrap().collect();
+    assert!(bells.is_empty(), "{bells:?}");
+}

@@ -5,6 +5,7 @@
 
 mod commands;
 mod contention;
+mod floor;
 mod handoff;
 mod library;
 mod measure;

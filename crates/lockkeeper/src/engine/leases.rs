@@ -1,5 +1,6 @@
 //! The life of leases: one function for each thing that can be asked.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::deadlock::{self, Link};
@@ -7,7 +8,7 @@ use lockkeeper_core::draft::Burial;
 use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
 use lockkeeper_core::lease::{self, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
 use lockkeeper_core::record::{Claim, Lease, Ticket};
-use lockkeeper_core::resource::Target;
+use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::{Moment, Ttl};
 
 use super::Engine;
@@ -54,7 +55,7 @@ impl Engine {
     }
 
     /// Finds the claims that their users gave this name.
-    pub fn find_tickets(&self, name: &TicketName) -> Result<Vec<(LeaseId, Claim)>, StoreError> {
+    pub fn find_tickets(&self, name: &TicketName) -> Result<Vec<(LeaseId, Arc<Claim>)>, StoreError> {
         self.look(|draft| lease::find_tickets(draft, name))
     }
 
@@ -90,6 +91,22 @@ impl Engine {
         token: Option<Token>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
         self.decide(|draft| lease::release(draft, id, token)).map(|(released, _)| released)
+    }
+
+    /// Ends a lease that the caller holds, in a decision of its own.
+    pub(super) fn release_here(&self, held: &Lease) -> Result<Result<Lease, NotCurrent>, StoreError> {
+        self.decide(|draft| {
+            // Where it was waited for, others wait behind it. To hand it on, those are looked at who hold the same:
+            // of a whole name that is this one.
+            if held.was_waited_for()
+                && let [Resource { target: target @ Target::Name(_), mode: Mode::Exclusive }] =
+                    held.claim.resources.as_slice()
+            {
+                draft.leases(&target.reach())?;
+            }
+            lease::release(draft, held.id, Some(held.token))
+        })
+        .map(|(released, _)| released)
     }
 
     /// Makes a shared lease exclusive.
@@ -134,7 +151,7 @@ impl Engine {
     }
 
     /// A claim, whether it holds or waits.
-    pub fn claim(&self, id: LeaseId) -> Result<Option<Claim>, StoreError> {
+    pub fn claim(&self, id: LeaseId) -> Result<Option<Arc<Claim>>, StoreError> {
         self.look(|draft| {
             let lease = draft.lease(id)?.map(|lease| lease.claim);
             Ok(match lease {
@@ -146,7 +163,7 @@ impl Engine {
 
     /// Whose claim it is.
     pub fn owner_of(&self, id: LeaseId) -> Result<Option<Owner>, StoreError> {
-        Ok(self.claim(id)?.map(|claim| claim.owner))
+        Ok(self.claim(id)?.map(|claim| claim.owner.clone()))
     }
 
     /// The moment on the store's clock.

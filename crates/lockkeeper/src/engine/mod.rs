@@ -1,5 +1,6 @@
 //! One function per use case: read clock and store in one transaction, ask the rules, commit, then act.
 
+mod clerk;
 pub mod doctor;
 pub mod evidence;
 mod leases;
@@ -10,17 +11,19 @@ pub mod runs;
 mod seen;
 mod senses;
 pub mod stages;
+mod stretch;
 mod waiting;
 pub mod work;
 
-use lockkeeper_core::draft::{Burial, Draft, Effect};
+use lockkeeper_core::draft::{Burial, Change, Draft, Effect};
+use lockkeeper_core::id::{BellId, LeaseId};
 
 pub use leases::{Broken, Upgrade};
 pub use listing::{HolderEntry, InTheWay, Listing, WaiterEntry};
 pub use senses::Senses;
 pub use waiting::{Patience, Progress, Waited};
 
-use crate::store::{Store, StoreError};
+use crate::store::{Granted, Store, StoreError};
 use seen::Seen;
 
 /// A store, and the machine's word on who lives.
@@ -56,20 +59,29 @@ impl Engine {
             let mut draft = Draft::new(&mut view);
             let outcome = rule(&mut draft)?;
             let (changes, effects, burials) = draft.finish();
+            let granted = granted(&changes);
             for change in changes {
                 records.apply(change)?;
             }
-            decided = Some((outcome, effects, burials));
+            decided = Some((outcome, effects, burials, granted));
             Ok(())
         })?;
-        let (outcome, effects, burials) = decided.ok_or_else(undecided)?;
+        let (outcome, effects, burials, granted) = decided.ok_or_else(undecided)?;
+        self.act(effects, &granted);
+        Ok((outcome, burials))
+    }
+
+    /// Does what a decision asked for, once it is committed.
+    fn act(&self, effects: Vec<Effect>, granted: &[(BellId, Granted)]) {
         for effect in effects {
             match effect {
-                Effect::Ring(bell) => self.store.ring(bell),
+                Effect::Ring(bell) => match granted.iter().find(|(to, _)| *to == bell) {
+                    Some((_, granted)) => self.store.hand_over(bell, *granted),
+                    None => self.store.ring(bell),
+                },
                 Effect::Dismantle(bell) => self.store.dismantle(bell),
             }
         }
-        Ok((outcome, burials))
     }
 
     /// Runs a rule over the records of one moment; what it would change is left alone.
@@ -85,6 +97,21 @@ impl Engine {
         })?;
         seen.ok_or_else(undecided)
     }
+}
+
+/// The leases that became of tickets on which somebody sleeps.
+fn granted(changes: &[Change]) -> Vec<(BellId, Granted)> {
+    let sleeper = |id: LeaseId| {
+        changes.iter().find_map(|change| {
+            let Change::RemoveTicket(ticket) = change else { return None };
+            ticket.bell.filter(|_| ticket.id == id)
+        })
+    };
+    let told = changes.iter().filter_map(|change| {
+        let Change::AddLease(lease) = change else { return None };
+        sleeper(lease.id).map(|bell| (bell, Granted::of(lease)))
+    });
+    told.collect()
 }
 
 fn undecided() -> StoreError {

@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::{Origin, Proof, Sight, Voucher};
+use lockkeeper_core::liveness::{Origin, ProcessRef, Proof, Sight, Voucher};
 
 use crate::platform::life::LifeFile;
+use crate::platform::process::Watch;
+use crate::platform::watches::Watches;
 use crate::platform::{pipe, process};
 
 /// Where we are, and the file on which resident holders keep their locks.
@@ -18,12 +20,14 @@ pub struct Senses {
     origin: Origin,
     life: Arc<LifeFile>,
     sentries: Arc<Mutex<BTreeMap<HolderId, Arc<OwnedFd>>>>,
+    watches: Watches,
 }
 
 impl Senses {
     /// Looks from this process, at holders whose locks are in `folder`.
     pub fn new(folder: &Path, origin: Origin) -> io::Result<Self> {
-        Ok(Self { origin, life: Arc::new(LifeFile::open(folder)?), sentries: Arc::default() })
+        let life = Arc::new(LifeFile::open(folder)?);
+        Ok(Self { origin, life, sentries: Arc::default(), watches: Watches::default() })
     }
 
     /// Where we are.
@@ -39,6 +43,11 @@ impl Senses {
     /// Whether process numbers of that place mean the same here.
     pub fn shares_pids_with(&self, other: &Origin) -> bool {
         other.boot == self.origin.boot && other.pid_namespace == self.origin.pid_namespace
+    }
+
+    /// How to wait for the end of a process.
+    pub fn watch(&self, process: ProcessRef) -> Watch {
+        self.watches.watch(process)
     }
 
     /// Looks at a holder or waiter.

@@ -16,10 +16,11 @@ use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Watched, watch_list};
 
 use super::Engine;
+use crate::platform::desk::Seat;
 use crate::platform::process::Watch;
 use crate::platform::tree::{Root, Stop, stop_tree};
-use crate::platform::{clock, poll, process};
-use crate::store::{Bell, StoreError};
+use crate::platform::{clock, poll};
+use crate::store::{Bell, Granted, StoreError};
 
 /// Nobody relies on it: see the module's description.
 const SAFETY_NET: Duration = Duration::from_secs(5);
@@ -53,17 +54,36 @@ pub enum Waited {
 }
 
 impl Engine {
-    /// Sleeps until the ticket is granted.
+    /// Sleeps until the ticket is granted, and decides for others meanwhile where many wait.
     pub fn wait(
         &self,
+        waiting: Waiting,
+        bell: &dyn Bell,
+        patience: &Patience<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Waited, StoreError> {
+        let mut seat = None;
+        let waited = self.wait_at_desk(waiting, bell, &mut seat, patience, progress);
+        if let Some(seat) = seat {
+            self.stand_up(seat);
+        }
+        waited
+    }
+
+    fn wait_at_desk<'e>(
+        &'e self,
         mut waiting: Waiting,
         bell: &dyn Bell,
+        seat: &mut Option<Seat<'e>>,
         patience: &Patience<'_>,
         progress: Progress<'_>,
     ) -> Result<Waited, StoreError> {
         let ticket = waiting.ticket.clone();
         let terms = WaitTerms { bell: Some(bell.id()), stays: ticket.stays };
         loop {
+            if seat.is_none() {
+                *seat = self.sit_down();
+            }
             if self.stop_overdue(&waiting, patience.grace)? {
                 match self.attend_again(&ticket, terms)? {
                     Outcome::Waiting(still) => waiting = still,
@@ -71,8 +91,11 @@ impl Engine {
                     Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
                 }
             }
-            let interrupted = self.sleep(&[&waiting], bell, patience, &mut || progress(&waiting))?;
-            bell.quiet();
+            let interrupted =
+                self.sleep(&[&waiting], bell, seat.as_ref(), patience, &mut || progress(&waiting))?;
+            if let Some(grant) = bell.hear().and_then(|granted| grant_of(&ticket, granted)) {
+                return Ok(Waited::Granted(grant));
+            }
             match self.attend_again(&ticket, terms)? {
                 Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
                 Outcome::Waiting(still) => waiting = still,
@@ -104,7 +127,7 @@ impl Engine {
                 self.stop_overdue(waiting, patience.grace)?;
             }
             let all: Vec<&Waiting> = line.iter().collect();
-            let interrupted = sleeps && self.sleep(&all, bell, patience, &mut || {})?;
+            let interrupted = sleeps && self.sleep(&all, bell, None, patience, &mut || {})?;
             sleeps = true;
             bell.quiet();
             let mut place = 0;
@@ -141,11 +164,12 @@ impl Engine {
         })
     }
 
-    /// Sleeps until there is a reason to look again; true when that is an interrupt.
+    /// Sleeps until there is a reason to look again, and does errands meanwhile; true when that is an interrupt.
     fn sleep(
         &self,
         line: &[&Waiting],
         bell: &dyn Bell,
+        seat: Option<&Seat<'_>>,
         patience: &Patience<'_>,
         progress: &mut dyn FnMut(),
     ) -> Result<bool, StoreError> {
@@ -160,6 +184,8 @@ impl Engine {
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![bell.as_fd()];
         descriptors.extend_from_slice(patience.interrupts);
         descriptors.extend(sentries.descriptors.iter().map(|descriptor| descriptor.as_fd()));
+        let desk = descriptors.len();
+        descriptors.extend(seat.map(|seat| seat.as_fd()));
         loop {
             progress();
             if sentries.somebody_is_gone {
@@ -167,11 +193,14 @@ impl Engine {
             }
             let left = look_at.map(|at| at.saturating_duration_since(Instant::now()));
             let sleep = [left, patience.tick].into_iter().flatten().min();
-            let ready = poll::wait(&descriptors, sleep).map_err(|source| StoreError::Io {
+            let mut ready = poll::wait(&descriptors, sleep).map_err(|source| StoreError::Io {
                 action: "wait for",
                 path: "the store".into(),
                 source,
             })?;
+            if let Some(seat) = seat.filter(|_| ready.forget(desk)) {
+                self.do_errands(seat, &|| is_rung(bell));
+            }
             if ready.any() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(ready.places().any(|place| (1..=patience.interrupts.len()).contains(&place)));
             }
@@ -245,10 +274,10 @@ impl Engine {
             let same_machine = proof.origin.boot == self.senses.origin().boot;
             match proof.voucher {
                 Voucher::Time => {}
-                Voucher::Process(process) if pids_count => sentries.add(process::watch(process)),
+                Voucher::Process(process) if pids_count => sentries.add(self.senses.watch(process)),
                 Voucher::Process(_) => {}
                 Voucher::KernelLock { holder, process } if same_machine => {
-                    let watch = if pids_count { process::watch(process) } else { Watch::Unavailable };
+                    let watch = if pids_count { self.senses.watch(process) } else { Watch::Unavailable };
                     match watch {
                         Watch::Exit(_) => sentries.add(watch),
                         // The process is gone, but its command may hold on.
@@ -264,6 +293,20 @@ impl Engine {
     }
 }
 
+fn is_rung(bell: &dyn Bell) -> bool {
+    poll::wait(&[bell.as_fd()], Some(Duration::ZERO)).is_ok_and(|ready| ready.any())
+}
+
+/// The lease that a ring told of, if it is this ticket's and there is nothing to be written when it is taken up: its
+/// waiter stays with it, and no time is counted.
+///
+/// Who is told late may have lost it since; so may anybody who looked, a moment later.
+fn grant_of(ticket: &Ticket, granted: Granted) -> Option<Grant> {
+    let plain = ticket.is_resident() && ticket.claim.ttl.is_none() && ticket.upgrades.is_none();
+    let is_it = plain && granted.id == ticket.id;
+    is_it.then(|| Grant { lease: granted.lease(Arc::clone(&ticket.claim)), joined: false })
+}
+
 #[derive(Default)]
 struct Sentries {
     descriptors: Vec<Arc<OwnedFd>>,
@@ -274,7 +317,7 @@ struct Sentries {
 impl Sentries {
     fn add(&mut self, watch: Watch) {
         match watch {
-            Watch::Exit(descriptor) => self.descriptors.push(Arc::new(descriptor)),
+            Watch::Exit(descriptor) => self.descriptors.push(descriptor),
             Watch::Gone => self.somebody_is_gone = true,
             Watch::Unavailable => {}
         }

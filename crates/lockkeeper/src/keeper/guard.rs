@@ -145,24 +145,24 @@ impl Guard {
     /// Releases the lease and tells whether it was still held.
     pub fn release(self) -> Result<(), KeeperError> {
         let _turn = locked(&self.held.turn);
-        let token = self.token();
+        let lease = self.lease();
         locked(&self.held.state).released = true;
-        self.keeper.engine().release(self.held.id, Some(token))??;
+        self.keeper.engine().release_held(&lease)??;
         Ok(())
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let (token, released) = {
+        let (lease, released) = {
             let mut state = locked(&self.held.state);
-            (state.lease.token, std::mem::replace(&mut state.released, true))
+            (state.lease.clone(), std::mem::replace(&mut state.released, true))
         };
         // A forked child has a copy of the guard, but the lease is its parent's.
         let forked = self.process != std::process::id();
         if !released && !forked {
             // If the store cannot be written, the end of this process tells the others all the same.
-            let _ = self.keeper.engine().release(self.held.id, Some(token));
+            let _ = self.keeper.engine().release_held(&lease);
         }
     }
 }

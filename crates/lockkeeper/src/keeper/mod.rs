@@ -6,6 +6,7 @@ mod sentinel;
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lockkeeper_core::deadlock::Link;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     becoming_resident: Mutex<()>,
     /// Bells that nobody sleeps on now.
     idle_bells: Mutex<Vec<Box<dyn Bell>>>,
+    /// How many orders had no owner of their own.
+    orders: AtomicU64,
     sentinel: OnceLock<Sentinel>,
 }
 
@@ -99,6 +102,7 @@ impl Keeper {
             resident: OnceLock::new(),
             becoming_resident: Mutex::new(()),
             idle_bells: Mutex::new(Vec::new()),
+            orders: AtomicU64::new(0),
             sentinel: OnceLock::new(),
         };
         Self { shared: Arc::new(shared) }
@@ -143,6 +147,15 @@ impl Keeper {
     /// The lock that vouches for this process, to be shared with commands that it starts.
     pub fn life_lock(&self) -> Result<&LifeLock, KeeperError> {
         self.resident().map(|resident| &resident.lock)
+    }
+
+    /// An owner that nobody else is or ever was: `lib:pid.random.number`. They lie side by side in a store, where each
+    /// costs less than one that is all random.
+    fn new_owner(&self) -> Result<Owner, KeeperError> {
+        let holder = self.resident()?.lock.holder().0;
+        let number = self.shared.orders.fetch_add(1, Ordering::Relaxed);
+        let text = format!("lib:{}.{:08x}.{number}", std::process::id(), holder & 0xffff_ffff);
+        text.parse().map_err(KeeperError::Id)
     }
 
     /// A bell from an earlier wait.

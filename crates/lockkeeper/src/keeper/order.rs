@@ -10,7 +10,7 @@ use lockkeeper_core::record::{Claim, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::Ttl;
 
-use super::{Guard, Keeper, KeeperError, unique_owner};
+use super::{Guard, Keeper, KeeperError};
 use crate::engine::{Patience, Waited};
 
 /// How long a ticket of a process that stays could outlive it; the kernel tells sooner.
@@ -141,6 +141,8 @@ impl<'k> Order<'k> {
     /// Takes the lease.
     pub fn acquire(self) -> Result<Guard, KeeperError> {
         let (keeper, wait) = (self.keeper, self.wait);
+        // Whoever does not wait long does not leave its request with others either.
+        let is_left = self.owner.is_none() && matches!(wait, Wait::Forever);
         let mut request = self.request()?;
         let until = match wait {
             Wait::No => return place(keeper, &request)?.guard(keeper),
@@ -158,7 +160,11 @@ impl<'k> Order<'k> {
             }
         };
         request.wait = Some(WaitTerms { bell: Some(bell.id()), stays: Ttl::new(STAYS)? });
-        let waiting = match place(keeper, &request)? {
+        let asked = match is_left {
+            true => keeper.engine().acquire_as_new(&request, &*bell),
+            false => keeper.engine().acquire(&request),
+        };
+        let waiting = match Placed::from(asked?) {
             Placed::Waiting(waiting) => waiting,
             placed @ (Placed::Granted(_) | Placed::Refused(_)) => {
                 keeper.return_bell(bell);
@@ -207,7 +213,7 @@ impl<'k> Order<'k> {
         }
         let owner = match self.owner {
             Some(owner) => owner,
-            None => unique_owner("lib")?,
+            None => self.keeper.new_owner()?,
         };
         let proof = self.keeper.resident_proof()?;
         let claim = Claim {
@@ -243,11 +249,17 @@ impl Placed {
 }
 
 fn place(keeper: &Keeper, request: &Request) -> Result<Placed, KeeperError> {
-    Ok(match keeper.engine().acquire(request)? {
-        Outcome::Granted(grant) => Placed::Granted(grant),
-        Outcome::Waiting(waiting) => Placed::Waiting(waiting),
-        Outcome::Held(jams) => Placed::Refused(KeeperError::Held { jams }),
-        Outcome::Deadlock(links) => Placed::Refused(KeeperError::Deadlock { links }),
-        Outcome::Gone => Placed::Refused(KeeperError::TicketRemoved),
-    })
+    Ok(Placed::from(keeper.engine().acquire(request)?))
+}
+
+impl From<Outcome> for Placed {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Granted(grant) => Self::Granted(grant),
+            Outcome::Waiting(waiting) => Self::Waiting(waiting),
+            Outcome::Held(jams) => Self::Refused(KeeperError::Held { jams }),
+            Outcome::Deadlock(links) => Self::Refused(KeeperError::Deadlock { links }),
+            Outcome::Gone => Self::Refused(KeeperError::TicketRemoved),
+        }
+    }
 }

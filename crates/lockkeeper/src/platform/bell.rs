@@ -1,7 +1,8 @@
 //! Doorbells: a waiter sleeps on one, and whoever has news for it rings.
 //!
 //! A bell is a FIFO in the store's `wake/` folder. The waiter keeps it open in both directions, so that it never
-//! reads an end of file; a ring is one byte, and any number of rings before the next look are one. A waiter that
+//! reads an end of file; a ring is one byte, and any number of rings before the next look are one. A ring may bring
+//! a word along, which is lost when the FIFO is full: whoever hears no word has to look for itself. A waiter that
 //! was killed leaves its FIFO behind, which nobody has open: [`remove`] cleans up where a record still names it,
 //! and [`sweep`] finds the others. A bell is put up under a shared lock on the folder and swept under an exclusive
 //! one, so that none is swept between its making and its opening.
@@ -10,12 +11,26 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use lockkeeper_core::id::BellId;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
 use super::random;
+
+/// What a ring may bring along.
+pub type Word = [u8; 24];
+
+/// A ring without a word, and what begins one with a word. Both are written at once, and so are read whole.
+const RING: u8 = b'!';
+const SAID: u8 = b'=';
+
+/// How many bells stay open for the next ring: whoever hands on in turn rings the same ones again and again.
+const MOST_OPEN: usize = 64;
+
+/// How much is read at once.
+const PAGE: usize = 4096;
 
 /// A waiter's own bell. Dropping it takes it down.
 #[derive(Debug)]
@@ -54,17 +69,46 @@ impl Bell {
         self.id
     }
 
-    /// Forgets all rings so far; returns whether there were any.
-    pub fn drain(&self) -> io::Result<bool> {
-        let mut rung = false;
-        let mut buffer = [0; 256];
+    /// Takes everything that was left in it, and puts it behind `bytes`.
+    pub(super) fn read(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let mut buffer = [0; PAGE];
         loop {
             match rustix::io::read(&self.descriptor, &mut buffer) {
-                Ok(0) | Err(Errno::AGAIN) => return Ok(rung),
-                Ok(_) => rung = true,
+                Ok(read) => {
+                    bytes.extend_from_slice(&buffer[..read]);
+                    if read < PAGE {
+                        return Ok(());
+                    }
+                }
+                Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    /// Forgets all rings so far; returns whether there were any, and the last word that came with one.
+    pub fn drain(&self) -> io::Result<(bool, Option<Word>)> {
+        let (mut rung, mut word) = (false, None);
+        let mut buffer = [0; 256];
+        // The beginning of a word whose end did not fit in.
+        let mut kept = 0;
+        loop {
+            let read = match rustix::io::read(&self.descriptor, &mut buffer[kept..]) {
+                Ok(0) | Err(Errno::AGAIN) => return Ok((rung, word)),
+                Ok(read) => read,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            rung = true;
+            let filled = kept + read;
+            let rest = last_word(&buffer[..filled], &mut word);
+            // Less than there was room for: it is empty now, and what comes from here on is the next ring.
+            if filled < buffer.len() {
+                return Ok((rung, word));
+            }
+            buffer.copy_within(filled - rest..filled, 0);
+            kept = rest;
         }
     }
 }
@@ -83,37 +127,118 @@ impl Drop for Bell {
     }
 }
 
-/// Rings a bell. Returns false when there is none, or nobody to hear it.
-pub fn ring(dir: &Path, bell: BellId) -> io::Result<bool> {
+/// Finds the last word among what was read; returns how many bytes at the end are the beginning of another one.
+fn last_word(mut bytes: &[u8], word: &mut Option<Word>) -> usize {
+    while let Some((&first, rest)) = bytes.split_first() {
+        if first != SAID {
+            bytes = rest;
+            continue;
+        }
+        let Some((said, rest)) = rest.split_first_chunk() else { return bytes.len() };
+        *word = Some(*said);
+        bytes = rest;
+    }
+    0
+}
+
+/// Rings the bells of one store.
+#[derive(Debug)]
+pub struct Ringer {
+    dir: PathBuf,
+    /// Those that were rung last. To have one open for writing keeps nobody from taking it down.
+    open: Mutex<Vec<(BellId, OwnedFd)>>,
+}
+
+impl Ringer {
+    /// Rings bells of the store at `dir`.
+    pub fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), open: Mutex::new(Vec::new()) }
+    }
+
+    /// Rings a bell. Returns false when there is none, or nobody to hear it.
+    pub fn ring(&self, bell: BellId, word: Option<&Word>) -> io::Result<bool> {
+        self.through(bell, |descriptor| write(descriptor, word))
+    }
+
+    /// Leaves bytes in a FIFO, whole or not at all. Returns false when they could not be left.
+    pub(super) fn bring(&self, bell: BellId, bytes: &[u8]) -> io::Result<bool> {
+        self.through(bell, |descriptor| leave(descriptor, bytes))
+    }
+
+    /// Writes to a bell, which is opened for it unless it is open. Whoever cannot be written to is forgotten.
+    fn through(&self, bell: BellId, write: impl Fn(&OwnedFd) -> io::Result<bool>) -> io::Result<bool> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = open.iter().position(|(known, _)| *known == bell) {
+            if write(&open[place].1)? {
+                return Ok(true);
+            }
+            // Its sleeper is gone, or has put up another one.
+            open.remove(place);
+        }
+        let Some(descriptor) = open_to_ring(&self.dir, bell)? else { return Ok(false) };
+        let heard = write(&descriptor)?;
+        if heard {
+            open.truncate(MOST_OPEN - 1);
+            open.insert(0, (bell, descriptor));
+        }
+        Ok(heard)
+    }
+
+    /// Takes down the bell that a dead waiter left; it is no error when it is gone.
+    pub fn remove(&self, bell: BellId) -> io::Result<()> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| *known != bell);
+        unless_gone(std::fs::remove_file(path(&self.dir, bell)))
+    }
+}
+
+/// Writes so few bytes that they are taken whole; false when there is no room, or nobody who could read them.
+pub(super) fn leave(descriptor: &OwnedFd, bytes: &[u8]) -> io::Result<bool> {
+    match rustix::io::retry_on_intr(|| rustix::io::write(descriptor, bytes)) {
+        Ok(_) => Ok(true),
+        Err(Errno::AGAIN | Errno::PIPE) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// None when there is no such bell, or nobody who could hear it.
+pub(super) fn open_to_ring(dir: &Path, bell: BellId) -> io::Result<Option<OwnedFd>> {
     // Without NONBLOCK this would wait for a reader.
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let path = path(dir, bell);
     let descriptor = match rustix::io::retry_on_intr(|| rustix::fs::open(&path, flags, Mode::empty())) {
         Ok(descriptor) => descriptor,
-        Err(Errno::NXIO | Errno::NOENT) => return Ok(false),
+        Err(Errno::NXIO | Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    if FileType::from_raw_mode(rustix::fs::fstat(&descriptor)?.st_mode) != FileType::Fifo {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a FIFO", path.display())));
+    if FileType::from_raw_mode(rustix::fs::fstat(&descriptor)?.st_mode) == FileType::Fifo {
+        Ok(Some(descriptor))
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a FIFO", path.display())))
     }
-    match rustix::io::retry_on_intr(|| rustix::io::write(&descriptor, b"!")) {
-        // A full one was rung before and not yet heard.
-        Ok(_) | Err(Errno::AGAIN) => Ok(true),
-        // The waiter went between the two calls. Rust programs ignore the signal that comes with it.
-        Err(Errno::PIPE) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Takes down the bell that a dead waiter left; it is no error when it is gone.
-pub fn remove(dir: &Path, bell: BellId) -> io::Result<()> {
-    unless_gone(std::fs::remove_file(path(dir, bell)))
 }
 
 fn unless_gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn write(descriptor: &OwnedFd, word: Option<&Word>) -> io::Result<bool> {
+    let mut said = [SAID; size_of::<Word>() + 1];
+    let bytes = match word {
+        None => &[RING][..],
+        Some(word) => {
+            said[1..].copy_from_slice(word);
+            &said
+        }
+    };
+    match rustix::io::retry_on_intr(|| rustix::io::write(descriptor, bytes)) {
+        // A full one was rung before and not yet heard.
+        Ok(_) | Err(Errno::AGAIN) => Ok(true),
+        // The waiter is gone. Rust programs ignore the signal that comes with it.
+        Err(Errno::PIPE) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -177,16 +302,62 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::time::Duration;
 
+    fn ring(dir: &Path, bell: BellId) -> io::Result<bool> {
+        Ringer::new(dir).ring(bell, None)
+    }
+
+    fn remove(dir: &Path, bell: BellId) -> io::Result<()> {
+        Ringer::new(dir).remove(bell)
+    }
+
+    #[test]
+    fn a_word_comes_with_its_ring_however_many_rings_there_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let bell = Bell::create(dir.path()).unwrap();
+        let ringer = Ringer::new(dir.path());
+        for others in [0, 1, 230, 231, 240, 255, 256, 257, 1000] {
+            (0..others).for_each(|_| assert!(ringer.ring(bell.id(), None).unwrap()));
+            for said in [1, 2] {
+                assert!(ringer.ring(bell.id(), Some(&[said; 24])).unwrap());
+            }
+            (0..others).for_each(|_| assert!(ringer.ring(bell.id(), None).unwrap()));
+            let (mut rung, mut word) = bell.drain().unwrap();
+            while let (true, later) = bell.drain().unwrap() {
+                (rung, word) = (true, later.or(word));
+            }
+            assert_eq!((rung, word), (true, Some([2; 24])), "{others} other rings");
+        }
+    }
+
+    #[test]
+    fn a_bell_that_was_put_up_again_is_rung_by_who_rang_the_old_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let ringer = Ringer::new(dir.path());
+        let ids: Vec<BellId> = (1..=MOST_OPEN as u64 + 2).map(BellId).collect();
+        for _ in 0..2 {
+            let bells: Vec<Bell> =
+                ids.iter().map(|id| Bell::create_with_id(dir.path(), *id).unwrap()).collect();
+            for bell in bells.iter().chain(&bells) {
+                assert!(ringer.ring(bell.id(), None).unwrap());
+                assert!(bell.drain().unwrap().0);
+            }
+            drop(bells);
+            for id in &ids {
+                assert!(!ringer.ring(*id, None).unwrap());
+            }
+        }
+    }
+
     #[test]
     fn a_ring_is_heard_once_however_often_it_rang() {
         let dir = tempfile::tempdir().unwrap();
         let bell = Bell::create(dir.path()).unwrap();
-        assert!(!bell.drain().unwrap());
+        assert!(!bell.drain().unwrap().0);
         for _ in 0..3 {
             assert!(ring(dir.path(), bell.id()).unwrap());
         }
         assert!(poll::wait(&[bell.as_fd()], None).unwrap().any());
-        assert!(bell.drain().unwrap());
+        assert!(bell.drain().unwrap().0);
         assert!(!poll::wait(&[bell.as_fd()], Some(Duration::ZERO)).unwrap().any());
     }
 
@@ -206,7 +377,7 @@ mod tests {
         let bell = Bell::create(dir.path()).unwrap();
         while rustix::io::write(&bell, &[0; 4096]).is_ok() {}
         assert!(ring(dir.path(), bell.id()).unwrap());
-        assert!(bell.drain().unwrap());
+        assert!(bell.drain().unwrap().0);
     }
 
     #[test]
@@ -236,7 +407,7 @@ mod tests {
         sweep(dir.path()).unwrap();
         assert!(!left.exists() && file.exists());
         assert!(ring(dir.path(), bell.id()).unwrap());
-        assert!(bell.drain().unwrap());
+        assert!(bell.drain().unwrap().0);
     }
 
     #[test]

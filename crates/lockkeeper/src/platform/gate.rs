@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::OFlags;
 
@@ -19,6 +19,8 @@ pub struct Gate {
     file: File,
     /// The kernel's lock belongs to the open file: it would let two threads that share it through at once.
     threads: Mutex<()>,
+    /// Whether the one inside runs while others wait on a core of their own.
+    has_company: OnceLock<bool>,
 }
 
 impl Gate {
@@ -36,7 +38,7 @@ impl Gate {
             .custom_flags(flags.bits().cast_signed());
         let file = options.open(path)?;
         if file.metadata()?.is_file() {
-            Ok(Self { file, threads: Mutex::new(()) })
+            Ok(Self { file, threads: Mutex::new(()), has_company: OnceLock::new() })
         } else {
             Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -62,12 +64,16 @@ impl Gate {
     pub fn lock(&self) -> io::Result<GateGuard<'_>> {
         // The mutex guards nothing that a panic could leave half done.
         let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those inside stay for some microseconds: to sleep and be woken would take longer than to try again.
-        for _ in 0..TRIES {
-            match self.file.try_lock() {
-                Ok(()) => return Ok(GateGuard { file: &self.file, _thread: thread }),
-                Err(TryLockError::WouldBlock) => pause(),
-                Err(TryLockError::Error(_)) => break,
+        if self.is_entered()? {
+            return Ok(GateGuard { file: &self.file, _thread: thread });
+        }
+        if *self.has_company.get_or_init(several_cores) {
+            // Those inside stay for some microseconds: to sleep and be woken would take longer than to try again.
+            for _ in 0..TRIES {
+                if self.is_entered()? {
+                    return Ok(GateGuard { file: &self.file, _thread: thread });
+                }
+                pause();
             }
         }
         loop {
@@ -78,6 +84,27 @@ impl Gate {
             }
         }
     }
+
+    /// Goes in if nobody is inside now.
+    fn is_entered(&self) -> io::Result<bool> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// Whether somebody else can run while this thread does. Not knowing, it sleeps at once.
+#[cfg(target_os = "linux")]
+fn several_cores() -> bool {
+    rustix::thread::sched_getaffinity(None).is_ok_and(|cores| cores.count() > 1)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn several_cores() -> bool {
+    std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
 
 /// Lets a moment pass without giving up the core.

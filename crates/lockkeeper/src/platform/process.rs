@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
@@ -52,7 +52,7 @@ pub enum IdentifyError {
 #[derive(Debug)]
 pub enum Watch {
     /// Becomes readable when the process ends; it can refer to no other process.
-    Exit(OwnedFd),
+    Exit(Arc<OwnedFd>),
     /// It has ended already.
     Gone,
     /// Not here: look again now and then.
@@ -149,7 +149,7 @@ pub fn watch(process: ProcessRef) -> Watch {
         // A zombie has ended, although its number is not free yet: to wait for it would be no wait.
         Opened::Handle(handle) if pidfd::has_ended(&handle).unwrap_or(false) => Watch::Gone,
         Opened::Handle(handle) => match is_same(process) {
-            Ok(true) => Watch::Exit(handle),
+            Ok(true) => Watch::Exit(Arc::new(handle)),
             Ok(false) => Watch::Gone,
             Err(_) if pidfd::has_ended(&handle).unwrap_or(false) => Watch::Gone,
             Err(_) => Watch::Unavailable,

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
@@ -236,7 +237,7 @@ impl<'a> Hunt<'a> {
 
 struct Target {
     facts: Facts,
-    handle: Option<OwnedFd>,
+    handle: Option<Arc<OwnedFd>>,
 }
 
 impl Target {

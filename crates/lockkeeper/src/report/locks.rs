@@ -20,6 +20,7 @@ impl From<StoreError> for Report {
             StoreError::Damaged { .. } => "STORE_DAMAGED",
             StoreError::Foreign { .. } => "STORE_FOREIGN",
             StoreError::TooNew { .. } => "STORE_TOO_NEW",
+            StoreError::TooOld { .. } => "STORE_TOO_OLD",
             StoreError::NetworkFileSystem { .. } => "STORE_ON_NETWORK",
             StoreError::Removed { .. } => "STORE_REMOVED",
             StoreError::Mismatch(_) => "INTERNAL",

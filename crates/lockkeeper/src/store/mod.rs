@@ -27,13 +27,16 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use lockkeeper_core::draft::{Change, Walk};
-use lockkeeper_core::id::{BellId, LeaseId};
-use lockkeeper_core::record::{Lease, Ticket};
+use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::record::{Claim, Lease, Ticket};
 use lockkeeper_core::resource::Reach;
 use lockkeeper_core::time::Moment;
 use thiserror::Error;
+
+use crate::platform::desk::Desk;
 
 pub use memory::MemoryStore;
 pub use runs::RunStore;
@@ -56,12 +59,24 @@ pub trait Store: Send + Sync {
     /// Wakes whoever sleeps on a bell; nobody being there is no failure.
     fn ring(&self, bell: BellId);
 
+    /// Wakes whoever sleeps on a bell, and tells which lease it was granted, so that it need not look. Bells that
+    /// carry no words are just rung.
+    fn hand_over(&self, bell: BellId, granted: Granted) {
+        let _ = granted;
+        self.ring(bell);
+    }
+
     /// Puts away what a dead sleeper left.
     fn dismantle(&self, bell: BellId);
 
     /// Puts away what dead sleepers left whom no record names; nothing where bells end with their sleepers.
     fn sweep(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// The desk where somebody who waits anyway decides for others; none where nobody need.
+    fn desk(&self) -> Option<&Desk> {
+        None
     }
 
     /// Looks for damage without changing anything; `thorough` looks at every record and how it is filed.
@@ -127,6 +142,36 @@ pub trait Bell: Send {
 
     /// Makes it quiet again.
     fn quiet(&self);
+
+    /// Makes it quiet again, and returns the lease that the last ring told of, if one did.
+    fn hear(&self) -> Option<Granted> {
+        self.quiet();
+        None
+    }
+}
+
+/// A lease that a ticket was granted, as a ring tells of it; what else there is to it, the waiter knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The id that the ticket had, and the lease has.
+    pub id: LeaseId,
+    /// The lease's token.
+    pub token: Token,
+    /// When it was granted.
+    pub at: Moment,
+}
+
+impl Granted {
+    /// What is to be told of a lease.
+    pub fn of(lease: &Lease) -> Self {
+        Self { id: lease.id, token: lease.token, at: lease.acquired_at }
+    }
+
+    /// The lease itself, of which nothing has changed since.
+    pub fn lease(self, claim: Arc<Claim>) -> Lease {
+        let Self { id, token, at } = self;
+        Lease { id, token, claim, acquired_at: at, heartbeat_at: at, pickup_by: None, revoked: false }
+    }
 }
 
 /// Why a store did not do what it was asked.
@@ -180,6 +225,16 @@ pub enum StoreError {
         /// The newest version that this program can use.
         known: i64,
     },
+    /// The file was made by an earlier version, and somebody in it may still live.
+    #[error("{} has version {found}, this program uses {known}", path.display())]
+    TooOld {
+        /// Which file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The version that this program uses.
+        known: i64,
+    },
     /// The folder is on a file system whose locks cannot be relied on.
     #[error("{} is on {kind}, whose locks are not reliable", path.display())]
     NetworkFileSystem {
@@ -222,6 +277,11 @@ impl StoreError {
             Self::TooNew { .. } => {
                 "install the newer lockkeeper, or choose another folder with --dir".to_owned()
             }
+            Self::TooOld { path, .. } => format!(
+                "let the older lockkeeper end what is held or waited for there; if it is not installed any more, stop \
+                 everything that uses {0}, then move {0} away; tokens go on where they were",
+                path.display()
+            ),
             Self::NetworkFileSystem { .. } => "choose a local folder with --dir or LOCKKEEPER_DIR".to_owned(),
             Self::Removed { .. } => "start again; what was held there is not protected any more".to_owned(),
             Self::Mismatch(_) => "this is a fault of lockkeeper: please report it".to_owned(),
@@ -237,6 +297,7 @@ impl StoreError {
             | Self::Damaged { .. }
             | Self::Foreign { .. }
             | Self::TooNew { .. }
+            | Self::TooOld { .. }
             | Self::NetworkFileSystem { .. }
             | Self::Mismatch(_) => false,
         }

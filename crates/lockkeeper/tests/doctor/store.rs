@@ -79,7 +79,7 @@ fn the_full_pass_finds_records_that_contradict_each_other() {
 fn a_record_that_cannot_be_read_fails() {
     let clinic = Clinic::new();
     clinic.env.acquire(&["db"]);
-    sql(&clinic, "UPDATE lease SET claim = '{}';");
+    sql(&clinic, "UPDATE lease SET claim = x'ff';");
     clinic.quick().says("store", "FAIL", "an impossible claim").fix("store", "leases.db* away");
 }
 

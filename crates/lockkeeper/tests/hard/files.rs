@@ -109,17 +109,34 @@ fn the_log_does_not_grow_for_ever() {
     assert!(log < 512 * 1024, "{log} bytes");
 }
 
-fn assert_refused_untouched(site: &Site, file: &Path, about: &str) {
+fn assert_refused_untouched(site: &Site, file: &Path, code: &str) {
     let before = std::fs::read(file).unwrap();
     let commands: [&[&str]; 4] =
         [&["acquire", "db", "--ttl", "1h"], &["exec", "db", "--", "true"], &["locks"], &["locks", "cleanup"]];
     for args in commands {
-        site.run(args).assert_failed(&[1], &format!("{about}: {args:?}"));
-        assert_eq!(std::fs::read(file).unwrap(), before, "{about}: {args:?} changed it");
+        site.run(args).assert_failed(&[1], &format!("{code}: {args:?}"));
+        assert_eq!(std::fs::read(file).unwrap(), before, "{code}: {args:?} changed it");
     }
     let json: serde_json::Value =
         serde_json::from_str(&site.run(&["--json", "acquire", "db", "--ttl", "1h"]).out).unwrap();
-    assert!(json["error"]["hint"].is_string() && json["error"]["reason_code"].is_string(), "{about}: {json}");
+    assert_eq!(json["error"]["reason_code"], code, "{json}");
+    assert!(json["error"]["hint"].is_string(), "{json}");
+}
+
+/// Tables of the first version, as far as it matters.
+const OLDER: &str = "CREATE TABLE lease (id); CREATE TABLE ticket (id); CREATE TABLE numbers (highest);
+    PRAGMA application_id = 1282102132; PRAGMA user_version = 1;";
+
+/// Invariants 2, 12. Nobody is in it, so that nothing is lost; what it knows of tokens stays.
+#[test]
+fn an_older_database_is_made_anew_when_nobody_is_in_it() {
+    let site = Site::new();
+    std::fs::create_dir(site.store()).unwrap();
+    let database = site.store().join("leases.db");
+    let script = format!("{OLDER} INSERT INTO numbers VALUES (5000);");
+    rusqlite::Connection::open(database).unwrap().execute_batch(&script).unwrap();
+    let (_, token) = site.acquire("db");
+    assert!(token > 5000, "{token}");
 }
 
 /// Invariant 12.
@@ -132,15 +149,22 @@ fn a_database_that_cannot_be_used_is_refused_and_left_as_it_is() {
     let foreign: &dyn Fn(&Path) = &|database| sql(database, "CREATE TABLE t (a); PRAGMA application_id = 7;");
     let unnamed: &dyn Fn(&Path) = &|database| sql(database, "CREATE TABLE t (a);");
     let newer: &dyn Fn(&Path) = &|database| {
-        sql(database, "CREATE TABLE t (a); PRAGMA application_id = 1282102100; PRAGMA user_version = 99;");
+        sql(database, "CREATE TABLE t (a); PRAGMA application_id = 1282102132; PRAGMA user_version = 99;");
     };
-    for (about, make) in [("garbage", garbage), ("foreign", foreign), ("unnamed", unnamed), ("newer", newer)]
-    {
+    let older: &dyn Fn(&Path) = &|database| sql(database, &format!("{OLDER} INSERT INTO lease VALUES (1);"));
+    let all = [
+        ("STORE_DAMAGED", garbage),
+        ("STORE_FOREIGN", foreign),
+        ("STORE_FOREIGN", unnamed),
+        ("STORE_TOO_NEW", newer),
+        ("STORE_TOO_OLD", older),
+    ];
+    for (code, make) in all {
         let site = Site::new();
         std::fs::create_dir(site.store()).unwrap();
         let database = site.store().join("leases.db");
         make(&database);
-        assert_refused_untouched(&site, &database, about);
+        assert_refused_untouched(&site, &database, code);
     }
 }
 

@@ -144,6 +144,7 @@ fn killed_waiters_are_passed_over() {
     assert_eq!(line[1].line(), "number 1");
     assert_eq!(line[3].line(), "number 3");
     assert!(since.elapsed() < Duration::from_secs(4), "not at once: {:?}", since.elapsed());
+    assert!(line[3].wait().success());
     site.assert_clean("after the killed waiters");
 }
 

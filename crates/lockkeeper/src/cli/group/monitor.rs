@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command as Process, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -208,7 +209,7 @@ fn be(folders: &Folders, every: &Every) -> Result<Exit, Report> {
 }
 
 /// How to be told of the end of the process that this one is to end with; nothing when it has ended.
-fn watch(pid: u32) -> Option<OwnedFd> {
+fn watch(pid: u32) -> Option<Arc<OwnedFd>> {
     match process::watch(process::identify(pid).ok()?) {
         Watch::Exit(exit) => Some(exit),
         Watch::Gone | Watch::Unavailable => None,

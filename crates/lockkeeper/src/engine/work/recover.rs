@@ -126,7 +126,7 @@ impl Executor {
         if senses.shares_pids_with(&worker.origin)
             && let Watch::Exit(exit) = process::watch(worker.process)
         {
-            return Some(Arc::new(exit));
+            return Some(exit);
         }
         // Numbers of another pid namespace mean nothing here, but its kernel lock does.
         if worker.origin.boot == senses.origin().boot { senses.sentry(worker.holder) } else { None }

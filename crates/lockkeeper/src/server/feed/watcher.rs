@@ -141,7 +141,7 @@ impl Watcher {
     }
 
     /// Sleeps until there is a reason to look; false when nobody will listen any more.
-    fn sleep(&mut self, sentries: &[OwnedFd], timeout: Option<Duration>) -> io::Result<bool> {
+    fn sleep(&mut self, sentries: &[Arc<OwnedFd>], timeout: Option<Duration>) -> io::Result<bool> {
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![self.doorbell.as_fd()];
         descriptors.extend(self.changes.as_fd());
         descriptors.extend(self.executions.as_fd());
@@ -155,7 +155,7 @@ impl Watcher {
     }
 
     /// The processes whose end changes the picture; none when one ended since it was looked at.
-    fn sentries(&self, listing: &Listing) -> Option<Vec<OwnedFd>> {
+    fn sentries(&self, listing: &Listing) -> Option<Vec<Arc<OwnedFd>>> {
         let holders = listing.holders.iter().filter(|holder| !holder.verdict.is_free());
         let waiters = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
         let claims = holders.map(|holder| &holder.lease.claim);

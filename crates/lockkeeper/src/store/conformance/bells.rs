@@ -3,11 +3,12 @@
 use std::thread;
 use std::time::Duration;
 
-use lockkeeper_core::id::BellId;
+use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::time::Moment;
 
 use super::{Harness, LIMIT};
 use crate::platform::poll;
-use crate::store::Bell;
+use crate::store::{Bell, Granted};
 
 fn is_rung(bell: &dyn Bell, within: Duration) -> bool {
     poll::wait(&[bell.as_fd()], Some(within)).unwrap().any()
@@ -92,4 +93,19 @@ pub(super) fn what_is_dismantled_is_gone(harness: &dyn Harness) {
     let again = store.bell_with_id(dead.id()).unwrap();
     store.ring(again.id());
     assert!(is_rung(&*again, LIMIT));
+}
+
+pub(super) fn a_ring_tells_of_a_lease_once_or_not_at_all(harness: &dyn Harness) {
+    let place = harness.place();
+    let (store, bell) = (place.open(), place.open().bell().unwrap());
+    let granted = |id| Granted { id: LeaseId(id), token: Token(u64::MAX >> 1), at: Moment::from_micros(-1) };
+    for id in [1, u64::MAX >> 1] {
+        store.ring(bell.id());
+        store.hand_over(bell.id(), granted(id));
+        assert!(is_rung(&*bell, LIMIT));
+        let heard = bell.hear();
+        assert!(heard.is_none() || heard == Some(granted(id)), "{heard:?}");
+        hush(&*bell);
+        assert_eq!(bell.hear(), None);
+    }
 }

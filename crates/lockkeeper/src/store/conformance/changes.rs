@@ -1,6 +1,7 @@
 //! Records come back as they were put in, and a change that does not fit fails.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::draft::{Change, Walk};
@@ -19,23 +20,25 @@ use crate::store::{Store, StoreError};
 fn full() -> (Lease, Ticket) {
     let slots = Mode::Slots(NonZeroU32::new(3).unwrap());
     let mut held = lease(7, "holder \u{1f512} 'x' \"y\" %_", &[name("db"), path("src/{a,b}*/**")]);
-    held.claim.resources.push(Resource { target: name("build"), mode: slots });
-    held.claim.resources.push(Resource { target: path("docs/**"), mode: Mode::Shared });
-    held.claim.proof.voucher = Voucher::Process(ProcessRef { pid: 4_194_304, started: u64::MAX >> 1 });
-    held.claim.proof.origin.pid_namespace = 4_026_531_836;
-    held.claim.contract = Contract::Kill;
-    held.claim.ttl = Some(Ttl::new(Duration::from_micros(1_500_001)).unwrap());
-    held.claim.reason = Some("line one\nline two\t數".to_owned());
-    held.claim.ticket = Some("my turn".parse().unwrap());
+    let claim = Arc::make_mut(&mut held.claim);
+    claim.resources.push(Resource { target: name("build"), mode: slots });
+    claim.resources.push(Resource { target: path("docs/**"), mode: Mode::Shared });
+    claim.proof.voucher = Voucher::Process(ProcessRef { pid: 4_194_304, started: u64::MAX >> 1 });
+    claim.proof.origin.pid_namespace = 4_026_531_836;
+    claim.contract = Contract::Kill;
+    claim.ttl = Some(Ttl::new(Duration::from_micros(1_500_001)).unwrap());
+    claim.reason = Some("line one\nline two\t數".to_owned());
+    claim.ticket = Some("my turn".parse().unwrap());
     held.token = Token(u64::MAX >> 1);
     held.acquired_at = Moment::from_micros(1);
     held.heartbeat_at = Moment::from_micros(i64::MAX);
     held.pickup_by = Some(Moment::from_micros(3));
     held.revoked = true;
     let mut waits = ticket(8, i64::MIN, "waiter", &[name("db")]);
-    waits.claim.proof.voucher = Voucher::Time;
-    waits.claim.contract = Contract::Lease;
-    waits.claim.ticket = Some("T-next".parse().unwrap());
+    let claim = Arc::make_mut(&mut waits.claim);
+    claim.proof.voucher = Voucher::Time;
+    claim.contract = Contract::Lease;
+    claim.ticket = Some("T-next".parse().unwrap());
     waits.priority = Priority::new(-100).unwrap();
     waits.enqueued_at = Moment::from_micros(11);
     waits.seen_at = Moment::from_micros(12);

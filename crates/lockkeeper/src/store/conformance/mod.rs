@@ -14,7 +14,7 @@ mod lookup;
 mod numbers;
 mod processes;
 mod retry;
-mod sample;
+pub(super) mod sample;
 mod snapshots;
 mod twice;
 
@@ -74,7 +74,8 @@ const CASES: &[Case] = cases! {
     changes: every_field_comes_back, a_decision_sees_its_own_changes, what_is_added_must_be_new,
         what_is_changed_must_be_there, what_is_removed_must_be_there, a_change_keeps_its_keys;
     bells: a_ring_before_the_sleep_wakes, a_ring_during_the_sleep_wakes, a_quiet_bell_can_be_rung_again,
-        a_bell_is_rung_by_its_number, a_ring_for_nobody_is_harmless, what_is_dismantled_is_gone;
+        a_bell_is_rung_by_its_number, a_ring_for_nobody_is_harmless, what_is_dismantled_is_gone,
+        a_ring_tells_of_a_lease_once_or_not_at_all;
     clock: it_stands_during_a_decision, it_never_goes_back;
     retry: decisions_may_run_twice, only_the_last_run_counts;
 };

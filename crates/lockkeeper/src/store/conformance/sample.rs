@@ -1,5 +1,6 @@
 //! Records to put into stores.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::draft::Change;
@@ -12,7 +13,7 @@ use lockkeeper_core::time::{Moment, Ttl};
 use super::decide;
 use crate::store::Store;
 
-pub(super) fn name(text: &str) -> Target {
+pub(in crate::store) fn name(text: &str) -> Target {
     Target::Name(text.parse().unwrap())
 }
 
@@ -38,12 +39,12 @@ pub(super) fn claim(owner: &str, targets: &[Target]) -> Claim {
     }
 }
 
-pub(super) fn lease(id: u64, owner: &str, targets: &[Target]) -> Lease {
+pub(in crate::store) fn lease(id: u64, owner: &str, targets: &[Target]) -> Lease {
     let at = Moment::from_micros(0);
     Lease {
         id: LeaseId(id),
         token: Token(id),
-        claim: claim(owner, targets),
+        claim: Arc::new(claim(owner, targets)),
         acquired_at: at,
         heartbeat_at: at,
         pickup_by: None,
@@ -55,7 +56,7 @@ pub(super) fn lease(id: u64, owner: &str, targets: &[Target]) -> Lease {
 pub(super) fn ticket(id: u64, at: i64, owner: &str, targets: &[Target]) -> Ticket {
     Ticket {
         id: LeaseId(id),
-        claim: claim(owner, targets),
+        claim: Arc::new(claim(owner, targets)),
         priority: Priority::default(),
         rank: Rank { at, id: LeaseId(id) },
         enqueued_at: Moment::from_micros(at),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockkeeper_core::id::BellId;
 
 use super::{Harness, Place};
-use crate::store::{Bell, Decision, Store, StoreError};
+use crate::store::{Bell, Decision, Granted, Store, StoreError};
 
 /// What happens between the two runs.
 pub(super) type Interlude = Box<dyn Fn() + Send + Sync>;
@@ -57,6 +57,10 @@ impl Store for Runs {
 
     fn ring(&self, bell: BellId) {
         self.inner.ring(bell);
+    }
+
+    fn hand_over(&self, bell: BellId, granted: Granted) {
+        self.inner.hand_over(bell, granted);
     }
 
     fn dismantle(&self, bell: BellId) {

@@ -151,7 +151,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
 /// Whether the tables are there; fails when they are not ours, or newer than this program.
 pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let format = sqlite::Format { application_id: APPLICATION_ID, version: VERSION };
-    sqlite::is_set_up(connection, path, format)
+    sqlite::version(connection, path, format).map(|version| version.is_some())
 }
 
 /// Makes the tables; the caller keeps everybody else out.

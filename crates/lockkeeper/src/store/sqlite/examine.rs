@@ -39,8 +39,8 @@ pub(super) fn examine(
         store.database(super::execute(connection, "ROLLBACK"))?;
         flaws.extend(contradictions?);
     }
-    if found != schema::FORMAT.version {
-        flaws.push(format!("its tables have version {found}, not {}", schema::FORMAT.version));
+    if found != schema::VERSION {
+        flaws.push(format!("its tables have version {found}, not {}", schema::VERSION));
     }
     Ok(Examination { engine, schema: Some(found), flaws })
 }

@@ -6,6 +6,7 @@
 //! | `tokens` | the last number given, and a limit that survives a power cut |
 //! | `gate` | one decision at a time: its kernel lock is fairer than SQLite's own waiting, and never sleeps; has the limit once more |
 //! | `wake/` | the bells of those who sleep now |
+//! | `clerk` | who decides for others in a crowd, if somebody does: its kernel lock, and which FIFO takes errands |
 //!
 //! A process that is killed leaves the database as it was before or after its decision, and nothing else but
 //! perhaps its bell, which whoever buries its ticket or lease puts away, or else the next `locks cleanup`.
@@ -15,6 +16,8 @@ mod examine;
 mod records;
 mod rows;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 use std::fs;
@@ -22,19 +25,21 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lockkeeper_core::id::BellId;
+use lockkeeper_core::id::{BellId, LeaseId, Token};
 use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
-use super::{Bell, Decision, Examination, Store, StoreError};
+use super::{Bell, Decision, Examination, Granted, Store, StoreError};
+use crate::platform::desk::Desk;
 use crate::platform::{bell, clock, fs as local, gate};
 pub(super) use connections::Connections;
 pub(super) use examine::pages;
 use records::Rows;
-pub(super) use schema::{Format, connect, explain, is_set_up, use_log};
+pub(super) use schema::{Format, connect, explain, use_log, version};
 use tokens::Tokens;
 
 /// How long a folder has to be left alone before its time of change is trusted.
@@ -54,6 +59,14 @@ pub struct SqliteStore {
     seen: Mutex<Option<(Stamp, Moment)>>,
     tokens: Tokens,
     connections: Connections,
+    ringer: bell::Ringer,
+    desk: Desk,
+    /// Whether the last decision met somebody in a line.
+    crowded: AtomicBool,
+    /// Whether several waited when that was last told from none.
+    several: AtomicBool,
+    /// Whether the log is copied seldom.
+    patient: AtomicBool,
 }
 
 impl SqliteStore {
@@ -73,9 +86,9 @@ impl SqliteStore {
         }
         let connection = schema::connect(&path)?;
         // Somebody else may be at it just now: anything but a yes is looked at again alone.
-        if !matches!(schema::is_set_up(&connection, &path, schema::FORMAT), Ok(true)) {
+        if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
-            if !schema::is_set_up(&connection, &path, schema::FORMAT)? {
+            if !schema::is_set_up(&connection, &path)? {
                 // What lost its file and its database within a moment still finds the limit on the gate.
                 let noted = gate.noted().map_err(|error| failed("read", &gate_path, error))?;
                 schema::set_up(&connection, &path, tokens.limit()?.max(noted))?;
@@ -90,7 +103,22 @@ impl SqliteStore {
         }
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
-        Ok(Self { folder, path, gate, files, seen, tokens, connections })
+        let (ringer, desk) = (bell::Ringer::new(&folder), Desk::new(&folder));
+        let [crowded, several, patient] = [const { AtomicBool::new(false) }; 3];
+        Ok(Self {
+            folder,
+            path,
+            gate,
+            files,
+            seen,
+            tokens,
+            connections,
+            ringer,
+            desk,
+            crowded,
+            several,
+            patient,
+        })
     }
 
     /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
@@ -152,8 +180,10 @@ impl SqliteStore {
             Ok(limit) => (limit, Ok(())),
             Err(error) => (None, Err(error)),
         };
-        let changed = rows.changed;
+        let (changed, met, hands_on) = (rows.changed, rows.met, rows.hands_on);
+        self.crowded.store(met > 0, Ordering::Relaxed);
         let ended = decided.and(kept).and_then(|()| {
+            self.pace_log(connection, met, hands_on)?;
             limit.map_or(Ok(()), |limit| self.note_limit(connection, limit))?;
             let end = if changed || limit.is_some() { "COMMIT" } else { "ROLLBACK" };
             self.database(execute(connection, end))
@@ -168,6 +198,22 @@ impl SqliteStore {
             }
         }
         ended
+    }
+
+    /// Has the log copied seldom while several wait, where each copy is in everybody's way, and not when somebody is
+    /// about to be rung; soon again when nobody waits. Other connections of this process follow when they are used.
+    fn pace_log(&self, connection: &Connection, met: usize, hands_on: bool) -> Result<(), StoreError> {
+        match met {
+            0 => self.several.store(false, Ordering::Relaxed),
+            // Two who take turns meet nobody every other time.
+            1 => {}
+            _ => self.several.store(true, Ordering::Relaxed),
+        }
+        let patient = self.several.load(Ordering::Relaxed) || hands_on;
+        if self.patient.swap(patient, Ordering::Relaxed) == patient {
+            return Ok(());
+        }
+        schema::pace_log(connection, &self.path, patient)
     }
 
     /// Notes the limit of numbers, for when the file of tokens is lost; on the gate too, for when the database is lost
@@ -209,15 +255,23 @@ impl Store for SqliteStore {
 
     fn ring(&self, id: BellId) {
         // Whoever sleeps there looks again by itself after a while, so a ring that failed only delays.
-        let _ = bell::ring(&self.folder, id);
+        let _ = self.ringer.ring(id, None);
+    }
+
+    fn hand_over(&self, id: BellId, granted: Granted) {
+        let _ = self.ringer.ring(id, Some(&word_of(granted)));
     }
 
     fn dismantle(&self, id: BellId) {
-        let _ = bell::remove(&self.folder, id);
+        let _ = self.ringer.remove(id);
     }
 
     fn sweep(&self) -> Result<(), StoreError> {
         bell::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
+    }
+
+    fn desk(&self) -> Option<&Desk> {
+        self.several.load(Ordering::Relaxed).then_some(&self.desk)
     }
 
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
@@ -237,6 +291,22 @@ impl Bell for bell::Bell {
     fn quiet(&self) {
         let _ = self.drain();
     }
+
+    fn hear(&self) -> Option<Granted> {
+        self.drain().ok()?.1.map(granted_by)
+    }
+}
+
+fn word_of(granted: Granted) -> bell::Word {
+    let mut word = bell::Word::default();
+    let parts = [granted.id.0, granted.token.0, granted.at.as_micros().cast_unsigned()];
+    word.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part.to_ne_bytes());
+    word
+}
+
+fn granted_by(word: bell::Word) -> Granted {
+    let part = |place: usize| u64::from_ne_bytes(word.as_chunks().0[place]);
+    Granted { id: LeaseId(part(0)), token: Token(part(1)), at: Moment::from_micros(part(2).cast_signed()) }
 }
 
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
@@ -257,8 +327,7 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
         Some(_) => {}
     }
     // A power cut may have damaged it, which does not matter; what others made is none of ours.
-    let known =
-        schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path, schema::FORMAT));
+    let known = schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path));
     if let Err(error @ (StoreError::Foreign { .. } | StoreError::TooNew { .. })) = known {
         return Err(error);
     }

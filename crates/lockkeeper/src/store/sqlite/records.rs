@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::LeaseId;
@@ -24,11 +25,18 @@ pub(super) struct Rows<'c> {
     pub(super) changed: bool,
     /// Whether anybody waits at all: mostly nobody does, and then no line need be looked at.
     anybody_waits: Option<bool>,
+    /// How many were met in a line at the most.
+    pub(super) met: usize,
+    /// Whether somebody leaves the line, and is likely to be rung for it.
+    pub(super) hands_on: bool,
 }
 
 impl<'c> Rows<'c> {
     pub(super) fn new(store: &'c SqliteStore, connection: &'c Connection) -> Self {
-        Self { store, connection, now: clock::now(), drawing: None, changed: false, anybody_waits: None }
+        // Where a decision met somebody, the next one will, too: it does not ask first.
+        let anybody_waits = store.crowded.load(Ordering::Relaxed).then_some(true);
+        let (now, drawing, changed, met, hands_on) = (clock::now(), None, false, 0, false);
+        Self { store, connection, now, drawing, changed, anybody_waits, met, hands_on }
     }
 
     fn anybody_waits(&mut self) -> Result<bool, StoreError> {
@@ -190,7 +198,13 @@ impl Records for Rows<'_> {
             return Ok(());
         }
         if let (None, [key]) = (&reach.below, reach.exact.as_slice()) {
-            return self.walk_line(Keys::At(key), walk, visit);
+            let mut met = 0;
+            self.walk_line(Keys::At(key), walk, &mut |ticket| {
+                met += 1;
+                visit(ticket)
+            })?;
+            self.met = self.met.max(met);
+            return Ok(());
         }
         // Several keys have several lines: they are merged into one.
         let mut found = BTreeMap::new();
@@ -204,6 +218,7 @@ impl Records for Rows<'_> {
         if let Some((from, to)) = reach.range_below() {
             self.walk_line(Keys::Below(&from, &to), walk, &mut collect)?;
         }
+        self.met = self.met.max(found.len());
         let ordered: Box<dyn Iterator<Item = Ticket>> = match walk {
             Walk::Up(_) => Box::new(found.into_values()),
             Walk::Down(_) => Box::new(found.into_values().rev()),
@@ -231,14 +246,21 @@ impl Records for Rows<'_> {
 
     fn apply(&mut self, change: Change) -> Result<(), StoreError> {
         self.changed = true;
-        self.anybody_waits = None;
+        if self.anybody_waits == Some(false) {
+            self.anybody_waits = None;
+        }
         match change {
             Change::AddLease(lease) => {
                 let changed = self.execute(rows::INSERT_LEASE, rows::lease_values(&lease))?;
                 self.expect_one(changed, "lease", lease.id)?;
                 let id = lease.id.0.cast_signed();
-                for key in lease.keys() {
-                    self.execute("INSERT INTO lease_key VALUES (?1, ?2)", (key.as_str(), id))?;
+                let keys = lease.keys();
+                let (pairs, rest) = keys.as_chunks();
+                for [one, other] in pairs {
+                    self.execute(rows::FILE_LEASE_TWICE, (id, one.as_str(), other.as_str()))?;
+                }
+                for key in rest {
+                    self.execute(rows::FILE_LEASE, (id, key.as_str()))?;
                 }
                 Ok(())
             }
@@ -261,8 +283,13 @@ impl Records for Rows<'_> {
                 let changed = self.execute(rows::INSERT_TICKET, rows::ticket_values(&ticket))?;
                 self.expect_one(changed, "ticket", ticket.id)?;
                 let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
-                for key in ticket.keys() {
-                    self.execute("INSERT INTO ticket_key VALUES (?1, ?2, ?3)", (key.as_str(), rank, id))?;
+                let keys = ticket.keys();
+                let (pairs, rest) = keys.as_chunks();
+                for [one, other] in pairs {
+                    self.execute(rows::FILE_TICKET_TWICE, (rank, id, one.as_str(), other.as_str()))?;
+                }
+                for key in rest {
+                    self.execute(rows::FILE_TICKET, (rank, id, key.as_str()))?;
                 }
                 Ok(())
             }
@@ -272,6 +299,7 @@ impl Records for Rows<'_> {
                 self.expect_keys("ticket_key", &ticket.keys(), Some(ticket.rank.at), ticket.id)
             }
             Change::RemoveTicket(ticket) => {
+                self.hands_on = true;
                 let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
                 for key in ticket.keys() {
                     let sql = "DELETE FROM ticket_key WHERE key = ? AND rank = ? AND id = ?";

@@ -1,5 +1,6 @@
 //! Records as rows: one way in, one way out, and nothing impossible gets through.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::id::{BellId, LeaseId, Token};
@@ -74,12 +75,21 @@ pub(super) const UPDATE_TICKET: &str =
     "UPDATE ticket SET (rank, claim, priority, enqueued_at, seen_at, stays, bell, under, upgrades)
      = (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) WHERE id = ?1";
 
+/// Files a lease under a key.
+pub(super) const FILE_LEASE: &str = "INSERT INTO lease_key VALUES (?2, ?1)";
+/// Files a lease under two keys, as most have: its name and its owner.
+pub(super) const FILE_LEASE_TWICE: &str = "INSERT INTO lease_key VALUES (?2, ?1), (?3, ?1)";
+/// Files a ticket under a key.
+pub(super) const FILE_TICKET: &str = "INSERT INTO ticket_key VALUES (?3, ?1, ?2)";
+/// Files a ticket under two keys.
+pub(super) const FILE_TICKET_TWICE: &str = "INSERT INTO ticket_key VALUES (?3, ?1, ?2), (?4, ?1, ?2)";
+
 /// The values of a lease's columns.
 pub(super) fn lease_values(lease: &Lease) -> impl rusqlite::Params {
     (
         integer(lease.id.0),
         integer(lease.token.0),
-        encoding::claim_to_json(&lease.claim),
+        encoding::claim_to_bytes(&lease.claim),
         lease.acquired_at.as_micros(),
         lease.heartbeat_at.as_micros(),
         lease.pickup_by.map(Moment::as_micros),
@@ -92,13 +102,13 @@ pub(super) fn ticket_values(ticket: &Ticket) -> impl rusqlite::Params {
     (
         integer(ticket.id.0),
         ticket.rank.at,
-        encoding::claim_to_json(&ticket.claim),
+        encoding::claim_to_bytes(&ticket.claim),
         ticket.priority.get(),
         ticket.enqueued_at.as_micros(),
         ticket.seen_at.as_micros(),
         micros(ticket.stays),
         ticket.bell.map(|bell| integer(bell.0)),
-        encoding::lease_ids_to_json(&ticket.under),
+        encoding::lease_ids_to_bytes(&ticket.under),
         ticket.upgrades.map(|id| integer(id.0)),
     )
 }
@@ -119,7 +129,7 @@ pub(super) fn lease_from(row: &Row<'_>) -> Result<Lease, StoreError> {
 /// Reads a row of `select_tickets`.
 pub(super) fn ticket_from(row: &Row<'_>) -> Result<Ticket, StoreError> {
     let id = LeaseId(number(row, 0)?);
-    let under = encoding::lease_ids_from_json(get_str(row, 8)?);
+    let under = encoding::lease_ids_from_bytes(get_bytes(row, 8)?);
     Ok(Ticket {
         id,
         rank: Rank { at: get(row, 1)?, id },
@@ -134,8 +144,9 @@ pub(super) fn ticket_from(row: &Row<'_>) -> Result<Ticket, StoreError> {
     })
 }
 
-fn claim_from(row: &Row<'_>, index: usize) -> Result<Claim, StoreError> {
-    encoding::claim_from_json(get_str(row, index)?).ok_or_else(|| impossible("claim"))
+fn claim_from(row: &Row<'_>, index: usize) -> Result<Arc<Claim>, StoreError> {
+    let claim = encoding::claim_from_bytes(get_bytes(row, index)?);
+    claim.map(Arc::new).ok_or_else(|| impossible("claim"))
 }
 
 /// SQLite's integers are signed: what does not fit never occurs, since numbers are drawn from one.
@@ -160,9 +171,9 @@ fn get<T: rusqlite::types::FromSql>(row: &Row<'_>, index: usize) -> Result<T, St
     row.get(index).map_err(|error| StoreError::Mismatch(error.to_string()))
 }
 
-fn get_str<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r str, StoreError> {
-    let text = row.get_ref(index).ok().and_then(|value| value.as_str().ok());
-    text.ok_or_else(|| StoreError::Mismatch(format!("column {index} is not text")))
+fn get_bytes<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r [u8], StoreError> {
+    let bytes = row.get_ref(index).ok().and_then(|value| value.as_blob().ok());
+    bytes.ok_or_else(|| StoreError::Mismatch(format!("column {index} has no bytes")))
 }
 
 fn impossible(column: &str) -> StoreError {

@@ -15,15 +15,19 @@ use crate::store::StoreError;
 /// `LkSt`: tells the database from those of other programs.
 const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// Counts up with every change of the tables that an older program could not use.
-const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 /// Both together.
-pub(super) const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION };
+const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION };
 
 /// How long those may take who look at a database that is not set up yet.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the log may grow, in pages, before it is copied into the database: a command that finds nobody else
 /// there reads all of it.
 const CHECKPOINT_AT: i64 = 24;
+/// The same while several wait, so that nobody is about to find it alone.
+const CHECKPOINT_IN_CROWD_AT: i64 = 256;
+/// A log that became longer than so many bytes is cut when it is begun anew.
+pub(super) const LONG_LOG: u64 = 512 * 1024;
 
 /// The tables are read anew by every command, so they are as plain as can be: types are strict, and what a
 /// column may say is checked where a row is read, in `rows`.
@@ -32,19 +36,24 @@ const CHECKPOINT_AT: i64 = 24;
 /// above every one that was drawn, for when the file of tokens is lost.
 const TABLES: &str = "
 CREATE TABLE lease (
-    id INTEGER PRIMARY KEY, token INTEGER NOT NULL, claim TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, token INTEGER NOT NULL, claim BLOB NOT NULL,
     acquired_at INTEGER NOT NULL, heartbeat_at INTEGER NOT NULL, pickup_by INTEGER, revoked INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE lease_key (key TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, id)) STRICT, WITHOUT ROWID;
 CREATE TABLE ticket (
-    id INTEGER PRIMARY KEY, rank INTEGER NOT NULL, claim TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, rank INTEGER NOT NULL, claim BLOB NOT NULL,
     priority INTEGER NOT NULL, enqueued_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, stays INTEGER NOT NULL,
-    bell INTEGER, under TEXT NOT NULL, upgrades INTEGER
+    bell INTEGER, under BLOB NOT NULL, upgrades INTEGER
 ) STRICT;
 CREATE TABLE ticket_key (
     key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, rank, id)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE numbers (highest INTEGER NOT NULL) STRICT;";
+CREATE TABLE IF NOT EXISTS numbers (highest INTEGER NOT NULL) STRICT;";
+
+/// Takes away what earlier versions made, when nobody is in it any more. Their number stays.
+const NO_OLDER_TABLES: &str = "
+DROP TABLE IF EXISTS lease; DROP TABLE IF EXISTS lease_key; DROP TABLE IF EXISTS ticket;
+DROP TABLE IF EXISTS ticket_key;";
 
 /// What a database says to be.
 #[derive(Clone, Copy, Debug)]
@@ -83,25 +92,40 @@ pub(in crate::store) fn connect(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Whether the tables are there; fails when they are not ours, or newer than this program.
-pub(in crate::store) fn is_set_up(
+/// Whether the tables of leases are there; fails when they are not ours, or of another version. Those of an earlier one
+/// count only while somebody is in them.
+pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let found = match version(connection, path, FORMAT)? {
+        None => return Ok(false),
+        Some(VERSION) => return Ok(true),
+        Some(older) => older,
+    };
+    match number(connection, path, "SELECT (SELECT count(*) FROM lease) + (SELECT count(*) FROM ticket)")? {
+        0 => Ok(false),
+        _ => Err(StoreError::TooOld { path: path.to_owned(), found, known: VERSION }),
+    }
+}
+
+/// The version of the tables, if there are any; fails when they are not ours, or newer than this program.
+pub(in crate::store) fn version(
     connection: &Connection,
     path: &Path,
     format: Format,
-) -> Result<bool, StoreError> {
-    let number = |pragma: &str| {
-        connection.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(|error| explain(path, error))
-    };
-    match number("PRAGMA application_id")? {
+) -> Result<Option<i64>, StoreError> {
+    match number(connection, path, "PRAGMA application_id")? {
         found if found == format.application_id => {}
-        0 if number("SELECT count(*) FROM sqlite_schema")? == 0 => return Ok(false),
+        0 if number(connection, path, "SELECT count(*) FROM sqlite_schema")? == 0 => return Ok(None),
         _ => return Err(StoreError::Foreign { path: path.to_owned() }),
     }
-    let found = number("PRAGMA user_version")?;
+    let found = number(connection, path, "PRAGMA user_version")?;
     if found > format.version {
         return Err(StoreError::TooNew { path: path.to_owned(), found, known: format.version });
     }
-    Ok(true)
+    Ok(Some(found))
+}
+
+fn number(connection: &Connection, path: &Path, sql: &str) -> Result<i64, StoreError> {
+    connection.query_row(sql, [], |row| row.get(0)).map_err(|error| explain(path, error))
 }
 
 /// Makes the tables; the caller keeps everybody else out. `highest` is what the file of tokens knows of.
@@ -112,8 +136,10 @@ pub(super) fn set_up(connection: &Connection, path: &Path, highest: u64) -> Resu
     use_log(connection, path)?;
     let script = format!(
         "BEGIN IMMEDIATE;
+         {NO_OLDER_TABLES}
          {TABLES}
          INSERT INTO numbers VALUES ({highest});
+         DELETE FROM numbers WHERE rowid NOT IN (SELECT rowid FROM numbers ORDER BY highest DESC LIMIT 1);
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {VERSION};
          COMMIT;"
@@ -127,8 +153,18 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
     // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew. Whoever
     // commits the last of so many pages copies the log into the database, so that it does not grow for ever.
     connection
-        .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {CHECKPOINT_AT};"))
+        .execute_batch(&format!(
+            "PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {CHECKPOINT_AT};
+             PRAGMA journal_size_limit = {LONG_LOG};"
+        ))
         .map_err(|error| explain(path, error))
+}
+
+/// How soon the log is copied by this connection: later while several wait.
+pub(super) fn pace_log(connection: &Connection, path: &Path, patient: bool) -> Result<(), StoreError> {
+    let pages = if patient { CHECKPOINT_IN_CROWD_AT } else { CHECKPOINT_AT };
+    let paced = connection.execute_batch(&format!("PRAGMA wal_autocheckpoint = {pages};"));
+    paced.map_err(|error| explain(path, error))
 }
 
 /// Has the database use a write-ahead log. When SQLite cannot, it stays with what it had and does not call it

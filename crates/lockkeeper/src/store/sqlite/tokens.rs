@@ -6,7 +6,7 @@
 //! counts; after another boot the limit does, since what was written last may be lost.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -97,8 +97,14 @@ impl Tokens {
         })
     }
 
-    fn write(&self, state: &State) -> Result<(), StoreError> {
-        self.file.write_all_at(state.text().as_bytes(), 0).map_err(|source| self.failed("write to", source))
+    fn write(&self, last: u64, limit: u64) -> Result<(), StoreError> {
+        let mut line = [b' '; LENGTH];
+        line[LENGTH - 1] = b'\n';
+        let boot = &self.boot;
+        let written =
+            write!(&mut line[..LENGTH - 1], "{HEADING} boot={boot} last={last:020} limit={limit:020}");
+        let written = written.and_then(|()| self.file.write_all_at(&line, 0));
+        written.map_err(|source| self.failed("write to", source))
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> StoreError {
@@ -135,8 +141,7 @@ impl Drawing<'_> {
         if moved {
             self.limit = self.last + BLOCK;
         }
-        let state = State { boot: self.tokens.boot.clone(), last: self.last, limit: self.limit };
-        self.tokens.write(&state)?;
+        self.tokens.write(self.last, self.limit)?;
         if moved {
             self.tokens.file.sync_data().map_err(|source| self.tokens.failed("sync", source))?;
         }
@@ -146,11 +151,6 @@ impl Drawing<'_> {
 }
 
 impl State {
-    fn text(&self) -> String {
-        let line = format!("{HEADING} boot={} last={:020} limit={:020}", self.boot, self.last, self.limit);
-        format!("{line:<width$}\n", width = LENGTH - 1)
-    }
-
     fn parse(text: &str) -> Option<Self> {
         let fields = text.strip_suffix('\n')?.trim_end().strip_prefix(HEADING)?;
         let (boot, numbers) = fields.strip_prefix(" boot=")?.split_once(" last=")?;

@@ -1,0 +1,98 @@
+//! Making a lease stronger or weaker.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::{Grant, NotCurrent, Outcome, WaitTerms, attend, bury_the_dead, current, line_up};
+use crate::draft::{Draft, View, Walk};
+use crate::id::{LeaseId, Token};
+use crate::record::{Claim, Lease, Priority, Rank, Ticket};
+use crate::resource::{Key, Mode, Reach, Resource};
+use crate::waiting::{Asker, conclude, hand_off, jams};
+
+/// Makes a shared lease exclusive; it stays shared when that fails.
+pub fn upgrade<V: View>(
+    draft: &mut Draft<'_, V>,
+    id: LeaseId,
+    token: Option<Token>,
+    wait: Option<WaitTerms>,
+) -> Result<Result<Outcome, NotCurrent>, V::Error> {
+    let lease = match current(draft, id, token)? {
+        Ok(lease) => lease,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let exclusive = |resource: &Resource| Resource { mode: Mode::Exclusive, ..resource.clone() };
+    let resources: Vec<Resource> = lease.claim.resources.iter().map(exclusive).collect();
+    if resources == lease.claim.resources {
+        return Ok(Ok(Outcome::Granted(Grant { lease, joined: true })));
+    }
+    if let Some(terms) = wait
+        && let Some(ticket) = ticket_to_upgrade(draft, &lease)?
+    {
+        return attend(draft, ticket.id, Some(terms)).map(Ok);
+    }
+    let claim = lease.claim.with_resources(resources);
+    bury_the_dead(draft, &claim)?;
+    hand_off(draft)?;
+    let rank = Rank::of_upgrade(LeaseId(u64::MAX));
+    let in_the_way = jams(draft, Asker { claim: &claim, rank, whole_line: false })?;
+    let now = draft.now();
+    if in_the_way.is_empty() {
+        let token = draft.draw_token()?;
+        let stronger = Lease { token, claim, heartbeat_at: now, pickup_by: None, ..lease };
+        draft.put_lease(Some(lease), stronger.clone());
+        conclude(draft, None)?;
+        return Ok(Ok(Outcome::Granted(Grant { lease: stronger, joined: false })));
+    }
+    let Some(terms) = wait else {
+        conclude(draft, None)?;
+        return Ok(Ok(Outcome::Held(in_the_way)));
+    };
+    let ticket_id = LeaseId(draft.draw()?);
+    let ticket = Ticket {
+        id: ticket_id,
+        claim: Arc::new(Claim { ticket: None, ..Claim::clone(&claim) }),
+        priority: Priority::default(),
+        rank: Rank::of_upgrade(ticket_id),
+        enqueued_at: now,
+        seen_at: now,
+        stays: terms.stays,
+        bell: terms.bell,
+        under: Vec::new(),
+        upgrades: Some(id),
+    };
+    line_up(draft, ticket).map(Ok)
+}
+
+/// The ticket that waits already for a lease to become more.
+fn ticket_to_upgrade<V: View>(draft: &mut Draft<'_, V>, lease: &Lease) -> Result<Option<Ticket>, V::Error> {
+    let mut found = None;
+    draft.tickets(&Reach::of(Key::of_owner(&lease.claim.owner)), Walk::Up(None), &mut |ticket| {
+        if ticket.upgrades != Some(lease.id) {
+            return ControlFlow::Continue(());
+        }
+        found = Some(ticket);
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
+}
+
+/// Makes a lease shared, and lets in whoever was waiting to share it.
+pub fn downgrade<V: View>(
+    draft: &mut Draft<'_, V>,
+    id: LeaseId,
+    token: Option<Token>,
+) -> Result<Result<Lease, NotCurrent>, V::Error> {
+    let lease = match current(draft, id, token)? {
+        Ok(lease) => lease,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let shared = |resource: &Resource| Resource { mode: Mode::Shared, ..resource.clone() };
+    let resources = lease.claim.resources.iter().map(shared).collect();
+    let claim = lease.claim.with_resources(resources);
+    let weaker = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
+    draft.offer(weaker.claim.targets());
+    draft.put_lease(Some(lease), weaker.clone());
+    conclude(draft, None)?;
+    Ok(Ok(weaker))
+}
