@@ -30,6 +30,8 @@ use crate::store::{Bell, Granted, StoreError};
 
 /// How long a clerk looks out for the next errand before it falls asleep: waking it takes longer than an errand does.
 const ALERT: Duration = Duration::from_micros(60);
+/// After so long a clerk looks what time it is for itself.
+const AT_ONCE: Duration = Duration::from_millis(5);
 
 impl Engine {
     /// As [`Engine::acquire`], for an owner in whose name nobody has asked before, and who alone sleeps on `bell`.
@@ -80,15 +82,17 @@ impl Engine {
         self.store.desk()?.sit().ok()?
     }
 
-    /// Does the errands that were left, and those that are left soon.
-    pub(super) fn do_errands(&self, seat: &Seat<'_>, is_rung: &dyn Fn() -> bool) {
-        let mut until = Instant::now() + ALERT;
-        loop {
+    /// Does the errands that were left, and those that are left soon, unless something else calls.
+    pub(super) fn do_errands(&self, seat: &Seat<'_>, is_called: impl Fn() -> bool) {
+        let begun = Instant::now();
+        let mut last = begun;
+        while last.elapsed() < ALERT && begun.elapsed() < AT_ONCE {
             let errands: Vec<_> = errands_at(seat).collect();
             if !errands.is_empty() {
                 self.do_together(seat, &errands);
-                until = Instant::now() + ALERT;
-            } else if is_rung() || Instant::now() >= until {
+                last = Instant::now();
+            }
+            if is_called() {
                 return;
             }
         }

@@ -186,8 +186,13 @@ impl Engine {
         descriptors.extend(sentries.descriptors.iter().map(|descriptor| descriptor.as_fd()));
         let desk = descriptors.len();
         descriptors.extend(seat.map(|seat| seat.as_fd()));
+        let (mut did_errands, mut told) = (false, Instant::now());
         loop {
-            progress();
+            // Errands change nothing about this wait, and may come by the thousand.
+            if !did_errands || patience.tick.is_some_and(|tick| told.elapsed() >= tick) {
+                progress();
+                told = Instant::now();
+            }
             if sentries.somebody_is_gone {
                 return Ok(false);
             }
@@ -198,8 +203,9 @@ impl Engine {
                 path: "the store".into(),
                 source,
             })?;
-            if let Some(seat) = seat.filter(|_| ready.forget(desk)) {
-                self.do_errands(seat, &|| is_rung(bell));
+            did_errands = ready.forget(desk);
+            if let Some(seat) = seat.filter(|_| did_errands) {
+                self.do_errands(seat, || is_any_ready(&descriptors[..desk]));
             }
             if ready.any() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(ready.places().any(|place| (1..=patience.interrupts.len()).contains(&place)));
@@ -293,8 +299,8 @@ impl Engine {
     }
 }
 
-fn is_rung(bell: &dyn Bell) -> bool {
-    poll::wait(&[bell.as_fd()], Some(Duration::ZERO)).is_ok_and(|ready| ready.any())
+fn is_any_ready(descriptors: &[BorrowedFd<'_>]) -> bool {
+    poll::wait(descriptors, Some(Duration::ZERO)).is_ok_and(|ready| ready.any())
 }
 
 /// The lease that a ring told of, if it is this ticket's and there is nothing to be written when it is taken up: its
