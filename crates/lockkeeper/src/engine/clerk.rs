@@ -24,7 +24,7 @@ use lockkeeper_core::record::Lease;
 use super::seen::Seen;
 use super::{Engine, granted};
 use crate::encoding::errand::{Errand, errand_from_bytes, release_to_bytes, request_to_bytes};
-use crate::platform::desk::{Answer, GOOD_FOR, Message, Seat};
+use crate::platform::desk::{Answer, GOOD_FOR, Left, Message, Seat};
 use crate::platform::{clock, poll};
 use crate::store::{Bell, Granted, StoreError};
 
@@ -37,11 +37,12 @@ impl Engine {
     /// As [`Engine::acquire`], for an owner in whose name nobody has asked before, and who alone sleeps on `bell`.
     pub fn acquire_as_new(&self, request: &Request, bell: &dyn Bell) -> Result<Outcome, StoreError> {
         let asked_at = clock::now();
-        let is_left = self.store.desk().filter(|_| is_plain(request)).is_some_and(|desk| {
-            request_to_bytes(request).is_some_and(|errand| desk.leave(&errand).unwrap_or(false))
-        });
-        if !is_left {
-            return self.acquire(request);
+        let desk = self.store.desk().filter(|_| is_plain(request));
+        let left = desk.zip(request_to_bytes(request)).map(|(desk, errand)| desk.leave(&errand));
+        match left {
+            None | Some(Ok(Left::Nowhere) | Err(_)) => return self.acquire(request),
+            Some(Ok(Left::Doubtful)) => return self.acquire_once(request),
+            Some(Ok(Left::WithClerk)) => {}
         }
         let until = Instant::now() + GOOD_FOR;
         loop {
@@ -57,6 +58,11 @@ impl Engine {
                 None => break,
             }
         }
+        self.acquire_once(request)
+    }
+
+    /// As [`Engine::acquire`], where that may have been done already.
+    fn acquire_once(&self, request: &Request) -> Result<Outcome, StoreError> {
         self.decide(|draft| lease::acquire_once(draft, request)).map(|(outcome, _)| outcome)
     }
 

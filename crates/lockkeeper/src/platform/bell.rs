@@ -3,7 +3,7 @@
 //! A bell is a FIFO in the store's `wake/` folder. The waiter keeps it open in both directions, so that it never
 //! reads an end of file; a ring is one byte, and any number of rings before the next look are one. A ring may bring
 //! a word along, which is lost when the FIFO is full: whoever hears no word has to look for itself. A waiter that
-//! was killed leaves its FIFO behind, which nobody has open: [`remove`] cleans up where a record still names it,
+//! was killed leaves its FIFO behind, which nobody has open: [`Ringer::remove`] cleans up where a record still names it,
 //! and [`sweep`] finds the others. A bell is put up under a shared lock on the folder and swept under an exclusive
 //! one, so that none is swept between its making and its opening.
 

@@ -49,6 +49,17 @@ pub struct Desk {
     asked: AtomicU64,
 }
 
+/// Where an errand is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// The clerk does it, unless it is killed or stopped before [`GOOD_FOR`] is over.
+    WithClerk,
+    /// There was nobody to leave it with.
+    Nowhere,
+    /// The clerk was leaving: it did it, or nobody ever will.
+    Doubtful,
+}
+
 /// What became of an errand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -108,11 +119,16 @@ impl Desk {
         self.file()?.write_all_at(format!("{:020}", clerk.0).as_bytes(), 0)
     }
 
-    /// Leaves an errand that is not answered; false when there is nobody to leave it with. It is not begun any more after
-    /// [`GOOD_FOR`].
-    pub fn leave(&self, errand: &[u8]) -> io::Result<bool> {
-        let Some((_, way)) = self.way_to_clerk()? else { return Ok(false) };
-        self.leave_with(&way, BellId(0), 0, errand)
+    /// Leaves an errand that is not answered. What fails was not left.
+    pub fn leave(&self, errand: &[u8]) -> io::Result<Left> {
+        let Some((clerk, way)) = self.way_to_clerk()? else { return Ok(Left::Nowhere) };
+        if !self.leave_with(&way, BellId(NOBODY), 0, errand)? {
+            return Ok(Left::Nowhere);
+        }
+        // Who leaves closes the desk first and then reads what was left: this may have come later.
+        let is_leaving = self.clerk().is_ok_and(|named| named != Some(clerk));
+        let is_over = is_leaving && poll::wait_or_hang_up(&[], &[way.as_fd()], Some(GOOD_FOR)).is_ok();
+        Ok(if is_over { Left::Doubtful } else { Left::WithClerk })
     }
 
     /// Leaves an errand and waits for the answer.
@@ -343,7 +359,7 @@ mod tests {
         let seat = one.sit().unwrap().unwrap();
         assert!(one.sit().unwrap().is_none() && other.sit().unwrap().is_none());
         for errand in [b"1", b"2", b"3"] {
-            assert!(other.leave(errand).unwrap());
+            assert_eq!(other.leave(errand).unwrap(), Left::WithClerk);
         }
         let errands = wait_for_errands(&seat);
         assert_eq!(errands.iter().map(Message::body).collect::<Vec<_>>(), [b"1", b"2", b"3"]);
@@ -356,14 +372,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (one, other, sender) = (Desk::new(dir.path()), Desk::new(dir.path()), Desk::new(dir.path()));
         let seat = one.sit().unwrap().unwrap();
-        assert!(sender.leave(b"unread").unwrap());
+        assert_eq!(sender.leave(b"unread").unwrap(), Left::WithClerk);
         drop(seat);
         let seat = other.sit().unwrap().unwrap();
-        assert!(sender.leave(b"later").unwrap());
+        assert_eq!(sender.leave(b"later").unwrap(), Left::WithClerk);
         let errands = wait_for_errands(&seat);
         assert_eq!(errands.iter().map(Message::body).collect::<Vec<_>>(), [b"later"]);
         seat.close();
-        assert!(!sender.leave(b"closed").unwrap());
+        assert_eq!(sender.leave(b"closed").unwrap(), Left::Nowhere);
         assert_eq!(sender.send(b"closed").unwrap(), Answer::Yourself);
     }
 
@@ -397,14 +413,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
         let seat = clerk.sit().unwrap().unwrap();
-        assert!(!sender.leave(&[0; LONGEST]).unwrap());
+        assert_eq!(sender.leave(&[0; LONGEST]).unwrap(), Left::Nowhere);
         assert_eq!(sender.send(&[0; LONGEST]).unwrap(), Answer::Yourself);
         let tray = seat.tray.as_ref().unwrap().id();
         for garbage in [&b"x"[..], b"\0\0", &[0xff; 40], &[1, 0, 3]] {
             assert!(sender.ringer.bring(tray, garbage).unwrap());
             assert_eq!(seat.errands().unwrap(), []);
         }
-        assert!(sender.leave(b"an errand").unwrap());
+        assert_eq!(sender.leave(b"an errand").unwrap(), Left::WithClerk);
         assert_eq!(seat.errands().unwrap().len(), 1);
     }
 }
