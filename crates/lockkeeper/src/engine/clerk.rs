@@ -14,6 +14,7 @@
 //! when the errand's time is over, and watches those before it from then on.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::draft::Draft;
@@ -44,18 +45,22 @@ impl Engine {
             Some(Ok(Left::Doubtful)) => return self.acquire_once(request),
             Some(Ok(Left::WithClerk)) => {}
         }
+        // Before its time is over it may still be done: no other ring says that it was.
         let until = Instant::now() + GOOD_FOR;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let rung = poll::wait(&[bell.as_fd()], Some(left)).is_ok_and(|ready| ready.any());
-            match bell.hear().filter(|_| rung) {
-                // What was granted earlier was asked for earlier: its ring is late.
-                Some(granted) if granted.at <= asked_at => {}
-                Some(granted) => {
-                    let lease = granted.lease(Arc::new(request.claim.clone()));
-                    return Ok(Outcome::Granted(Grant { lease, joined: false }));
+            match poll::wait(&[bell.as_fd()], Some(left)) {
+                Ok(ready) if !ready.any() => break,
+                Ok(_) => {}
+                Err(_) => {
+                    thread::sleep(left);
+                    break;
                 }
-                None => break,
+            }
+            // What was granted earlier was asked for earlier: its ring is late.
+            if let Some(granted) = bell.hear().filter(|granted| granted.at > asked_at) {
+                let lease = granted.lease(Arc::new(request.claim.clone()));
+                return Ok(Outcome::Granted(Grant { lease, joined: false }));
             }
         }
         self.acquire_once(request)
@@ -156,16 +161,15 @@ impl Engine {
 
     fn tell(&self, seat: &Seat<'_>, message: &Message, errand: &Errand, done: Done) {
         match (errand, done) {
-            (_, Done::TooLate) | (Errand::Acquire(_), Done::Did) => {}
             (Errand::Release { .. }, Done::Left) => seat.answer(message, Answer::Yourself),
             (Errand::Release { .. }, Done::Did | Done::Granted(_)) => seat.answer(message, Answer::Done),
-            (Errand::Acquire(request), done) => {
-                let Some(bell) = request.wait.and_then(|terms| terms.bell) else { return };
-                match done {
-                    Done::Granted(granted) => self.store.hand_over(bell, granted),
-                    Done::Did | Done::Left | Done::TooLate => self.store.ring(bell),
+            (Errand::Acquire(request), Done::Granted(granted)) => {
+                if let Some(bell) = request.wait.and_then(|terms| terms.bell) {
+                    self.store.hand_over(bell, granted);
                 }
             }
+            // Who lines up is rung in its turn, and looks for itself when the errand's time is over.
+            (Errand::Acquire(_), Done::Did | Done::Left) | (_, Done::TooLate) => {}
         }
     }
 }
