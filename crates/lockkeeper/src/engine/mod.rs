@@ -60,6 +60,7 @@ impl Engine {
             let outcome = rule(&mut draft)?;
             let (changes, effects, burials) = draft.finish();
             let granted = granted(&changes);
+            granted.iter().for_each(|(bell, _)| self.store.alert(*bell));
             for change in changes {
                 records.apply(change)?;
             }

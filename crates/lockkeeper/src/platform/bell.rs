@@ -12,19 +12,26 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::BellId;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
+use super::gate::pause;
 use super::random;
 
 /// What a ring may bring along.
 pub type Word = [u8; 24];
 
-/// A ring without a word, and what begins one with a word. Both are written at once, and so are read whole.
+/// A ring without a word, one that says that a word is about to come, and what begins one with a word. Each is written
+/// at once, and so is read whole.
 const RING: u8 = b'!';
+const SOON: u8 = b'?';
 const SAID: u8 = b'=';
+
+/// How long a word is looked out for that is about to come: to fall asleep again and be woken takes as long.
+const LOOK_OUT: Duration = Duration::from_micros(150);
 
 /// How many bells stay open for the next ring: whoever hands on in turn rings the same ones again and again.
 const MOST_OPEN: usize = 64;
@@ -87,25 +94,40 @@ impl Bell {
         }
     }
 
-    /// Forgets all rings so far; returns whether there were any, and the last word that came with one.
-    pub fn drain(&self) -> io::Result<(bool, Option<Word>)> {
-        let (mut rung, mut word) = (false, None);
+    /// Forgets all rings so far; returns whether there were any, and the last word that came with one. When a word is
+    /// about to come, it is looked out for.
+    pub fn hear(&self) -> io::Result<(bool, Option<Word>)> {
+        let (rung, mut word, soon) = self.drain()?;
+        if soon && word.is_none() {
+            let until = Instant::now() + LOOK_OUT;
+            while word.is_none() && Instant::now() < until {
+                pause();
+                word = self.drain()?.1;
+            }
+        }
+        Ok((rung, word))
+    }
+
+    /// Forgets all rings so far; returns whether there were any, the last word that came with one, and whether one is
+    /// about to come.
+    fn drain(&self) -> io::Result<(bool, Option<Word>, bool)> {
+        let (mut rung, mut word, mut soon) = (false, None, false);
         let mut buffer = [0; 256];
         // The beginning of a word whose end did not fit in.
         let mut kept = 0;
         loop {
             let read = match rustix::io::read(&self.descriptor, &mut buffer[kept..]) {
-                Ok(0) | Err(Errno::AGAIN) => return Ok((rung, word)),
+                Ok(0) | Err(Errno::AGAIN) => return Ok((rung, word, soon)),
                 Ok(read) => read,
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
             rung = true;
             let filled = kept + read;
-            let rest = last_word(&buffer[..filled], &mut word);
+            let rest = last_word(&buffer[..filled], &mut word, &mut soon);
             // Less than there was room for: it is empty now, and what comes from here on is the next ring.
             if filled < buffer.len() {
-                return Ok((rung, word));
+                return Ok((rung, word, soon));
             }
             buffer.copy_within(filled - rest..filled, 0);
             kept = rest;
@@ -127,10 +149,12 @@ impl Drop for Bell {
     }
 }
 
-/// Finds the last word among what was read; returns how many bytes at the end are the beginning of another one.
-fn last_word(mut bytes: &[u8], word: &mut Option<Word>) -> usize {
+/// Finds the last word among what was read, and whether one is about to come; returns how many bytes at the end are the
+/// beginning of another one.
+fn last_word(mut bytes: &[u8], word: &mut Option<Word>, soon: &mut bool) -> usize {
     while let Some((&first, rest)) = bytes.split_first() {
         if first != SAID {
+            *soon |= first == SOON;
             bytes = rest;
             continue;
         }
@@ -158,6 +182,15 @@ impl Ringer {
     /// Rings a bell. Returns false when there is none, or nobody to hear it.
     pub fn ring(&self, bell: BellId, word: Option<&Word>) -> io::Result<bool> {
         self.through(bell, |descriptor| write(descriptor, word))
+    }
+
+    /// Wakes a sleeper to whom a word is about to be brought, so that it is awake by then. Only bells that were rung
+    /// before and are open: it is a favour.
+    pub fn alert(&self, bell: BellId) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, descriptor)) = open.iter().find(|(known, _)| *known == bell) {
+            let _ = leave(descriptor, &[SOON]);
+        }
     }
 
     /// Leaves bytes in a FIFO, whole or not at all. Returns false when they could not be left.
@@ -321,8 +354,8 @@ mod tests {
                 assert!(ringer.ring(bell.id(), Some(&[said; 24])).unwrap());
             }
             (0..others).for_each(|_| assert!(ringer.ring(bell.id(), None).unwrap()));
-            let (mut rung, mut word) = bell.drain().unwrap();
-            while let (true, later) = bell.drain().unwrap() {
+            let (mut rung, mut word) = bell.hear().unwrap();
+            while let (true, later) = bell.hear().unwrap() {
                 (rung, word) = (true, later.or(word));
             }
             assert_eq!((rung, word), (true, Some([2; 24])), "{others} other rings");
@@ -339,7 +372,7 @@ mod tests {
                 ids.iter().map(|id| Bell::create_with_id(dir.path(), *id).unwrap()).collect();
             for bell in bells.iter().chain(&bells) {
                 assert!(ringer.ring(bell.id(), None).unwrap());
-                assert!(bell.drain().unwrap().0);
+                assert!(bell.hear().unwrap().0);
             }
             drop(bells);
             for id in &ids {
@@ -352,12 +385,12 @@ mod tests {
     fn a_ring_is_heard_once_however_often_it_rang() {
         let dir = tempfile::tempdir().unwrap();
         let bell = Bell::create(dir.path()).unwrap();
-        assert!(!bell.drain().unwrap().0);
+        assert!(!bell.hear().unwrap().0);
         for _ in 0..3 {
             assert!(ring(dir.path(), bell.id()).unwrap());
         }
         assert!(poll::wait(&[bell.as_fd()], None).unwrap().any());
-        assert!(bell.drain().unwrap().0);
+        assert!(bell.hear().unwrap().0);
         assert!(!poll::wait(&[bell.as_fd()], Some(Duration::ZERO)).unwrap().any());
     }
 
@@ -377,7 +410,7 @@ mod tests {
         let bell = Bell::create(dir.path()).unwrap();
         while rustix::io::write(&bell, &[0; 4096]).is_ok() {}
         assert!(ring(dir.path(), bell.id()).unwrap());
-        assert!(bell.drain().unwrap().0);
+        assert!(bell.hear().unwrap().0);
     }
 
     #[test]
@@ -407,7 +440,7 @@ mod tests {
         sweep(dir.path()).unwrap();
         assert!(!left.exists() && file.exists());
         assert!(ring(dir.path(), bell.id()).unwrap());
-        assert!(bell.drain().unwrap().0);
+        assert!(bell.hear().unwrap().0);
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Gate {
 
 /// Whether somebody else can run while this thread does. Not knowing, it sleeps at once.
 #[cfg(target_os = "linux")]
-fn several_cores() -> bool {
+pub(super) fn several_cores() -> bool {
     rustix::thread::sched_getaffinity(None).is_ok_and(|cores| cores.count() > 1)
 }
 
@@ -108,7 +108,7 @@ fn several_cores() -> bool {
 }
 
 /// Lets a moment pass without giving up the core.
-fn pause() {
+pub(super) fn pause() {
     for _ in 0..PAUSE {
         std::hint::spin_loop();
     }

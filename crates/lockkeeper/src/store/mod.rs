@@ -66,6 +66,12 @@ pub trait Store: Send + Sync {
         self.ring(bell);
     }
 
+    /// Wakes whoever sleeps on a bell, because [`Store::hand_over`] is about to follow unless the decision fails: to wake
+    /// takes as long as to commit. Nothing where that is of no use.
+    fn alert(&self, bell: BellId) {
+        let _ = bell;
+    }
+
     /// Puts away what a dead sleeper left.
     fn dismantle(&self, bell: BellId);
 

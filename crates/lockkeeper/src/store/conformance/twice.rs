@@ -63,6 +63,10 @@ impl Store for Runs {
         self.inner.hand_over(bell, granted);
     }
 
+    fn alert(&self, bell: BellId) {
+        self.inner.alert(bell);
+    }
+
     fn dismantle(&self, bell: BellId) {
         self.inner.dismantle(bell);
     }

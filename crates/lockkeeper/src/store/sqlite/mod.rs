@@ -13,6 +13,7 @@
 
 mod connections;
 mod examine;
+mod pace;
 mod records;
 mod rows;
 mod schema;
@@ -25,8 +26,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_core::id::{BellId, LeaseId, Token};
@@ -38,6 +39,7 @@ use crate::platform::desk::Desk;
 use crate::platform::{bell, clock, fs as local, gate};
 pub(super) use connections::Connections;
 pub(super) use examine::pages;
+use pace::Pace;
 use records::Rows;
 pub(super) use schema::{Format, connect, explain, use_log, version};
 use tokens::Tokens;
@@ -63,10 +65,9 @@ pub struct SqliteStore {
     desk: Desk,
     /// Whether the last decision met somebody in a line.
     crowded: AtomicBool,
-    /// Whether several waited when that was last told from none.
-    several: AtomicBool,
-    /// Whether the log is copied seldom.
-    patient: AtomicBool,
+    pace: Arc<Pace>,
+    /// The limit of numbers that is known to be noted in the database and on the gate; zero when that is not known.
+    noted: AtomicU64,
 }
 
 impl SqliteStore {
@@ -84,7 +85,7 @@ impl SqliteStore {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
             start_boot(&tokens, &path, boot)?;
         }
-        let connection = schema::connect(&path)?;
+        let mut connection = schema::connect(&path)?;
         // Somebody else may be at it just now: anything but a yes is looked at again alone.
         if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
             let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
@@ -94,7 +95,8 @@ impl SqliteStore {
                 schema::set_up(&connection, &path, tokens.limit()?.max(noted))?;
             }
         }
-        schema::tune(&connection, &path)?;
+        let pace = Arc::new(Pace::default());
+        schema::tune(&mut connection, &path, &pace)?;
         let mut files = Vec::new();
         for name in ["gate", "tokens", "leases.db", "leases.db-wal"] {
             let file = folder.join(name);
@@ -104,7 +106,7 @@ impl SqliteStore {
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
         let (ringer, desk) = (bell::Ringer::new(&folder), Desk::new(&folder));
-        let [crowded, several, patient] = [const { AtomicBool::new(false) }; 3];
+        let (crowded, noted) = (AtomicBool::new(false), AtomicU64::new(0));
         Ok(Self {
             folder,
             path,
@@ -116,8 +118,8 @@ impl SqliteStore {
             ringer,
             desk,
             crowded,
-            several,
-            patient,
+            pace,
+            noted,
         })
     }
 
@@ -131,8 +133,8 @@ impl SqliteStore {
         let another = || {
             // By now the path may lead elsewhere.
             self.check_place()?;
-            let connection = schema::connect(&self.path)?;
-            schema::tune(&connection, &self.path)?;
+            let mut connection = schema::connect(&self.path)?;
+            schema::tune(&mut connection, &self.path, &self.pace)?;
             Ok(connection)
         };
         self.connections.with(another, work)
@@ -183,7 +185,7 @@ impl SqliteStore {
         let (changed, met, hands_on) = (rows.changed, rows.met, rows.hands_on);
         self.crowded.store(met > 0, Ordering::Relaxed);
         let ended = decided.and(kept).and_then(|()| {
-            self.pace_log(connection, met, hands_on)?;
+            self.pace.note(met, hands_on);
             limit.map_or(Ok(()), |limit| self.note_limit(connection, limit))?;
             let end = if changed || limit.is_some() { "COMMIT" } else { "ROLLBACK" };
             self.database(execute(connection, end))
@@ -200,28 +202,24 @@ impl SqliteStore {
         ended
     }
 
-    /// Has the log copied seldom while several wait, where each copy is in everybody's way, and not when somebody is
-    /// about to be rung; soon again when nobody waits. Other connections of this process follow when they are used.
-    fn pace_log(&self, connection: &Connection, met: usize, hands_on: bool) -> Result<(), StoreError> {
-        match met {
-            0 => self.several.store(false, Ordering::Relaxed),
-            // Two who take turns meet nobody every other time.
-            1 => {}
-            _ => self.several.store(true, Ordering::Relaxed),
-        }
-        let patient = self.several.load(Ordering::Relaxed) || hands_on;
-        if self.patient.swap(patient, Ordering::Relaxed) == patient {
-            return Ok(());
-        }
-        schema::pace_log(connection, &self.path, patient)
-    }
-
     /// Notes the limit of numbers, for when the file of tokens is lost; on the gate too, for when the database is lost
     /// with it. That one is only the third copy: it may be missing.
     fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
         let _ = self.gate.note(limit);
         let noted = connection.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()]);
         self.database(noted).map(|_| ())
+    }
+
+    /// The limit of numbers that the database and the gate know of.
+    fn noted_limit(&self, connection: &Connection) -> Result<u64, StoreError> {
+        let highest = || {
+            let mut statement = connection.prepare_cached("SELECT highest FROM numbers")?;
+            statement.query_row([], |row| row.get::<_, i64>(0))
+        };
+        // A database that lost its log knows an old limit; the gate knows the last.
+        let noted = self.database(highest())?.cast_unsigned().max(self.gate.noted().unwrap_or(0));
+        self.noted.store(noted, Ordering::Relaxed);
+        Ok(noted)
     }
 }
 
@@ -262,6 +260,13 @@ impl Store for SqliteStore {
         let _ = self.ringer.ring(id, Some(&word_of(granted)));
     }
 
+    fn alert(&self, id: BellId) {
+        // In a crowd whoever is awake too soon takes a core from somebody.
+        if !self.pace.several() {
+            self.ringer.alert(id);
+        }
+    }
+
     fn dismantle(&self, id: BellId) {
         let _ = self.ringer.remove(id);
     }
@@ -271,7 +276,7 @@ impl Store for SqliteStore {
     }
 
     fn desk(&self) -> Option<&Desk> {
-        self.several.load(Ordering::Relaxed).then_some(&self.desk)
+        self.pace.several().then_some(&self.desk)
     }
 
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
@@ -289,11 +294,11 @@ impl Bell for bell::Bell {
     }
 
     fn quiet(&self) {
-        let _ = self.drain();
+        let _ = bell::Bell::hear(self);
     }
 
     fn hear(&self) -> Option<Granted> {
-        self.drain().ok()?.1.map(granted_by)
+        bell::Bell::hear(self).ok()?.1.map(granted_by)
     }
 }
 
@@ -341,7 +346,7 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
             Ok(()) | Err(_) => {}
         }
     }
-    let mut drawing = tokens.draw(0)?;
+    let mut drawing = tokens.draw(0, || Ok(0))?;
     drawing.next();
     drawing.keep().map(|_| ())
 }

@@ -151,13 +151,8 @@ impl Records for Rows<'_> {
     fn draw(&mut self) -> Result<u64, StoreError> {
         if self.drawing.is_none() {
             let (store, connection) = (self.store, self.connection);
-            let highest = || {
-                let mut statement = connection.prepare_cached("SELECT highest FROM numbers")?;
-                statement.query_row([], |row| row.get::<_, i64>(0))
-            };
-            // A database that lost its log knows an old limit; the gate knows the last.
-            let highest = store.database(highest())?.cast_unsigned().max(store.gate.noted().unwrap_or(0));
-            self.drawing = Some(store.tokens.draw(highest)?);
+            let known = store.noted.load(Ordering::Relaxed);
+            self.drawing = Some(store.tokens.draw(known, || store.noted_limit(connection))?);
         }
         Ok(self.drawing.as_mut().map_or(0, Drawing::next))
     }

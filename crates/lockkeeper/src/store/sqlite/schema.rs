@@ -4,12 +4,14 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::pace::Pace;
 use crate::store::StoreError;
 
 /// `LkSt`: tells the database from those of other programs.
@@ -21,11 +23,6 @@ const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION
 
 /// How long those may take who look at a database that is not set up yet.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the log may grow, in pages, before it is copied into the database: a command that finds nobody else
-/// there reads all of it.
-const CHECKPOINT_AT: i64 = 24;
-/// The same while several wait, so that nobody is about to find it alone.
-const CHECKPOINT_IN_CROWD_AT: i64 = 256;
 /// A log that became longer than so many bytes is cut when it is begun anew.
 pub(super) const LONG_LOG: u64 = 512 * 1024;
 
@@ -148,23 +145,13 @@ pub(super) fn set_up(connection: &Connection, path: &Path, highest: u64) -> Resu
 }
 
 /// Settings that a connection does not remember.
-pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+pub(super) fn tune(connection: &mut Connection, path: &Path, pace: &Arc<Pace>) -> Result<(), StoreError> {
     use_log(connection, path)?;
-    // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew. Whoever
-    // commits the last of so many pages copies the log into the database, so that it does not grow for ever.
+    // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew.
     connection
-        .execute_batch(&format!(
-            "PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {CHECKPOINT_AT};
-             PRAGMA journal_size_limit = {LONG_LOG};"
-        ))
+        .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA journal_size_limit = {LONG_LOG};"))
+        .and_then(|()| pace.set(connection))
         .map_err(|error| explain(path, error))
-}
-
-/// How soon the log is copied by this connection: later while several wait.
-pub(super) fn pace_log(connection: &Connection, path: &Path, patient: bool) -> Result<(), StoreError> {
-    let pages = if patient { CHECKPOINT_IN_CROWD_AT } else { CHECKPOINT_AT };
-    let paced = connection.execute_batch(&format!("PRAGMA wal_autocheckpoint = {pages};"));
-    paced.map_err(|error| explain(path, error))
 }
 
 /// Has the database use a write-ahead log. When SQLite cannot, it stays with what it had and does not call it

@@ -29,23 +29,3 @@ fn a_long_log_gets_short_again() {
     }
     assert!(std::fs::metadata(log).unwrap().len() <= LONG_LOG);
 }
-
-#[test]
-fn the_log_is_copied_seldom_while_several_wait_or_one_is_rung() {
-    let (_folder, store) = store();
-    let copied_at = |met: usize, hands_on: bool| {
-        let asked = store.connected(|connection| {
-            store.pace_log(connection, met, hands_on)?;
-            store.database(connection.query_row("PRAGMA wal_autocheckpoint", [], |row| row.get::<_, i64>(0)))
-        });
-        asked.unwrap()
-    };
-    let alone = copied_at(0, false);
-    assert_eq!(copied_at(1, false), alone);
-    let crowd = copied_at(2, false);
-    assert!(crowd > alone, "{crowd} and {alone}");
-    assert_eq!(copied_at(1, false), crowd, "one who waits is no reason to change");
-    assert_eq!(copied_at(0, false), alone);
-    assert_eq!(copied_at(1, true), crowd, "nobody who is handed something waits for a copy");
-    assert_eq!(copied_at(0, false), alone);
-}
