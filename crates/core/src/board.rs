@@ -75,6 +75,9 @@ impl Board {
         match change {
             Change::AddLease(lease) => {
                 let id = lease.id;
+                if self.tickets.contains_key(&id) {
+                    return Err(Misfit::Present(id));
+                }
                 self.lease_keys.extend(lease.keys().into_iter().map(|key| (key, id)));
                 self.leases.insert(id, lease).map_or(Ok(()), |_| Err(Misfit::Present(id)))
             }
@@ -95,6 +98,9 @@ impl Board {
             }
             Change::AddTicket(ticket) => {
                 let id = ticket.id;
+                if self.leases.contains_key(&id) {
+                    return Err(Misfit::Present(id));
+                }
                 self.ticket_keys.extend(ticket.keys().into_iter().map(|key| (key, ticket.rank)));
                 self.tickets.insert(id, ticket).map_or(Ok(()), |_| Err(Misfit::Present(id)))
             }
@@ -112,6 +118,13 @@ impl Board {
                     self.ticket_keys.remove(&(key, ticket.rank));
                 }
                 if removed == ticket { Ok(()) } else { Err(Misfit::Different(ticket.id)) }
+            }
+            Change::Grant(ticket, lease) => {
+                if (ticket.id, &ticket.claim) != (lease.id, &lease.claim) {
+                    return Err(Misfit::Different(lease.id));
+                }
+                self.apply(Change::RemoveTicket(ticket))?;
+                self.apply(Change::AddLease(lease))
             }
         }
     }

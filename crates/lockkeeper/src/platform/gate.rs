@@ -19,8 +19,6 @@ pub struct Gate {
     file: File,
     /// The kernel's lock belongs to the open file: it would let two threads that share it through at once.
     threads: Mutex<()>,
-    /// Whether the one inside runs while others wait on a core of their own.
-    has_company: OnceLock<bool>,
 }
 
 impl Gate {
@@ -38,7 +36,7 @@ impl Gate {
             .custom_flags(flags.bits().cast_signed());
         let file = options.open(path)?;
         if file.metadata()?.is_file() {
-            Ok(Self { file, threads: Mutex::new(()), has_company: OnceLock::new() })
+            Ok(Self { file, threads: Mutex::new(()) })
         } else {
             Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -67,7 +65,7 @@ impl Gate {
         if self.is_entered()? {
             return Ok(GateGuard { file: &self.file, _thread: thread });
         }
-        if *self.has_company.get_or_init(several_cores) {
+        if has_company() {
             // Those inside stay for some microseconds: to sleep and be woken would take longer than to try again.
             for _ in 0..TRIES {
                 if self.is_entered()? {
@@ -96,9 +94,14 @@ impl Gate {
     }
 }
 
-/// Whether somebody else can run while this thread does. Not knowing, it sleeps at once.
+/// Whether somebody else can run while this process does. Not knowing, nobody waits without sleeping.
+pub(super) fn has_company() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(several_cores)
+}
+
 #[cfg(target_os = "linux")]
-pub(super) fn several_cores() -> bool {
+fn several_cores() -> bool {
     rustix::thread::sched_getaffinity(None).is_ok_and(|cores| cores.count() > 1)
 }
 

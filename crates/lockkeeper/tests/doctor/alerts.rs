@@ -19,7 +19,7 @@ fn a_wait_of_more_than_a_minute_raises_an_alert() {
     clinic.env.until_waiting(1);
     assert_eq!(clinic.quick().alerts(), [""; 0]);
     let database = Connection::open(clinic.state().join("leases.db")).unwrap();
-    database.execute("UPDATE ticket SET enqueued_at = enqueued_at - 61000000", []).unwrap();
+    database.execute("UPDATE record SET since = since - 61000000 WHERE rank IS NOT NULL", []).unwrap();
     drop(database);
     let diagnosis = clinic.quick();
     assert_eq!((diagnosis.alerts(), diagnosis.troubles()), (vec!["LOCK_WAIT"], vec!["alerts"]));

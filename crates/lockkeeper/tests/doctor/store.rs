@@ -61,10 +61,10 @@ fn a_newer_and_a_foreign_store_fail() {
 #[test]
 fn the_full_pass_finds_records_that_contradict_each_other() {
     let contradictions = [
-        ("INSERT INTO lease_key VALUES ('x', 4711);", "1 keys lead to no lease"),
-        ("DELETE FROM lease_key;", "1 leases are filed under no key"),
-        ("INSERT INTO ticket_key VALUES ('x', 1, 4711);", "1 keys lead to no ticket"),
-        ("UPDATE lease SET token = 4711;", "the token 4711 is in use"),
+        ("INSERT INTO filed VALUES (0, 'x', 0, 4711);", "1 keys lead to no lease"),
+        ("DELETE FROM filed;", "1 leases are filed under no key"),
+        ("INSERT INTO filed VALUES (1, 'x', 1, 4711);", "1 keys lead to no ticket"),
+        ("UPDATE record SET token = 4711;", "the token 4711 is in use"),
     ];
     for (damage, told) in contradictions {
         let clinic = Clinic::new();
@@ -79,7 +79,7 @@ fn the_full_pass_finds_records_that_contradict_each_other() {
 fn a_record_that_cannot_be_read_fails() {
     let clinic = Clinic::new();
     clinic.env.acquire(&["db"]);
-    sql(&clinic, "UPDATE lease SET claim = x'ff';");
+    sql(&clinic, "UPDATE record SET claim = x'ff';");
     clinic.quick().says("store", "FAIL", "an impossible claim").fix("store", "leases.db* away");
 }
 

@@ -109,3 +109,23 @@ pub(super) fn a_ring_tells_of_a_lease_once_or_not_at_all(harness: &dyn Harness) 
         assert_eq!(bell.hear(), None);
     }
 }
+
+pub(super) fn a_lease_may_be_announced(harness: &dyn Harness) {
+    let place = harness.place();
+    let (store, bell) = (place.open(), place.open().bell().unwrap());
+    let granted = Granted { id: LeaseId(7), token: Token(8), at: Moment::from_micros(9) };
+    // Announced and not granted after all, then both, then granted without a word before.
+    for (announced, is_granted) in [(true, false), (true, true), (false, true)] {
+        if announced {
+            store.alert(bell.id());
+        }
+        if is_granted {
+            store.hand_over(bell.id(), granted);
+            assert!(is_rung(&*bell, LIMIT));
+        }
+        let heard = bell.hear();
+        assert!(heard.is_none() || (is_granted && heard == Some(granted)), "{heard:?}");
+        hush(&*bell);
+    }
+    store.alert(BellId(1));
+}

@@ -91,6 +91,46 @@ pub(super) fn what_is_added_must_be_new(harness: &dyn Harness) {
     refuses(harness, &[Change::AddTicket(waits), Change::AddTicket(late)]);
 }
 
+pub(super) fn an_id_is_that_of_a_lease_or_of_a_ticket(harness: &dyn Harness) {
+    let (held, waits) = (lease(7, "holder", &[name("db")]), ticket(7, 1, "waiter", &[name("other")]));
+    let (add_lease, add_ticket) = (Change::AddLease(held.clone()), Change::AddTicket(waits.clone()));
+    refuses(harness, &[add_lease.clone(), add_ticket.clone()]);
+    refuses(harness, &[add_ticket.clone(), add_lease.clone()]);
+    refuses(harness, &[add_lease.clone(), Change::UpdateTicket(waits.clone())]);
+    refuses(harness, &[add_ticket.clone(), Change::UpdateLease(held.clone())]);
+    refuses(harness, &[add_lease, Change::RemoveTicket(waits)]);
+    refuses(harness, &[add_ticket, Change::RemoveLease(held)]);
+}
+
+pub(super) fn a_ticket_that_is_granted_is_a_lease(harness: &dyn Harness) {
+    let place = harness.place();
+    let (held, waits) = full();
+    let granted = Lease { id: waits.id, claim: Arc::clone(&waits.claim), ..held };
+    put(&*place.open(), &[Change::AddTicket(waits.clone())]);
+    put(&*place.open(), &[Change::Grant(waits.clone(), granted.clone())]);
+    let store = place.open();
+    let everything = look(&*store, |records| records.everything());
+    assert_eq!(everything, (vec![granted.clone()], Vec::new()));
+    for key in waits.keys() {
+        let is_leases = granted.keys().contains(&key);
+        assert_eq!(!leases_within(&*store, &Reach::of(key.clone())).is_empty(), is_leases, "{key:?}");
+        assert_eq!(tickets_within(&*store, &Reach::of(key), Walk::Up(None), 9), [0; 0]);
+    }
+    put(&*store, &[Change::RemoveLease(granted)]);
+    assert_eq!(look(&*store, |records| records.everything()), Default::default());
+}
+
+pub(super) fn what_is_granted_must_wait(harness: &dyn Harness) {
+    let waits = ticket(8, 5, "waiter", &[name("db")]);
+    let granted = Lease { claim: Arc::clone(&waits.claim), ..lease(8, "waiter", &[name("db")]) };
+    let grant = Change::Grant(waits.clone(), granted.clone());
+    refuses(harness, std::slice::from_ref(&grant));
+    refuses(harness, &[Change::AddLease(granted.clone()), grant.clone()]);
+    refuses(harness, &[Change::AddTicket(waits.clone()), grant.clone(), grant]);
+    let sooner = Ticket { rank: Rank { at: 4, id: waits.id }, ..waits.clone() };
+    refuses(harness, &[Change::AddTicket(waits), Change::Grant(sooner, granted)]);
+}
+
 pub(super) fn what_is_changed_must_be_there(harness: &dyn Harness) {
     let (held, waits) = full();
     refuses(harness, &[Change::UpdateLease(held)]);

@@ -1,5 +1,7 @@
 //! Random changes, made to SQLite and to the strict double: both take or refuse the same, and show the same.
 
+use std::sync::Arc;
+
 use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::record::{Lease, Rank, Ticket};
@@ -27,6 +29,7 @@ enum Kind {
     AddBlindly,
     Update,
     Remove,
+    Grant,
 }
 
 #[derive(Clone, Debug)]
@@ -41,7 +44,7 @@ struct Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let kind = prop_oneof![4 => Just(Kind::Add), 1 => Just(Kind::AddBlindly), 2 => Just(Kind::Update), 3 => Just(Kind::Remove)];
+    let kind = prop_oneof![4 => Just(Kind::Add), 1 => Just(Kind::AddBlindly), 2 => Just(Kind::Update), 3 => Just(Kind::Remove), 2 => Just(Kind::Grant)];
     let targets = prop::collection::vec(0..TARGETS, 1..4);
     (kind, any::<bool>(), 1..6u64, targets, -3..3i64, prop::bool::weighted(0.1)).prop_map(
         |(kind, is_lease, id, targets, at, gives_up)| Step { kind, is_lease, id, targets, at, gives_up },
@@ -71,6 +74,11 @@ fn change(step: &Step, held: Option<Lease>, waits: Option<Ticket>) -> Option<Cha
         }
         (Kind::Update, false) => {
             Some(Change::UpdateTicket(Ticket { seen_at: touched, ..waits.unwrap_or_else(new_ticket) }))
+        }
+        (Kind::Grant, _) => {
+            let ticket = waits.unwrap_or_else(new_ticket);
+            let lease = Lease { claim: Arc::clone(&ticket.claim), acquired_at: touched, ..new_lease() };
+            Some(Change::Grant(ticket, lease))
         }
         (Kind::Remove, true) => Some(Change::RemoveLease(held.unwrap_or_else(new_lease))),
         (Kind::Remove, false) => Some(Change::RemoveTicket(waits.unwrap_or_else(new_ticket))),

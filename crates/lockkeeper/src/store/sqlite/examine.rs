@@ -12,14 +12,22 @@ const MOST: usize = 10;
 const CONTRADICTIONS: [(&str, &str); 4] = [
     (
         "leases are filed under no key",
-        "SELECT count(*) FROM lease WHERE id NOT IN (SELECT id FROM lease_key)",
+        "SELECT count(*) FROM record WHERE rank IS NULL AND -id NOT IN (SELECT id FROM filed WHERE waits = 0)",
     ),
-    ("keys lead to no lease", "SELECT count(*) FROM lease_key WHERE id NOT IN (SELECT id FROM lease)"),
+    (
+        "keys lead to no lease",
+        "SELECT count(*) FROM filed WHERE waits = 0 AND -id NOT IN (SELECT id FROM record WHERE rank IS NULL)",
+    ),
     (
         "tickets are filed under no key",
-        "SELECT count(*) FROM ticket WHERE id NOT IN (SELECT id FROM ticket_key)",
+        "SELECT count(*) FROM record
+         WHERE rank IS NOT NULL AND (rank, -id) NOT IN (SELECT rank, id FROM filed WHERE waits = 1)",
     ),
-    ("keys lead to no ticket", "SELECT count(*) FROM ticket_key WHERE id NOT IN (SELECT id FROM ticket)"),
+    (
+        "keys lead to no ticket",
+        "SELECT count(*) FROM filed
+         WHERE waits <> 0 AND (rank, -id) NOT IN (SELECT rank, id FROM record WHERE rank IS NOT NULL)",
+    ),
 ];
 
 /// Looks at one moment of the database; changes nothing.
@@ -64,7 +72,7 @@ fn contradictions(
             flaws.push(format!("{count} {what}"));
         }
     }
-    let highest = number("SELECT coalesce(max(token), 0) FROM lease")?;
+    let highest = number("SELECT coalesce(max(token), 0) FROM record")?;
     let last = store.tokens.last()?;
     if last.is_some_and(|last| last < highest.cast_unsigned()) {
         flaws.push(format!("the token {highest} is in use, but the file of tokens does not know of it"));

@@ -26,7 +26,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -63,11 +62,7 @@ pub struct SqliteStore {
     connections: Connections,
     ringer: bell::Ringer,
     desk: Desk,
-    /// Whether the last decision met somebody in a line.
-    crowded: AtomicBool,
     pace: Arc<Pace>,
-    /// The limit of numbers that is known to be noted in the database and on the gate; zero when that is not known.
-    noted: AtomicU64,
 }
 
 impl SqliteStore {
@@ -106,21 +101,7 @@ impl SqliteStore {
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
         let (ringer, desk) = (bell::Ringer::new(&folder), Desk::new(&folder));
-        let (crowded, noted) = (AtomicBool::new(false), AtomicU64::new(0));
-        Ok(Self {
-            folder,
-            path,
-            gate,
-            files,
-            seen,
-            tokens,
-            connections,
-            ringer,
-            desk,
-            crowded,
-            pace,
-            noted,
-        })
+        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, desk, pace })
     }
 
     /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
@@ -183,7 +164,6 @@ impl SqliteStore {
             Err(error) => (None, Err(error)),
         };
         let (changed, met, hands_on) = (rows.changed, rows.met, rows.hands_on);
-        self.crowded.store(met > 0, Ordering::Relaxed);
         let ended = decided.and(kept).and_then(|()| {
             self.pace.note(met, hands_on);
             limit.map_or(Ok(()), |limit| self.note_limit(connection, limit))?;
@@ -208,18 +188,6 @@ impl SqliteStore {
         let _ = self.gate.note(limit);
         let noted = connection.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()]);
         self.database(noted).map(|_| ())
-    }
-
-    /// The limit of numbers that the database and the gate know of.
-    fn noted_limit(&self, connection: &Connection) -> Result<u64, StoreError> {
-        let highest = || {
-            let mut statement = connection.prepare_cached("SELECT highest FROM numbers")?;
-            statement.query_row([], |row| row.get::<_, i64>(0))
-        };
-        // A database that lost its log knows an old limit; the gate knows the last.
-        let noted = self.database(highest())?.cast_unsigned().max(self.gate.noted().unwrap_or(0));
-        self.noted.store(noted, Ordering::Relaxed);
-        Ok(noted)
     }
 }
 
@@ -346,7 +314,7 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
             Ok(()) | Err(_) => {}
         }
     }
-    let mut drawing = tokens.draw(0, || Ok(0))?;
+    let mut drawing = tokens.draw(0)?;
     drawing.next();
     drawing.keep().map(|_| ())
 }

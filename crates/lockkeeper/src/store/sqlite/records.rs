@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::LeaseId;
@@ -11,10 +10,14 @@ use lockkeeper_core::resource::{Key, Reach};
 use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
+use super::rows::Place;
 use super::tokens::Drawing;
 use super::{SqliteStore, rows, schema};
 use crate::platform::clock;
 use crate::store::{Records, StoreError};
+
+/// So many keys of tickets are read at once, before their lines are looked at one by one.
+const FEW: usize = 8;
 
 /// The records as one transaction sees them.
 pub(super) struct Rows<'c> {
@@ -23,33 +26,46 @@ pub(super) struct Rows<'c> {
     now: Moment,
     pub(super) drawing: Option<Drawing<'c>>,
     pub(super) changed: bool,
-    /// Whether anybody waits at all: mostly nobody does, and then no line need be looked at.
-    anybody_waits: Option<bool>,
+    waiting: Waiting,
     /// How many were met in a line at the most.
     pub(super) met: usize,
     /// Whether somebody leaves the line, and is likely to be rung for it.
     pub(super) hands_on: bool,
 }
 
+/// What is known of those who wait.
+enum Waiting {
+    /// Nothing yet.
+    Unknown,
+    /// These are all.
+    Few(Vec<Ticket>),
+    /// More than are read at once: each line is looked at for itself.
+    Many,
+}
+
 impl<'c> Rows<'c> {
     pub(super) fn new(store: &'c SqliteStore, connection: &'c Connection) -> Self {
-        // Where a decision met somebody, the next one will, too: it does not ask first.
-        let anybody_waits = store.crowded.load(Ordering::Relaxed).then_some(true);
+        // Where several waited, the next decision meets them, too: it does not ask first.
+        let waiting = if store.pace.several() { Waiting::Many } else { Waiting::Unknown };
         let (now, drawing, changed, met, hands_on) = (clock::now(), None, false, 0, false);
-        Self { store, connection, now, drawing, changed, anybody_waits, met, hands_on }
+        Self { store, connection, now, drawing, changed, waiting, met, hands_on }
     }
 
-    fn anybody_waits(&mut self) -> Result<bool, StoreError> {
-        if let Some(known) = self.anybody_waits {
-            return Ok(known);
+    /// Looks who waits, unless that is known. Mostly nobody does, or one, and then no line need be looked at.
+    fn look_who_waits(&mut self) -> Result<(), StoreError> {
+        if !matches!(self.waiting, Waiting::Unknown) {
+            return Ok(());
         }
-        let mut found = false;
-        self.query("SELECT 1 FROM ticket LIMIT 1", [], |_| Ok(()), &mut |()| {
-            found = true;
-            ControlFlow::Break(())
+        let (mut few, mut read): (Vec<Ticket>, usize) = (Vec::new(), 0);
+        self.query(rows::FILED_TICKETS, [], rows::ticket_from, &mut |ticket| {
+            read += 1;
+            if few.iter().all(|known| known.id != ticket.id) {
+                few.push(ticket);
+            }
+            if read > FEW { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        self.anybody_waits = Some(found);
-        Ok(found)
+        self.waiting = if read > FEW { Waiting::Many } else { Waiting::Few(few) };
+        Ok(())
     }
 
     fn query<T>(
@@ -75,40 +91,49 @@ impl<'c> Rows<'c> {
         self.store.database(run())
     }
 
-    fn expect_one(&self, changed: usize, what: &str, id: LeaseId) -> Result<(), StoreError> {
+    /// Changes one row, or fails.
+    fn execute_on(&self, id: LeaseId, sql: &str, params: impl rusqlite::Params) -> Result<(), StoreError> {
+        let changed = self.execute(sql, params)?;
+        self.expect_one(changed, rows::row_id(id))
+    }
+
+    fn expect_one(&self, changed: usize, id: i64) -> Result<(), StoreError> {
         if changed == 1 {
             Ok(())
         } else {
-            Err(StoreError::Mismatch(format!("{what} {} changed meanwhile", id.0)))
+            Err(StoreError::Mismatch(format!("record {} changed meanwhile", id.unsigned_abs())))
         }
     }
 
-    /// Whether a record that was changed is still filed where it can be found.
-    fn expect_keys(
-        &self,
-        table: &str,
-        keys: &[Key],
-        rank: Option<i64>,
-        id: LeaseId,
-    ) -> Result<(), StoreError> {
-        for key in keys {
-            let (key, number) = (key.as_str(), id.0.cast_signed());
-            let found = match rank {
-                None => {
-                    self.exists(&format!("SELECT 1 FROM {table} WHERE key = ? AND id = ?"), (key, number))
-                }
-                Some(rank) => {
-                    let sql = format!("SELECT 1 FROM {table} WHERE key = ? AND rank = ? AND id = ?");
-                    self.exists(&sql, (key, rank, number))
-                }
-            };
-            self.expect_one(usize::from(found?), "record", id)?;
+    /// Files a record under its keys.
+    fn file(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
+        let (pairs, rest) = keys.as_chunks();
+        for [one, other] in pairs {
+            self.execute(rows::FILE_TWICE, (waits, rank, id, one.as_str(), other.as_str()))?;
+        }
+        for key in rest {
+            self.execute(rows::FILE, (waits, rank, id, key.as_str()))?;
         }
         Ok(())
     }
 
-    fn exists(&self, sql: &str, params: impl rusqlite::Params) -> Result<bool, StoreError> {
-        self.store.database(self.connection.prepare_cached(sql).and_then(|mut found| found.exists(params)))
+    /// Takes a record out from under its keys.
+    fn unfile(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
+        for key in keys {
+            let removed = self.execute(rows::UNFILE, (waits, rank, id, key.as_str()))?;
+            self.expect_one(removed, id)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a record that was changed is still filed where it can be found.
+    fn expect_filed(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
+        for key in keys {
+            let found = self.connection.prepare_cached(rows::IS_FILED);
+            let found = found.and_then(|mut found| found.exists((waits, rank, id, key.as_str())));
+            self.expect_one(usize::from(self.store.database(found)?), id)?;
+        }
+        Ok(())
     }
 
     /// The tickets of one key along a walk, or of a range of keys in no order.
@@ -151,14 +176,19 @@ impl Records for Rows<'_> {
     fn draw(&mut self) -> Result<u64, StoreError> {
         if self.drawing.is_none() {
             let (store, connection) = (self.store, self.connection);
-            let known = store.noted.load(Ordering::Relaxed);
-            self.drawing = Some(store.tokens.draw(known, || store.noted_limit(connection))?);
+            let highest = || {
+                let mut statement = connection.prepare_cached("SELECT highest FROM numbers")?;
+                statement.query_row([], |row| row.get::<_, i64>(0))
+            };
+            // A database that lost its log knows an old limit; the gate knows the last.
+            let highest = store.database(highest())?.cast_unsigned().max(store.gate.noted().unwrap_or(0));
+            self.drawing = Some(store.tokens.draw(highest)?);
         }
         Ok(self.drawing.as_mut().map_or(0, Drawing::next))
     }
 
     fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
-        first(|visit| self.query(rows::LEASE, [id.0.cast_signed()], rows::lease_from, visit))
+        first(|visit| self.query(rows::LEASE, [rows::row_id(id)], rows::lease_from, visit))
     }
 
     fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
@@ -180,7 +210,7 @@ impl Records for Rows<'_> {
     }
 
     fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
-        first(|visit| self.query(rows::TICKET, [id.0.cast_signed()], rows::ticket_from, visit))
+        first(|visit| self.query(rows::TICKET, [rows::row_id(id)], rows::ticket_from, visit))
     }
 
     fn tickets(
@@ -189,7 +219,16 @@ impl Records for Rows<'_> {
         walk: Walk,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        if !self.anybody_waits()? {
+        self.look_who_waits()?;
+        if let Waiting::Few(few) = &self.waiting {
+            let mut met = 0;
+            for ticket in walk.through(few.iter(), reach) {
+                met += 1;
+                if visit(ticket.clone()).is_break() {
+                    break;
+                }
+            }
+            self.met = self.met.max(met);
             return Ok(());
         }
         if let (None, [key]) = (&reach.below, reach.exact.as_slice()) {
@@ -241,68 +280,41 @@ impl Records for Rows<'_> {
 
     fn apply(&mut self, change: Change) -> Result<(), StoreError> {
         self.changed = true;
-        if self.anybody_waits == Some(false) {
-            self.anybody_waits = None;
+        // What was read of the lines may be so no more.
+        if matches!(self.waiting, Waiting::Few(_)) {
+            self.waiting = Waiting::Unknown;
         }
         match change {
             Change::AddLease(lease) => {
-                let changed = self.execute(rows::INSERT_LEASE, rows::lease_values(&lease))?;
-                self.expect_one(changed, "lease", lease.id)?;
-                let id = lease.id.0.cast_signed();
-                let keys = lease.keys();
-                let (pairs, rest) = keys.as_chunks();
-                for [one, other] in pairs {
-                    self.execute(rows::FILE_LEASE_TWICE, (id, one.as_str(), other.as_str()))?;
-                }
-                for key in rest {
-                    self.execute(rows::FILE_LEASE, (id, key.as_str()))?;
-                }
-                Ok(())
+                self.execute_on(lease.id, rows::INSERT_LEASE, rows::lease_values(&lease))?;
+                self.file(rows::place_of_lease(&lease), &lease.keys())
             }
             Change::UpdateLease(lease) => {
-                let changed = self.execute(rows::UPDATE_LEASE, rows::lease_values(&lease))?;
-                self.expect_one(changed, "lease", lease.id)?;
-                self.expect_keys("lease_key", &lease.keys(), None, lease.id)
+                self.execute_on(lease.id, rows::UPDATE_LEASE, rows::lease_values(&lease))?;
+                self.expect_filed(rows::place_of_lease(&lease), &lease.keys())
             }
             Change::RemoveLease(lease) => {
-                let id = lease.id.0.cast_signed();
-                for key in lease.keys() {
-                    let sql = "DELETE FROM lease_key WHERE key = ? AND id = ?";
-                    let removed = self.execute(sql, (key.as_str(), id))?;
-                    self.expect_one(removed, "lease", lease.id)?;
-                }
-                let changed = self.execute("DELETE FROM lease WHERE id = ?", [id])?;
-                self.expect_one(changed, "lease", lease.id)
+                self.unfile(rows::place_of_lease(&lease), &lease.keys())?;
+                self.execute_on(lease.id, rows::REMOVE, [rows::row_id(lease.id)])
             }
             Change::AddTicket(ticket) => {
-                let changed = self.execute(rows::INSERT_TICKET, rows::ticket_values(&ticket))?;
-                self.expect_one(changed, "ticket", ticket.id)?;
-                let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
-                let keys = ticket.keys();
-                let (pairs, rest) = keys.as_chunks();
-                for [one, other] in pairs {
-                    self.execute(rows::FILE_TICKET_TWICE, (rank, id, one.as_str(), other.as_str()))?;
-                }
-                for key in rest {
-                    self.execute(rows::FILE_TICKET, (rank, id, key.as_str()))?;
-                }
-                Ok(())
+                self.execute_on(ticket.id, rows::INSERT_TICKET, rows::ticket_values(&ticket))?;
+                self.file(rows::place_of_ticket(&ticket), &ticket.keys())
             }
             Change::UpdateTicket(ticket) => {
-                let changed = self.execute(rows::UPDATE_TICKET, rows::ticket_values(&ticket))?;
-                self.expect_one(changed, "ticket", ticket.id)?;
-                self.expect_keys("ticket_key", &ticket.keys(), Some(ticket.rank.at), ticket.id)
+                self.execute_on(ticket.id, rows::UPDATE_TICKET, rows::ticket_values(&ticket))?;
+                self.expect_filed(rows::place_of_ticket(&ticket), &ticket.keys())
             }
             Change::RemoveTicket(ticket) => {
                 self.hands_on = true;
-                let (id, rank) = (ticket.id.0.cast_signed(), ticket.rank.at);
-                for key in ticket.keys() {
-                    let sql = "DELETE FROM ticket_key WHERE key = ? AND rank = ? AND id = ?";
-                    let removed = self.execute(sql, (key.as_str(), rank, id))?;
-                    self.expect_one(removed, "ticket", ticket.id)?;
-                }
-                let changed = self.execute("DELETE FROM ticket WHERE id = ?", [id])?;
-                self.expect_one(changed, "ticket", ticket.id)
+                self.unfile(rows::place_of_ticket(&ticket), &ticket.keys())?;
+                self.execute_on(ticket.id, rows::REMOVE, [rows::row_id(ticket.id)])
+            }
+            Change::Grant(ticket, lease) => {
+                self.hands_on = true;
+                self.unfile(rows::place_of_ticket(&ticket), &ticket.keys())?;
+                self.file(rows::place_of_lease(&lease), &lease.keys())?;
+                self.execute_on(lease.id, rows::GRANT, rows::grant_values(&ticket, &lease))
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::store::StoreError;
 /// What is read of a lease.
 macro_rules! select_leases {
     ($rest:literal) => {
-        concat!("SELECT l.id, token, claim, acquired_at, heartbeat_at, pickup_by, revoked FROM ", $rest)
+        concat!("SELECT r.id, token, claim, since, seen_at, pickup_by, revoked FROM ", $rest)
     };
 }
 
@@ -22,74 +22,120 @@ macro_rules! select_leases {
 macro_rules! select_tickets {
     ($rest:literal) => {
         concat!(
-            "SELECT t.id, t.rank, claim, priority, enqueued_at, seen_at, stays, bell, under, upgrades FROM ",
+            "SELECT r.id, r.rank, claim, priority, since, seen_at, stays, bell, under, upgrades FROM ",
             $rest
         )
     };
 }
 
 /// One lease.
-pub(super) const LEASE: &str = select_leases!("lease l WHERE l.id = ?1");
+pub(super) const LEASE: &str = select_leases!("record r WHERE r.id = ?1 AND rank IS NULL");
 /// Every lease, oldest first.
-pub(super) const ALL_LEASES: &str = select_leases!("lease l ORDER BY l.id");
+pub(super) const ALL_LEASES: &str = select_leases!("record r WHERE rank IS NULL ORDER BY r.id DESC");
 /// The leases filed under one key.
-pub(super) const LEASES_AT: &str = select_leases!("lease_key k JOIN lease l ON l.id = k.id WHERE k.key = ?1");
+pub(super) const LEASES_AT: &str =
+    select_leases!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 0 AND k.key = ?1");
 /// The leases filed under a range of keys.
 pub(super) const LEASES_BELOW: &str =
-    select_leases!("lease_key k JOIN lease l ON l.id = k.id WHERE k.key >= ?1 AND k.key < ?2");
+    select_leases!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 0 AND k.key >= ?1 AND k.key < ?2");
 /// One ticket.
-pub(super) const TICKET: &str = select_tickets!("ticket t WHERE t.id = ?1");
+pub(super) const TICKET: &str = select_tickets!("record r WHERE r.id = ?1 AND rank IS NOT NULL");
 /// Every ticket, in the order in which they are served.
-pub(super) const ALL_TICKETS: &str = select_tickets!("ticket t ORDER BY t.rank, t.id");
+pub(super) const ALL_TICKETS: &str =
+    select_tickets!("record r WHERE rank IS NOT NULL ORDER BY r.rank, r.id DESC");
+/// Every ticket, as often as it is filed.
+pub(super) const FILED_TICKETS: &str =
+    select_tickets!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 1");
 /// The line for one key, from a place on towards its end.
 pub(super) const LINE_UP_AT: &str = select_tickets!(
-    "ticket_key k JOIN ticket t ON t.id = k.id
-     WHERE k.key = ?1 AND (k.rank, k.id) > (?2, ?3) ORDER BY k.rank, k.id"
+    "filed k JOIN record r ON r.id = -k.id
+     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) > (?2, ?3) ORDER BY k.rank, k.id"
 );
 /// The line for one key, from a place on towards its beginning.
 pub(super) const LINE_DOWN_AT: &str = select_tickets!(
-    "ticket_key k JOIN ticket t ON t.id = k.id
-     WHERE k.key = ?1 AND (k.rank, k.id) < (?2, ?3) ORDER BY k.rank DESC, k.id DESC"
+    "filed k JOIN record r ON r.id = -k.id
+     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) < (?2, ?3) ORDER BY k.rank DESC, k.id DESC"
 );
 /// What stands behind a place in the lines for a range of keys.
 pub(super) const LINES_UP_BELOW: &str = select_tickets!(
-    "ticket_key k JOIN ticket t ON t.id = k.id
-     WHERE k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) > (?3, ?4)"
+    "filed k JOIN record r ON r.id = -k.id
+     WHERE k.waits = 1 AND k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) > (?3, ?4)"
 );
 /// What stands before a place in the lines for a range of keys.
 pub(super) const LINES_DOWN_BELOW: &str = select_tickets!(
-    "ticket_key k JOIN ticket t ON t.id = k.id
-     WHERE k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) < (?3, ?4)"
+    "filed k JOIN record r ON r.id = -k.id
+     WHERE k.waits = 1 AND k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) < (?3, ?4)"
 );
 
 /// Adds a lease that is not there.
-pub(super) const INSERT_LEASE: &str = "INSERT INTO lease VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(super) const INSERT_LEASE: &str =
+    "INSERT INTO record (id, token, claim, since, seen_at, pickup_by, revoked)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 /// Changes a lease that is there.
-pub(super) const UPDATE_LEASE: &str =
-    "UPDATE lease SET (token, claim, acquired_at, heartbeat_at, pickup_by, revoked)
-     = (?2, ?3, ?4, ?5, ?6, ?7) WHERE id = ?1";
+pub(super) const UPDATE_LEASE: &str = "UPDATE record SET (token, claim, since, seen_at, pickup_by, revoked)
+     = (?2, ?3, ?4, ?5, ?6, ?7) WHERE id = ?1 AND rank IS NULL";
 /// Adds a ticket that is not there.
-pub(super) const INSERT_TICKET: &str = "INSERT INTO ticket VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+pub(super) const INSERT_TICKET: &str =
+    "INSERT INTO record (id, rank, claim, priority, since, seen_at, stays, bell, under, upgrades)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 /// Changes a ticket that is there.
 pub(super) const UPDATE_TICKET: &str =
-    "UPDATE ticket SET (rank, claim, priority, enqueued_at, seen_at, stays, bell, under, upgrades)
-     = (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) WHERE id = ?1";
+    "UPDATE record SET (rank, claim, priority, since, seen_at, stays, bell, under, upgrades)
+     = (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) WHERE id = ?1 AND rank IS NOT NULL";
+/// Makes a lease of a ticket that is there.
+pub(super) const GRANT: &str =
+    "UPDATE record SET (rank, token, since, seen_at, pickup_by, revoked, priority, stays, bell, under, upgrades)
+     = (NULL, ?3, ?4, ?5, ?6, ?7, NULL, NULL, NULL, NULL, NULL) WHERE id = ?1 AND rank = ?2";
+/// Takes a lease or a ticket away.
+pub(super) const REMOVE: &str = "DELETE FROM record WHERE id = ?1";
 
-/// Files a lease under a key.
-pub(super) const FILE_LEASE: &str = "INSERT INTO lease_key VALUES (?2, ?1)";
-/// Files a lease under two keys, as most have: its name and its owner.
-pub(super) const FILE_LEASE_TWICE: &str = "INSERT INTO lease_key VALUES (?2, ?1), (?3, ?1)";
-/// Files a ticket under a key.
-pub(super) const FILE_TICKET: &str = "INSERT INTO ticket_key VALUES (?3, ?1, ?2)";
-/// Files a ticket under two keys.
-pub(super) const FILE_TICKET_TWICE: &str = "INSERT INTO ticket_key VALUES (?3, ?1, ?2), (?4, ?1, ?2)";
+/// Files a record under a key.
+pub(super) const FILE: &str = "INSERT INTO filed VALUES (?1, ?4, ?2, ?3)";
+/// Files a record under two keys, as most have: its name and its owner.
+pub(super) const FILE_TWICE: &str = "INSERT INTO filed VALUES (?1, ?4, ?2, ?3), (?1, ?5, ?2, ?3)";
+/// Whether a record is filed under a key.
+pub(super) const IS_FILED: &str =
+    "SELECT 1 FROM filed WHERE waits = ?1 AND key = ?4 AND rank = ?2 AND id = ?3";
+/// Takes a record out from under a key.
+pub(super) const UNFILE: &str = "DELETE FROM filed WHERE waits = ?1 AND key = ?4 AND rank = ?2 AND id = ?3";
+
+/// Where a record is filed under each of its keys: whether it waits, its rank, and its id.
+pub(super) type Place = (bool, i64, i64);
+
+/// Where a lease is filed.
+pub(super) fn place_of_lease(lease: &Lease) -> Place {
+    (false, 0, integer(lease.id.0))
+}
+
+/// Where a ticket is filed.
+pub(super) fn place_of_ticket(ticket: &Ticket) -> Place {
+    (true, ticket.rank.at, integer(ticket.id.0))
+}
+
+/// What a row has as its id.
+pub(super) fn row_id(id: LeaseId) -> i64 {
+    -integer(id.0)
+}
 
 /// The values of a lease's columns.
 pub(super) fn lease_values(lease: &Lease) -> impl rusqlite::Params {
     (
-        integer(lease.id.0),
+        row_id(lease.id),
         integer(lease.token.0),
         encoding::claim_to_bytes(&lease.claim),
+        lease.acquired_at.as_micros(),
+        lease.heartbeat_at.as_micros(),
+        lease.pickup_by.map(Moment::as_micros),
+        lease.revoked,
+    )
+}
+
+/// The values of what changes when a ticket becomes a lease.
+pub(super) fn grant_values(ticket: &Ticket, lease: &Lease) -> impl rusqlite::Params {
+    (
+        row_id(ticket.id),
+        ticket.rank.at,
+        integer(lease.token.0),
         lease.acquired_at.as_micros(),
         lease.heartbeat_at.as_micros(),
         lease.pickup_by.map(Moment::as_micros),
@@ -100,7 +146,7 @@ pub(super) fn lease_values(lease: &Lease) -> impl rusqlite::Params {
 /// The values of a ticket's columns.
 pub(super) fn ticket_values(ticket: &Ticket) -> impl rusqlite::Params {
     (
-        integer(ticket.id.0),
+        row_id(ticket.id),
         ticket.rank.at,
         encoding::claim_to_bytes(&ticket.claim),
         ticket.priority.get(),
@@ -116,7 +162,7 @@ pub(super) fn ticket_values(ticket: &Ticket) -> impl rusqlite::Params {
 /// Reads a row of `select_leases`.
 pub(super) fn lease_from(row: &Row<'_>) -> Result<Lease, StoreError> {
     Ok(Lease {
-        id: LeaseId(number(row, 0)?),
+        id: id_from(row)?,
         token: Token(number(row, 1)?),
         claim: claim_from(row, 2)?,
         acquired_at: Moment::from_micros(get(row, 3)?),
@@ -128,7 +174,7 @@ pub(super) fn lease_from(row: &Row<'_>) -> Result<Lease, StoreError> {
 
 /// Reads a row of `select_tickets`.
 pub(super) fn ticket_from(row: &Row<'_>) -> Result<Ticket, StoreError> {
-    let id = LeaseId(number(row, 0)?);
+    let id = id_from(row)?;
     let under = encoding::lease_ids_from_bytes(get_bytes(row, 8)?);
     Ok(Ticket {
         id,
@@ -142,6 +188,11 @@ pub(super) fn ticket_from(row: &Row<'_>) -> Result<Ticket, StoreError> {
         under: under.ok_or_else(|| impossible("list of leases"))?,
         upgrades: get::<Option<i64>>(row, 9)?.map(|id| LeaseId(id.cast_unsigned())),
     })
+}
+
+fn id_from(row: &Row<'_>) -> Result<LeaseId, StoreError> {
+    let id = get::<i64>(row, 0)?.checked_neg();
+    id.map(|id| LeaseId(id.cast_unsigned())).ok_or_else(|| impossible("id"))
 }
 
 fn claim_from(row: &Row<'_>, index: usize) -> Result<Arc<Claim>, StoreError> {

@@ -17,7 +17,7 @@ use crate::store::StoreError;
 /// `LkSt`: tells the database from those of other programs.
 const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// Counts up with every change of the tables that an older program could not use.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 /// Both together.
 const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION };
 
@@ -29,21 +29,21 @@ pub(super) const LONG_LOG: u64 = 512 * 1024;
 /// The tables are read anew by every command, so they are as plain as can be: types are strict, and what a
 /// column may say is checked where a row is read, in `rows`.
 ///
-/// Keys stand in tables of their own, so that one look finds what meets a resource. `numbers` has a number
-/// above every one that was drawn, for when the file of tokens is lost.
+/// Tickets have a `rank`, leases have none; a ticket that is granted stays where it is. Ids count downwards from -1:
+/// new rows come to the front, where SQLite divides a page that is full. At the end it would begin a new one for a single
+/// row, and give it back with it, each time.
+///
+/// Keys stand in a table of their own, so that one look finds what meets a resource, and whether anybody waits at all.
+/// `numbers` has a number above every one that was drawn, for when the file of tokens is lost.
 const TABLES: &str = "
-CREATE TABLE lease (
-    id INTEGER PRIMARY KEY, token INTEGER NOT NULL, claim BLOB NOT NULL,
-    acquired_at INTEGER NOT NULL, heartbeat_at INTEGER NOT NULL, pickup_by INTEGER, revoked INTEGER NOT NULL
+CREATE TABLE record (
+    id INTEGER PRIMARY KEY, rank INTEGER, claim BLOB NOT NULL, since INTEGER NOT NULL, seen_at INTEGER NOT NULL,
+    token INTEGER, pickup_by INTEGER, revoked INTEGER,
+    priority INTEGER, stays INTEGER, bell INTEGER, under BLOB, upgrades INTEGER
 ) STRICT;
-CREATE TABLE lease_key (key TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, id)) STRICT, WITHOUT ROWID;
-CREATE TABLE ticket (
-    id INTEGER PRIMARY KEY, rank INTEGER NOT NULL, claim BLOB NOT NULL,
-    priority INTEGER NOT NULL, enqueued_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, stays INTEGER NOT NULL,
-    bell INTEGER, under BLOB NOT NULL, upgrades INTEGER
-) STRICT;
-CREATE TABLE ticket_key (
-    key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, rank, id)
+CREATE TABLE filed (
+    waits INTEGER NOT NULL, key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL,
+    PRIMARY KEY (waits, key, rank, id)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS numbers (highest INTEGER NOT NULL) STRICT;";
 

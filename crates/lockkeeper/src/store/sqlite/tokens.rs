@@ -64,16 +64,9 @@ impl Tokens {
         Ok(self.read()?.filter(|state| state.boot == self.boot).map(|state| state.last))
     }
 
-    /// Begins to draw. `known` is the limit that the database was last seen to know of; it is asked by `look` unless the
-    /// file says the same.
-    pub(super) fn draw(
-        &self,
-        known: u64,
-        look: impl FnOnce() -> Result<u64, StoreError>,
-    ) -> Result<Drawing<'_>, StoreError> {
-        let state = self.read()?;
-        let noted = if state.as_ref().is_some_and(|state| state.limit == known) { known } else { look()? };
-        let (last, limit) = match state {
+    /// Begins to draw; `noted` is the limit that the database knows of.
+    pub(super) fn draw(&self, noted: u64) -> Result<Drawing<'_>, StoreError> {
+        let (last, limit) = match self.read()? {
             // The file is new, or an old copy: the database knows better.
             None => (noted, 0),
             Some(state) if state.limit < noted => (noted, 0),
@@ -172,7 +165,7 @@ mod tests {
     use super::*;
 
     fn draw(tokens: &Tokens, count: usize) -> Vec<u64> {
-        let mut drawing = tokens.draw(0, || Ok(0)).unwrap();
+        let mut drawing = tokens.draw(0).unwrap();
         let drawn = (0..count).map(|_| drawing.next()).collect();
         drawing.keep().unwrap();
         drawn
@@ -212,13 +205,13 @@ mod tests {
     fn a_lost_or_old_file_goes_on_above_what_the_database_knows() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
-        let mut drawing = tokens.draw(0, || Ok(0)).unwrap();
+        let mut drawing = tokens.draw(0).unwrap();
         drawing.next();
         let noted = drawing.keep().unwrap().expect("a new database is told of the limit");
-        assert_eq!(tokens.draw(0, || Ok(noted)).unwrap().next(), 2);
-        assert_eq!(tokens.draw(0, || Ok(noted + 1)).unwrap().next(), noted + 2);
+        assert_eq!(tokens.draw(noted).unwrap().next(), 2);
+        assert_eq!(tokens.draw(noted + 1).unwrap().next(), noted + 2);
         std::fs::remove_file(folder.path().join("tokens")).unwrap();
-        assert_eq!(Tokens::open(folder.path(), "boot-a").unwrap().draw(0, || Ok(noted)).unwrap().next(), noted + 1);
+        assert_eq!(Tokens::open(folder.path(), "boot-a").unwrap().draw(noted).unwrap().next(), noted + 1);
     }
 
     /// Invariant 2. A database that was made anew learns the limit with the next number.
@@ -227,10 +220,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
         draw(&tokens, 1);
-        let mut drawing = tokens.draw(0, || Ok(0)).unwrap();
+        let mut drawing = tokens.draw(0).unwrap();
         assert_eq!(drawing.next(), 2);
         assert_eq!(drawing.keep().unwrap(), Some(BLOCK + 1));
-        let mut drawing = tokens.draw(0, || Ok(BLOCK + 1)).unwrap();
+        let mut drawing = tokens.draw(BLOCK + 1).unwrap();
         drawing.next();
         assert_eq!(drawing.keep().unwrap(), None);
     }
@@ -244,7 +237,7 @@ mod tests {
         {
             std::fs::write(folder.path().join("tokens"), damage).unwrap();
             let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
-            assert!(matches!(tokens.draw(0, || Ok(0)).err(), Some(StoreError::Damaged { .. })), "{damage}");
+            assert!(matches!(tokens.draw(0).err(), Some(StoreError::Damaged { .. })), "{damage}");
             assert_eq!(std::fs::read_to_string(folder.path().join("tokens")).unwrap(), damage);
         }
     }
