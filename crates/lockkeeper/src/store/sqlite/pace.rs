@@ -14,6 +14,8 @@ const COPY_IN_CROWD_AT: i32 = 256;
 /// What the last decisions of this process met.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
+    /// Whether the last one met anybody in a line.
+    anybody: AtomicBool,
     /// Whether several waited when that was last told from none.
     several: AtomicBool,
     /// Whether the log is copied seldom.
@@ -37,6 +39,7 @@ impl Pace {
     /// Notes how many a decision met in a line, before it is committed. The log is copied seldom while several wait,
     /// where each copy is in everybody's way, and not when somebody is about to be rung; soon again when nobody waits.
     pub(super) fn note(&self, met: usize, hands_on: bool) {
+        self.anybody.store(met > 0, Ordering::Relaxed);
         match met {
             0 => self.several.store(false, Ordering::Relaxed),
             // Two who take turns meet nobody every other time.
@@ -44,6 +47,11 @@ impl Pace {
             _ => self.several.store(true, Ordering::Relaxed),
         }
         self.patient.store(self.several() || hands_on, Ordering::Relaxed);
+    }
+
+    /// Whether the last decision met anybody in a line.
+    pub(super) fn anybody(&self) -> bool {
+        self.anybody.load(Ordering::Relaxed)
     }
 
     /// Whether several waited when that was last told from none.

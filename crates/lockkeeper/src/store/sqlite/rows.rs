@@ -43,6 +43,8 @@ pub(super) const TICKET: &str = select_tickets!("record r WHERE r.id = ?1 AND ra
 /// Every ticket, in the order in which they are served.
 pub(super) const ALL_TICKETS: &str =
     select_tickets!("record r WHERE rank IS NOT NULL ORDER BY r.rank, r.id DESC");
+/// Whether there is any ticket.
+pub(super) const ANY_TICKET: &str = "SELECT 1 FROM filed WHERE waits = 1 LIMIT 1";
 /// Every ticket, as often as it is filed.
 pub(super) const FILED_TICKETS: &str =
     select_tickets!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 1");
