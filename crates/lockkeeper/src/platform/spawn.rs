@@ -124,7 +124,9 @@ mod linux {
         let prepared = prepare(beginning);
         if prepared.is_ok() {
             // SAFETY: both lists end with a null pointer, and every text with a null byte.
-            unsafe { libc::execve(beginning.file.as_ptr(), beginning.words.as_ptr(), beginning.env.as_ptr()) };
+            unsafe {
+                libc::execve(beginning.file.as_ptr(), beginning.words.as_ptr(), beginning.env.as_ptr())
+            };
         }
         let error = prepared.err().unwrap_or_else(io::Error::last_os_error);
         beginning.failed.store(error.raw_os_error().unwrap_or(libc::EINVAL), Ordering::SeqCst);

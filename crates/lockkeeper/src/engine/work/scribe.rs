@@ -79,11 +79,11 @@ struct Round {
 impl Scribe {
     /// Something was committed, after which nothing more may come for now. Returns what to wait for until it is on the
     /// disk.
-    pub(super) fn wrote(&self, news: News, urgent: bool) -> u64 {
+    pub(super) fn wrote(&self, news: Vec<News>, urgent: bool) -> u64 {
         let mut state = locked(&self.state);
         let asleep = state.since.is_none();
         state.written += 1;
-        state.news.push(news);
+        state.news.extend(news);
         state.since.get_or_insert_with(Instant::now);
         state.urgent |= urgent;
         let number = state.written;
@@ -103,6 +103,11 @@ impl Scribe {
             self.wanted.notify_one();
             state = self.forced.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// How many runs may begin before their claim is on the disk.
+    pub(super) fn named(&self) -> usize {
+        locked(&self.state).names.known.len()
     }
 
     /// How many names of the next runs are wanted by whoever is about to claim one.

@@ -114,6 +114,11 @@ impl RunStore {
         &self.path
     }
 
+    /// The boot that the moments in it belong to.
+    pub fn boot(&self) -> &str {
+        &self.boot
+    }
+
     /// Reads and changes records in one transaction, of which all or nothing is kept. When this returns, what was
     /// changed survives a power cut.
     pub fn write<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {

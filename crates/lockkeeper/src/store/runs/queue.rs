@@ -80,10 +80,11 @@ impl Tables<'_> {
         self.many(&sql, [i64::try_from(limit).unwrap_or(i64::MAX)])
     }
 
-    /// Runs whose next attempt is due.
+    /// Runs whose next attempt is due, the most urgent first.
     pub fn due_retries(&self, now: Moment, limit: usize) -> Result<Vec<Run>, StoreError> {
         let sql = format!(
-            "SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 AND run.ready = 1 ORDER BY run.retry_at LIMIT ?2"
+            "SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 AND run.ready = 1
+             ORDER BY run.priority DESC, run.retry_at, run.seq LIMIT ?2"
         );
         self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])
     }

@@ -34,9 +34,14 @@ impl<'t> Tables<'t> {
         Self { connection, path, now }
     }
 
-    /// When the transaction began.
+    /// When the transaction began, or what is written in it happened.
     pub fn now(&self) -> Stamp {
         self.now
+    }
+
+    /// The same records, for something that happened at another time.
+    pub fn at(&self, at: Stamp) -> Self {
+        Self { now: at, ..*self }
     }
 
     /// Puts in a new run of a request, with its first event.
