@@ -139,6 +139,9 @@ impl Executor {
         hand.batch.over.push(Over { done, started });
         if hindered {
             hand.batch.streak = 0;
+        }
+        if hand.batch.streak == 0 {
+            // Perhaps the worker was frozen, and the others were called off meanwhile.
             hand.batch.give_up_waiting();
         } else if !hand.batch.is_kept_back_for_long(clock::now())
             && let Some(job) = hand.batch.waiting.pop_front()

@@ -17,9 +17,9 @@ use crate::store::runs::AheadFile;
 /// How long what was written may wait for more, when nobody waits for the disk.
 const TOGETHER: Duration = Duration::from_millis(8);
 /// So many runs are named at once.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 48;
 /// So few names are left when the next ones are looked for: the disk has the time of so many runs for them.
-const FEW: usize = 12;
+const FEW: usize = 24;
 /// A queue that is shorter than this is not worth a file.
 const WORTH_IT: usize = 8;
 /// A file that has grown to so many bytes is begun anew.
