@@ -36,7 +36,7 @@ const MOST: usize = 8;
 /// A command that takes longer is not short, and what waits behind it is given back.
 pub(super) const SHORT: Duration = Duration::from_millis(8);
 /// An end that was kept back for so long is written before the next command begins.
-const HELD_BACK: Duration = Duration::from_millis(8);
+const HELD_BACK: Duration = Duration::from_millis(12);
 
 /// What a hand has claimed and not told the end of.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ impl Batch {
     /// How many may be claimed now. All recent commands have to have been short, and as many have to be left for each
     /// other hand.
     fn room(&self, left_for_each: usize) -> usize {
-        MOST.min(self.streak).min(left_for_each).max(1).saturating_sub(self.waiting.len())
+        MOST.min(2 * self.streak).min(left_for_each).max(1).saturating_sub(self.waiting.len())
     }
 
     /// Those that have not begun are given back with the next transaction.

@@ -174,7 +174,8 @@ impl Executor {
             Some(_) => tables.ready(None, LOOK_AT)?,
             None => tables.ready_by_wish(LOOK_AT)?,
         };
-        in_order(tables, tables.due_retries(tables.now().moment, LOOK_AT)?, ready)
+        let due = tables.due_retries(tables.now().moment, LOOK_AT)?;
+        in_order(tables, due, with_requests(tables, ready)?)
     }
 
     /// Takes a run that needs no lease: this one, or whichever of its kind is the next by now.
@@ -283,7 +284,7 @@ impl Executor {
             return Ok(Vec::new());
         }
         let due = tables.due_retries(tables.now().moment, limit)?;
-        let mut next = in_order(tables, due, tables.ready(None, limit)?)?;
+        let mut next = in_order(tables, due, tables.ready_with_requests(limit)?)?;
         next.truncate(limit);
         Ok(next)
     }
@@ -466,14 +467,24 @@ pub(super) fn with_request(
 
 /// Those whose next attempt is due and those that have not begun, with their requests: by priority, and among equals
 /// those first that had their turn before.
-fn in_order(tables: &Tables<'_>, due: Vec<Run>, ready: Vec<Run>) -> Result<Vec<(Run, Request)>, StoreError> {
-    let mixed = !due.is_empty();
-    let mut found = Vec::new();
-    for run in due.into_iter().chain(ready) {
-        found.extend(with_request(tables, Some(run))?);
+fn in_order(
+    tables: &Tables<'_>,
+    due: Vec<Run>,
+    ready: Vec<(Run, Request)>,
+) -> Result<Vec<(Run, Request)>, StoreError> {
+    if due.is_empty() {
+        return Ok(ready);
     }
-    if mixed {
-        found.sort_by_key(|(_, request)| Reverse(request.priority.get()));
+    let mut all = with_requests(tables, due)?;
+    all.extend(ready);
+    all.sort_by_key(|(_, request)| Reverse(request.priority.get()));
+    Ok(all)
+}
+
+fn with_requests(tables: &Tables<'_>, runs: Vec<Run>) -> Result<Vec<(Run, Request)>, StoreError> {
+    let mut found = Vec::new();
+    for run in runs {
+        found.extend(with_request(tables, Some(run))?);
     }
     Ok(found)
 }

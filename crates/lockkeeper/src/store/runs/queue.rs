@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 
 use lockkeeper_core::id::{HolderId, RunId};
+use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
 use rusqlite::params;
 
-use super::Tables;
-use super::rows::COLUMNS;
+use super::rows::{COLUMNS, read_run};
+use super::{Tables, spec};
 use crate::store::StoreError;
 
 const FROM: &str = "FROM run JOIN request ON request.seq = run.request";
@@ -46,6 +47,18 @@ impl Tables<'_> {
                 params![after.as_str(), limit],
             ),
         }
+    }
+
+    /// The first of them with their requests, as one question.
+    pub fn ready_with_requests(&self, limit: usize) -> Result<Vec<(Run, Request)>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS}, request.spec {FROM_QUEUE} WHERE run.status = 'queued' AND run.ready = 1
+             ORDER BY run.priority DESC, run.seq LIMIT ?1"
+        );
+        self.rows(&sql, [i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            let spec: String = row.get("spec")?;
+            Ok(read_run(row)?.and_then(|run| Ok((run, spec::read(&spec)?))))
+        })
     }
 
     /// The next run that wants exactly this.
