@@ -43,9 +43,11 @@ pub fn start(start: &Start<'_>) -> io::Result<Option<Pid>> {
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::cell::RefCell;
     use std::collections::BTreeMap;
     use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void};
     use std::io;
+    use std::mem::MaybeUninit;
     use std::os::fd::AsRawFd;
     use std::os::unix::ffi::OsStrExt;
     use std::sync::atomic::{AtomicI32, Ordering};
@@ -99,9 +101,16 @@ mod linux {
     }
 
     /// Returns when the program has begun, or the new process has ended.
-    #[expect(unsafe_code, reason = "neither std nor rustix can start a command like this")]
     fn clone(beginning: &Beginning<'_>) -> io::Result<Pid> {
-        let mut stack = Box::<[u8]>::new_uninit_slice(STACK);
+        thread_local! {
+            static OF_THIS_THREAD: RefCell<Box<[MaybeUninit<u8>]>> =
+                RefCell::new(Box::<[u8]>::new_uninit_slice(STACK));
+        }
+        OF_THIS_THREAD.with_borrow_mut(|stack| clone_on(stack, beginning))
+    }
+
+    #[expect(unsafe_code, reason = "neither std nor rustix can start a command like this")]
+    fn clone_on(stack: &mut [MaybeUninit<u8>], beginning: &Beginning<'_>) -> io::Result<Pid> {
         let end = stack.as_mut_ptr_range().end;
         // It grows downwards, from where every system wants it.
         let top = end.wrapping_sub(end.addr() % 64);
