@@ -155,9 +155,7 @@ impl Executor {
         let mut again = false;
         let written = self.insist(&hand.batch.what_is_noted(), || {
             let again = std::mem::replace(&mut again, true);
-            self.runs
-                .store()
-                .note(|tables| self.write_down(tables, &hand.batch.over, &holders, again, wanted))
+            self.runs.store().note(|tables| self.write_down(tables, &hand.batch, &holders, again, wanted))
         });
         self.wrote(written, hand, wanted, scribe);
         Ok(hand.batch.waiting.pop_front())
@@ -169,19 +167,19 @@ impl Executor {
             return;
         }
         hand.batch.give_up_waiting();
-        let over = &hand.batch.over;
-        match self.runs.store().note(|tables| self.write_down(tables, over, &[], false, 0)) {
+        let batch = &hand.batch;
+        match self.runs.store().note(|tables| self.write_down(tables, batch, &[], false, 0)) {
             Ok(written) => self.wrote(written, hand, 0, scribe),
             // The command is not left alone for it. It is tried again when that has ended.
             Err(error) => self.trouble(format!("cannot {}: {error}", hand.batch.what_is_noted())),
         }
     }
 
-    /// The numbers of the kernel locks for so many runs. Of several it is noted that they have not begun; where that
-    /// cannot be, there is one.
+    /// The numbers of the kernel locks for so many runs. Of those that will have to wait for another it is noted that they
+    /// have not begun; where that cannot be, nobody waits.
     fn prepare_claims(&self, room: usize, hand: &mut Hand) -> Vec<HolderId> {
         let number = || random::holder_id().map(|random| for_hand(random, hand.number));
-        let mut holders: Vec<HolderId> = match (0..room).map(|_| number()).collect() {
+        let holders: Vec<HolderId> = match (0..room).map(|_| number()).collect() {
             Ok(holders) => holders,
             Err(error) => {
                 // Ends have to be said in any case; the next run can wait.
@@ -189,8 +187,9 @@ impl Executor {
                 return Vec::new();
             }
         };
+        let alone = hand.batch.waiting.is_empty();
         let noted = match &mut hand.batch.notes {
-            _ if room < 2 => return holders,
+            _ if alone && room < 2 => return holders,
             Some(notes) => notes.prepare(&holders),
             none => {
                 let path = self.runs.notes_of(&self.worker.id, u64::from(hand.number));
@@ -198,23 +197,24 @@ impl Executor {
                     .and_then(|notes| none.insert(notes).prepare(&holders))
             }
         };
-        if noted.is_err() {
-            hand.batch.forget_notes();
-            holders = number().into_iter().collect();
+        if noted.is_ok() {
+            return holders;
         }
-        holders
+        hand.batch.forget_notes();
+        if alone { number().into_iter().collect() } else { Vec::new() }
     }
 
     /// `again` when it failed before: it may have been only the last step of it.
     fn write_down(
         &self,
         tables: &Tables<'_>,
-        over: &[Over],
+        batch: &Batch,
         holders: &[HolderId],
         again: bool,
         wanted: usize,
     ) -> Result<Written, StoreError> {
-        let ended = over.iter().map(|over| self.say_end(tables, &over.done)).collect::<Result<_, _>>()?;
+        let ended =
+            batch.over.iter().map(|over| self.say_end(tables, &over.done)).collect::<Result<_, _>>()?;
         let mut claimed = Vec::new();
         if again {
             for holder in holders {
@@ -222,24 +222,25 @@ impl Executor {
             }
         }
         if claimed.is_empty() {
-            claimed = self.claim_next(tables, holders)?;
+            claimed = self.claim_next(tables, holders, batch.waiting.is_empty())?;
         }
         let names = if wanted > 0 && !claimed.is_empty() { tables.next_plain(wanted)? } else { Vec::new() };
         Ok(Written { ended, claimed, names })
     }
 
-    /// Claims the next runs for these kernel locks, if they need no lease. Who is waited for longer than others, or is to
-    /// be given up at some time, comes alone.
+    /// Claims the next runs for these kernel locks, if they need no lease. A retry, and whose time is limited, does not wait
+    /// for others and has nobody wait for it: it is claimed if the first can begin `at_once`.
     fn claim_next(
         &self,
         tables: &Tables<'_>,
         holders: &[HolderId],
+        at_once: bool,
     ) -> Result<Vec<(Run, Request)>, StoreError> {
         let mut claimed = Vec::new();
         for ((run, request), holder) in self.next_runs(tables, holders.len())?.into_iter().zip(holders) {
             let alone = run.status != Status::Queued || run.timeout.is_some() || run.give_up_at.is_some();
             let free = !request.needs_lease() && !self.needs_files(&request);
-            if !free || (alone && !claimed.is_empty()) {
+            if !free || (alone && !(at_once && claimed.is_empty())) {
                 break;
             }
             let Some(taken) = self.claim_in(tables, &run, request, *holder)? else { break };
