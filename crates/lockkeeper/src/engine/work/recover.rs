@@ -187,6 +187,7 @@ impl Executor {
             return Ok(false);
         }
         let after = self.runs.end_as_noted(run, noted)?;
+        after.iter().for_each(|after| self.put_stage(after));
         match after.filter(|after| !after.was_given_back()) {
             Some(after) if after.waits_for_retry() => self.tell(&Told::Retrying(after), None),
             Some(after) => self.tell(&Told::Ended(after), None),
