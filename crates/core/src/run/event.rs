@@ -20,6 +20,8 @@ pub enum EventKind {
     Retrying,
     /// The next attempt was taken.
     Retried,
+    /// Who had taken it gave it back, because its command had not begun.
+    Returned,
     /// Another worker looks after it, because the one before is gone.
     Adopted,
     /// Its command needs somebody.
@@ -32,12 +34,13 @@ pub enum EventKind {
 
 impl EventKind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Submitted,
         Self::Claimed,
         Self::Started,
         Self::Retrying,
         Self::Retried,
+        Self::Returned,
         Self::Adopted,
         Self::HelpAsked,
         Self::Cancelling,
@@ -52,6 +55,7 @@ impl EventKind {
             Self::Started => "started",
             Self::Retrying => "retrying",
             Self::Retried => "retried",
+            Self::Returned => "returned",
             Self::Adopted => "adopted",
             Self::HelpAsked => "help",
             Self::Cancelling => "cancelling",

@@ -184,6 +184,11 @@ impl Run {
         self.status == Status::Running && self.worker.is_none()
     }
 
+    /// Whether it waits because whoever had taken it gave it back before its command began. A failed attempt says why.
+    pub fn was_given_back(&self) -> bool {
+        self.waits_for_retry() && self.reason.is_none()
+    }
+
     /// Checks that the record says what its state has to say, and no more. Stores check it too.
     pub fn check(&self) -> Result<(), Inconsistent> {
         let wrong = |what| Err(Inconsistent { run: self.id.clone(), status: self.status, what });

@@ -102,6 +102,48 @@ pub(super) fn without_ttou<T>(action: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// Does something while no signal is delivered to the calling thread.
+#[cfg(target_os = "linux")]
+pub(super) fn undisturbed<T>(action: impl FnOnce() -> T) -> T {
+    let before = change_mask(libc::SIG_SETMASK, &all());
+    let outcome = action();
+    change_mask(libc::SIG_SETMASK, &before);
+    outcome
+}
+
+/// Makes signals what they are to a program that begins: none is blocked, none has a handler, and SIGPIPE ends it. What
+/// is ignored stays so. For a new process that has its parent's memory: it only makes system calls.
+#[cfg(target_os = "linux")]
+pub(super) fn begin_anew() -> io::Result<()> {
+    // A handler would run in the memory of the parent. These are all that anybody has one for; those for faults of the
+    // program itself never run here.
+    let handled = [
+        Signal::HUP,
+        Signal::INT,
+        Signal::QUIT,
+        Signal::TERM,
+        Signal::CHILD,
+        Signal::USR1,
+        Signal::USR2,
+        Signal::ALARM,
+        Signal::CONT,
+        Signal::TSTP,
+        Signal::TTIN,
+        Signal::TTOU,
+        Signal::URG,
+        Signal::WINCH,
+    ];
+    let default = with_handler(libc::SIG_DFL);
+    for signal in handled {
+        if !matches!(disposition(signal, None)?.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
+            disposition(signal, Some(&default))?;
+        }
+    }
+    disposition(Signal::PIPE, Some(&default))?;
+    change_mask(libc::SIG_SETMASK, &none());
+    Ok(())
+}
+
 /// Lets a signal interrupt the system call of the thread that it is sent to, and do nothing else.
 pub(super) fn make_interrupting(signal: Signal) -> io::Result<()> {
     extern "C" fn nothing(_signal: c_int) {}
@@ -146,14 +188,30 @@ fn with_handler(handler: libc::sighandler_t) -> libc::sigaction {
 }
 
 #[expect(unsafe_code, reason = "rustix has no signal sets")]
-fn only(signal: c_int) -> libc::sigset_t {
-    // SAFETY: it holds integers; sigemptyset and sigaddset only write to it, and the signal exists.
+fn none() -> libc::sigset_t {
+    // SAFETY: it holds integers; sigemptyset only writes to it.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, signal);
         set
     }
+}
+
+#[expect(unsafe_code, reason = "as above")]
+fn only(signal: c_int) -> libc::sigset_t {
+    let mut set = none();
+    // SAFETY: it is a set, and the signal exists.
+    unsafe { libc::sigaddset(&raw mut set, signal) };
+    set
+}
+
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "as above")]
+fn all() -> libc::sigset_t {
+    let mut set = none();
+    // SAFETY: it is a set.
+    unsafe { libc::sigfillset(&raw mut set) };
+    set
 }
 
 #[expect(unsafe_code, reason = "rustix has no signal masks")]

@@ -88,15 +88,23 @@ fn check_end(about: &str, run: &Run) {
     assert!(good, "{about}: {run:?}");
 }
 
-/// Kills a worker at steps of these kinds, each time with other runs in the queue.
-fn kill_at(calls: &[&str]) {
+/// So many short ones that some are claimed together.
+fn submit_many(site: &Site, round: usize) -> Vec<RunId> {
+    let noted = "echo $LOCKKEEPER_RUN_ID $LOCKKEEPER_ATTEMPT >> record";
+    let requests: Vec<Request> =
+        (0..30).map(|number| site.script(&format!("short{round}-{number}"), noted)).collect();
+    site.runs.submit_all(&requests, None).unwrap().into_iter().map(|submitted| submitted.run).collect()
+}
+
+/// Kills a worker at steps of these kinds, each time with other runs in the queue. Which steps
+/// is told by `apart`.
+fn kill_at(calls: &[&str], submit: fn(&Site, usize) -> Vec<RunId>, apart: fn(usize) -> usize) {
     let site = Site::new();
     let (mut killed, mut round) = (0, 0);
     for calls in calls {
         for tried in 1..=TRIES {
             round += 1;
-            // Dense at first, where everything is done for the first time, then further and further apart.
-            let step = tried * tried;
+            let step = apart(tried);
             let runs = submit(&site, round);
             let about = format!("killed at call {step} of {calls}");
             let (trace, inject) =
@@ -124,7 +132,8 @@ macro_rules! kills {
         /// Requirements 88, 91, 92. Invariants 9, 10.
         #[test]
         fn $name() {
-            kill_at(&STEPS[$place]);
+            // Dense at first, where everything is done for the first time, then further and further apart.
+            kill_at(&STEPS[$place], submit, |tried| tried * tried);
         }
     )* };
 }
@@ -134,4 +143,11 @@ kills! {
     a_worker_killed_at_any_lock_loses_no_run: 2..4;
     a_worker_killed_at_any_file_loses_no_run: 4..8;
     a_worker_killed_around_a_command_loses_no_run: 8..12;
+}
+
+/// Requirements 88, 91, 92. Invariants 9, 10. Runs that were claimed together, at steps of a worker that is well under way.
+#[test]
+fn a_worker_killed_between_runs_that_it_claimed_together_loses_none() {
+    kill_at(&["pwrite64"], submit_many, |tried| 60 + 29 * tried);
+    kill_at(&["clone,clone3,vfork", "openat", "wait4"], submit_many, |tried| 4 + 2 * tried);
 }

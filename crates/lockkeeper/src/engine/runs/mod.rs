@@ -9,6 +9,7 @@ mod folder;
 mod lost;
 mod moves;
 pub mod new_request;
+pub(super) mod notes;
 pub mod output;
 pub mod shape;
 mod stats;

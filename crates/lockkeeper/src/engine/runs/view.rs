@@ -200,6 +200,9 @@ impl Queue {
             Status::Queued if request.unmet > 0 => Some(Blocked::Dependencies(tables.unmet(&run.request)?)),
             Status::Queued if !self.is_worked(tables)? => Some(Blocked::NoWorker),
             Status::Queued => Some(self.place(tables, &run.id)?),
+            Status::Running if run.was_given_back() && !self.is_worked(tables)? => Some(Blocked::NoWorker),
+            // It comes before all others of its priority.
+            Status::Running if run.was_given_back() => Some(Blocked::Position(0)),
             Status::Running => run.retry_at.map(Blocked::Retry),
             Status::Cancelling
             | Status::Succeeded

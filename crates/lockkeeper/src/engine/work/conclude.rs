@@ -6,14 +6,14 @@ use std::time::Duration;
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::life::{self, Lost, Seen};
-use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::run::{Run, Stamp, Status};
 
 use super::files::LockFiles;
 use super::take::{Line, with_request};
 use super::{Executor, Job, Told};
 use crate::engine::runs::{RunError, advance, terms};
 use crate::store::StoreError;
-use crate::store::runs::Tables;
+use crate::store::runs::{Tables, now};
 
 /// How long to wait before the store is tried again that could not be written.
 pub(super) const STORE_PAUSES: [Duration; 4] =
@@ -27,6 +27,8 @@ pub struct Done {
     pub(super) lease: Option<Lease>,
     pub(super) files: LockFiles,
     pub(super) end: End,
+    /// When that was.
+    pub(super) ended_at: Stamp,
 }
 
 impl Done {
@@ -37,12 +39,21 @@ impl Done {
 
     /// A run that was found, and what was seen of it.
     pub(super) fn found(run: Run, request: Request, seen: Seen) -> Self {
-        Self { run, request, lease: None, files: LockFiles::default(), end: End::Seen(seen) }
+        Self::plain(run, request, End::Seen(seen))
     }
 
     /// A run that was said to be over before its processes were ended.
     pub(super) fn said(run: Run, request: Request) -> Self {
-        Self { run, request, lease: None, files: LockFiles::default(), end: End::Said }
+        Self::plain(run, request, End::Said)
+    }
+
+    /// A run that was taken and will not begin here.
+    pub(super) fn not_begun(job: Job) -> Self {
+        Self::plain(job.run, job.request, End::NotBegun)
+    }
+
+    fn plain(run: Run, request: Request, end: End) -> Self {
+        Self { run, request, lease: None, files: LockFiles::default(), end, ended_at: now() }
     }
 }
 
@@ -52,6 +63,8 @@ pub(super) enum End {
     Seen(Seen),
     /// It was said before the command was ended.
     Said,
+    /// The command has not begun: the run is given back.
+    NotBegun,
     /// Somebody else has the run.
     NotOurs,
 }
@@ -122,6 +135,7 @@ impl Executor {
     /// None when somebody else has the run by now.
     pub(super) fn say_end(&self, tables: &Tables<'_>, done: &Done) -> Result<Option<Run>, StoreError> {
         let claim = done.run.claim;
+        let tables = &tables.at(done.ended_at);
         // Mostly nothing happened to the record since the claim, and it need not be read again.
         if let End::Seen(seen @ Seen::Ended(_)) = &done.end
             && let Ok(moved) =
@@ -133,15 +147,21 @@ impl Executor {
         let Some(run) = tables.run(&done.run.id)?.filter(|run| run.claim == claim) else {
             return Ok(None);
         };
+        let run = Run { started_at: done.run.started_at, ..run };
+        let settle = |run: &Run| {
+            let settled = life::settle(run);
+            tables.settle(run, &settled).map(|_| Some(settled))
+        };
         match &done.end {
             End::NotOurs => Ok(None),
             // It was said before, and only the disk was not told.
-            End::Seen(_) if run.waits_for_retry() => Ok(Some(run)),
-            End::Said => {
-                let settled = life::settle(&run);
-                tables.settle(&run, &settled)?;
-                Ok(Some(settled))
-            }
+            End::Seen(_) | End::NotBegun if run.waits_for_retry() => Ok(Some(run)),
+            End::Said => settle(&run),
+            End::NotBegun => match life::give_back(&run, claim, tables.now()) {
+                Ok(moved) => advance(tables, &run, moved).map(Some),
+                Err(Lost::Status(_)) => settle(&run),
+                Err(Lost::Claim { .. } | Lost::NotDue | Lost::Nobody) => Ok(None),
+            },
             End::Seen(seen) => {
                 // A worker that was told to stop ends its commands even when nobody called them off.
                 let run = match seen {
@@ -156,11 +176,7 @@ impl Executor {
                 match life::finish(&run, claim, seen.clone(), terms(&done.request), tables.now()) {
                     Ok(moved) => advance(tables, &run, moved).map(Some),
                     // Its time was up in the same moment: that was said already.
-                    Err(Lost::Status(_)) => {
-                        let settled = life::settle(&run);
-                        tables.settle(&run, &settled)?;
-                        Ok(Some(settled))
-                    }
+                    Err(Lost::Status(_)) => settle(&run),
                     Err(Lost::Claim { .. } | Lost::NotDue | Lost::Nobody) => Ok(None),
                 }
             }

@@ -24,7 +24,7 @@ use crate::platform::{clock, pipe, poll, process};
 use crate::store::runs::Tables;
 
 /// Changes within so short a time are looked at together.
-const TOGETHER: Duration = Duration::from_millis(15);
+const TOGETHER: Duration = Duration::from_millis(20);
 /// How often leases are asked for that have no place in line, and lock files looked at: nobody tells of their end.
 const WHEN_CROWDED: Duration = Duration::from_millis(500);
 /// How long to wait after the store failed.
@@ -255,6 +255,7 @@ impl Crew {
     }
 
     fn found(&self) {
+        self.scribe.get_ready();
         let mut state = locked(&self.state);
         state.looking = false;
         state.idle = false;

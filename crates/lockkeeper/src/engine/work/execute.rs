@@ -10,20 +10,23 @@ use std::time::Duration;
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::{LockSight, ProcessRef};
 use lockkeeper_core::run::life::{self, Lost, Seen};
-use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::run::{Run, Stamp, Status};
 use lockkeeper_core::time::Moment;
 
+use super::batch::SHORT;
 use super::command::{mark, why_not_started};
 use super::conclude::{Done, End, STORE_PAUSES};
 use super::hand::Hand;
 use super::output::Output;
 use super::scribe::Scribe;
 use super::{Ask, Control, Executor, Job, Pipe, Told};
+use crate::engine::runs::notes::Noted;
 use crate::engine::runs::{RunError, advance};
 use crate::exec::{Ending, Event, Next, Running, between_starts, is_command_of_another, start_found};
 use crate::platform::tree::{self, Root, Stop, stop_tree};
 use crate::platform::{clock, process};
 use crate::store::Bell;
+use crate::store::runs::now;
 
 /// A command that takes longer stays: only then is it noted which process it is.
 const SOON: Duration = Duration::from_millis(20);
@@ -43,7 +46,7 @@ impl Executor {
     /// The same, with what a hand keeps from one run to the next, and with whoever knows what may begin at once.
     pub(super) fn execute_with(&self, job: Job, hand: &mut Hand, scribe: Option<&Scribe>) -> Done {
         let mut job = job;
-        hand.started = None;
+        (hand.started, hand.began_at) = (None, None);
         if hand.pipe.is_none() {
             hand.pipe = Pipe::new().ok().map(Arc::new);
         }
@@ -58,16 +61,34 @@ impl Executor {
             }
             Err(error) => End::Seen(Seen::NotStarted(126, format!("cannot supervise it: {error}"))),
         };
+        let ended_at = now();
         let Job { run, request, life, lease, files } = job;
         // From here on only what the command left running can have the kernel lock.
         drop(life);
         if let Some(process) = run.process {
             self.end_leftovers(&run, process.holder);
+            self.note_end(process.holder, &end, ended_at, hand);
         }
-        Done { run, request, lease, files, end }
+        Done { run, request, lease, files, end, ended_at }
+    }
+
+    /// Counts what was executed, and notes how it ended for those who find it if this process is killed.
+    fn note_end(&self, holder: HolderId, end: &End, ended_at: Stamp, hand: &mut Hand) {
+        let Some(began_at) = hand.began_at else { return };
+        hand.batch.count(ended_at.moment.since(began_at.moment));
+        if let End::Seen(Seen::Ended(ending)) = end {
+            // Without the note it would be one of which nobody saw the end.
+            let _ = hand.batch.note(holder, Noted::Ended { ending: *ending, began_at, ended_at });
+        }
     }
 
     fn attempt(&self, job: &mut Job, control: &Control, hand: &mut Hand, scribe: Option<&Scribe>) -> End {
+        match control.was_asked() {
+            Ask::Nothing => {}
+            Ask::Cancel => return End::Seen(Seen::Stopped(None)),
+            Ask::Over => return End::Said,
+            Ask::LetGo => return End::NotOurs,
+        }
         let output = match self.open_log(job, hand) {
             Ok(output) => output,
             Err(error) => {
@@ -78,6 +99,11 @@ impl Executor {
         };
         if !self.is_still_ours(&job.run) {
             return End::NotOurs;
+        }
+        if let Err(error) = self.make_ready(job, hand) {
+            self.keep_log(&job.run, output, hand);
+            self.trouble(format!("cannot begin with {}: {error}", job.run.id));
+            return End::NotBegun;
         }
         let spec = self.spec(job, &output);
         let running = match start_found(&spec, job.life.as_ref(), &mut hand.programs) {
@@ -105,6 +131,21 @@ impl Executor {
         }
     }
 
+    /// Takes the kernel lock that the command will share, and notes that it may begin, if that was not done with the
+    /// claim. From here on nobody takes the run for one that has not begun.
+    fn make_ready(&self, job: &mut Job, hand: &mut Hand) -> io::Result<()> {
+        let began_at = now();
+        hand.began_at = Some(began_at);
+        let Some(process) = job.run.process else { return Ok(()) };
+        if job.life.is_none() {
+            job.life = Some(self.leases.senses().life().hold(process.holder)?);
+        }
+        if hand.batch.note(process.holder, Noted::Begun)? {
+            job.run.started_at = Some(began_at);
+        }
+        Ok(())
+    }
+
     /// A worker that was frozen between the claim and the start may have been replaced: it asks before it starts.
     fn is_still_ours(&self, run: &Run) -> bool {
         let since = run.started_at.map(|at| clock::now().since(at.moment));
@@ -129,9 +170,20 @@ impl Executor {
         hand: &mut Hand,
         scribe: Option<&Scribe>,
     ) -> io::Result<End> {
-        let soon = clock::now().after(SOON);
+        let began_at = clock::now();
+        let soon = began_at.after(SOON);
         let soon = job.run.times_out_at().map_or(soon, |at| at.min(soon));
-        if let Some(ending) = running.supervise_until(soon)? {
+        let mut ended = None;
+        if let Some(scribe) = scribe.filter(|_| !hand.batch.is_empty()) {
+            ended = running.supervise_until(began_at.after(SHORT))?;
+            if ended.is_none() {
+                self.break_up(hand, scribe);
+            }
+        }
+        if ended.is_none() {
+            ended = running.supervise_until(soon)?;
+        }
+        if let Some(ending) = ended {
             output.finish();
             self.keep_log(&job.run, output, hand);
             return Ok(End::Seen(Seen::Ended(ending.into())));

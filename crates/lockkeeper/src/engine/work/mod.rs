@@ -15,6 +15,7 @@
 //!    disk.
 
 mod attendant;
+mod batch;
 mod command;
 mod conclude;
 mod crew;
@@ -165,8 +166,11 @@ impl Executor {
         locked(&self.controls).len()
     }
 
-    /// Whoever executes the run is reached through `pipe`, or through one of its own.
+    /// Whoever executes the run is reached through `pipe`, or through one of its own, from the first call on.
     fn enter(&self, run: &Run, pipe: Option<&Arc<Pipe>>) -> io::Result<Arc<Control>> {
+        if let Some(known) = locked(&self.controls).get(&run.id).filter(|known| known.claim == run.claim) {
+            return Ok(Arc::clone(known));
+        }
         let pipe = pipe.map_or_else(|| Pipe::new().map(Arc::new), |pipe| Ok(Arc::clone(pipe)))?;
         let control = Arc::new(Control { claim: run.claim, asked: AtomicU8::new(Ask::Nothing as u8), pipe });
         locked(&self.controls).insert(run.id.clone(), Arc::clone(&control));
@@ -245,6 +249,11 @@ impl Control {
     fn asked(&self) -> Ask {
         let mut bytes = [0; 64];
         while matches!(rustix::io::read(&self.pipe.reader, &mut bytes), Ok(read) if read > 0) {}
+        self.was_asked()
+    }
+
+    /// What was asked.
+    fn was_asked(&self) -> Ask {
         match self.asked.load(Ordering::SeqCst) {
             0 => Ask::Nothing,
             1 => Ask::Cancel,

@@ -18,6 +18,7 @@ use super::command::mark;
 use super::conclude::Done;
 use super::output::rescue;
 use super::{Ask, Control, Executor, Told, locked};
+use crate::engine::runs::notes::Noted;
 use crate::engine::runs::{RunError, advance};
 use crate::exec::Ending;
 use crate::platform::process::Watch;
@@ -145,6 +146,9 @@ impl Executor {
         silent: bool,
         on_end: impl FnOnce() + Send + 'static,
     ) -> Result<Option<JoinHandle<()>>, RunError> {
+        if !silent && self.do_as_noted(run)? {
+            return Ok(None);
+        }
         let taken = self.runs.store().write(|tables| {
             let Some(found) = tables.run(&run.id)?.filter(|found| found.claim == run.claim) else {
                 return Ok(None);
@@ -170,6 +174,26 @@ impl Executor {
         };
         let spawned = thread::Builder::new().name("adopted".to_owned()).spawn(work);
         spawned.map(Some).map_err(RunError::Machine)
+    }
+
+    /// Ends a run as its worker noted it, or gives it back if it had not begun; false when that is not known.
+    fn do_as_noted(&self, run: &Run) -> Result<bool, RunError> {
+        let free = |holder| self.leases.senses().life().look(holder) == LockSight::Free;
+        let noted = match self.runs.noted(run) {
+            Some(noted @ (Noted::Waits | Noted::Ended { .. })) => noted,
+            Some(Noted::Begun) | None => return Ok(false),
+        };
+        if !run.process.is_some_and(|process| free(process.holder)) {
+            return Ok(false);
+        }
+        let after = self.runs.end_as_noted(run, noted)?;
+        after.iter().for_each(|after| self.put_stage(after));
+        match after.filter(|after| !after.was_given_back()) {
+            Some(after) if after.waits_for_retry() => self.tell(&Told::Retrying(after), None),
+            Some(after) => self.tell(&Told::Ended(after), None),
+            None => {}
+        }
+        Ok(true)
     }
 
     /// Puts what a command wrote before its worker was gone where it belongs.

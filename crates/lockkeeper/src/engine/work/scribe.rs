@@ -15,11 +15,11 @@ use crate::store::StoreError;
 use crate::store::runs::AheadFile;
 
 /// How long what was written may wait for more, when nobody waits for the disk.
-const TOGETHER: Duration = Duration::from_millis(8);
+const TOGETHER: Duration = Duration::from_millis(12);
 /// So many runs are named at once.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 48;
 /// So few names are left when the next ones are looked for: the disk has the time of so many runs for them.
-const FEW: usize = 12;
+const FEW: usize = 24;
 /// A queue that is shorter than this is not worth a file.
 const WORTH_IT: usize = 8;
 /// A file that has grown to so many bytes is begun anew.
@@ -48,6 +48,8 @@ struct State {
     /// To be told once they are on the disk.
     news: Vec<News>,
     names: Names,
+    /// Whether there is work, so that runs may have to be named soon.
+    work: bool,
     over: bool,
 }
 
@@ -77,13 +79,21 @@ struct Round {
 }
 
 impl Scribe {
+    /// There is work: the file for the names is made meanwhile, since nobody begins while that is done.
+    pub(super) fn get_ready(&self) {
+        let before = std::mem::replace(&mut locked(&self.state).work, true);
+        if !before {
+            self.wanted.notify_one();
+        }
+    }
+
     /// Something was committed, after which nothing more may come for now. Returns what to wait for until it is on the
     /// disk.
-    pub(super) fn wrote(&self, news: News, urgent: bool) -> u64 {
+    pub(super) fn wrote(&self, news: Vec<News>, urgent: bool) -> u64 {
         let mut state = locked(&self.state);
         let asleep = state.since.is_none();
         state.written += 1;
-        state.news.push(news);
+        state.news.extend(news);
         state.since.get_or_insert_with(Instant::now);
         state.urgent |= urgent;
         let number = state.written;
@@ -103,6 +113,11 @@ impl Scribe {
             self.wanted.notify_one();
             state = self.forced.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// How many runs may begin before their claim is on the disk.
+    pub(super) fn named(&self) -> usize {
+        locked(&self.state).names.known.len()
     }
 
     /// How many names of the next runs are wanted by whoever is about to claim one.
@@ -165,7 +180,8 @@ impl Scribe {
 
     /// Forces and tells, until everything is on the disk and nothing more will come.
     pub(super) fn work(&self, executor: &Executor) {
-        let mut file: Option<AheadFile> = None;
+        // That it fails costs only time.
+        let mut file = if self.wait_for_work() { make_file(executor).ok() } else { None };
         while let Some(Round { number, news, names, forget }) = self.next() {
             executor.insist("force what was written to the disk", || executor.runs.store().force());
             locked(&self.state).forced = number;
@@ -189,6 +205,15 @@ impl Scribe {
         locked(&self.state).names.known.clear();
         let cleared = executor.runs.store().force().and_then(|()| file.map_or(Ok(()), AheadFile::clear));
         locked(&self.state).names.on_disk = cleared.is_err() || more;
+    }
+
+    /// False when there will be none.
+    fn wait_for_work(&self) -> bool {
+        let mut state = locked(&self.state);
+        while !state.work && !state.over {
+            state = self.sleep(state, None);
+        }
+        state.work
     }
 
     fn next(&self) -> Option<Round> {
@@ -229,7 +254,11 @@ impl Scribe {
 fn name(executor: &Executor, file: &mut Option<AheadFile>, names: &[RunId]) -> Result<(), StoreError> {
     let file = match file {
         Some(file) => file,
-        None => file.insert(executor.runs.store().ahead_file(&executor.worker.id)?),
+        None => file.insert(make_file(executor)?),
     };
     file.name(names)
+}
+
+fn make_file(executor: &Executor) -> Result<AheadFile, StoreError> {
+    executor.runs.store().ahead_file(&executor.worker.id)
 }

@@ -1,5 +1,6 @@
 //! Taking runs: the lease first, then the claim.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -16,9 +17,9 @@ use lockkeeper_core::time::Ttl;
 use lockkeeper_core::waiting::Jam;
 
 use super::files::LockFiles;
-use super::hand::HANDS;
 use super::{Executor, Told};
 use crate::engine::Patience;
+use crate::engine::runs::notes::for_hand;
 use crate::engine::runs::{RunError, advance};
 use crate::platform::life::LifeLock;
 use crate::platform::random;
@@ -37,7 +38,8 @@ const STAYS: Duration = Duration::from_secs(120);
 pub struct Job {
     pub(super) run: Run,
     pub(super) request: Request,
-    /// The kernel lock that its processes share, until only they have it.
+    /// The kernel lock that its processes share, until only they have it. One that was claimed with others has it from
+    /// when it begins.
     pub(super) life: Option<LifeLock>,
     pub(super) lease: Option<Lease>,
     pub(super) files: LockFiles,
@@ -86,11 +88,6 @@ impl Line {
     /// Nobody waits in it: a hand takes from it what its runs need.
     pub(super) fn of_hand(number: u32) -> Self {
         Self { hand: number, ..Self::default() }
-    }
-
-    /// The kernel lock that the next run will share, if it was made.
-    pub(super) fn life(&self) -> Option<&LifeLock> {
-        self.life.as_ref()
     }
 
     /// The kernel lock, for the run that it was made for.
@@ -178,11 +175,7 @@ impl Executor {
             None => tables.ready_by_wish(LOOK_AT)?,
         };
         let due = tables.due_retries(tables.now().moment, LOOK_AT)?;
-        let mut found = Vec::new();
-        for run in due.into_iter().chain(ready) {
-            found.extend(with_request(tables, Some(run))?);
-        }
-        Ok(found)
+        in_order(tables, due, with_requests(tables, ready)?)
     }
 
     /// Takes a run that needs no lease: this one, or whichever of its kind is the next by now.
@@ -191,9 +184,8 @@ impl Executor {
             return self.claim_with(run, request, None, line);
         }
         let holder = self.next_life(line)?.holder();
-        let life = line.life.as_ref().expect("it was made just now");
         let claimed = self.runs.store().write(|tables| match with_request(tables, tables.ready_for("")?)? {
-            Some((run, request)) => self.claim_in(tables, &run, request, life),
+            Some((run, request)) => self.claim_in(tables, &run, request, holder),
             None => Ok(None),
         });
         let claimed = match claimed {
@@ -275,16 +267,26 @@ impl Executor {
         tables: &Tables<'_>,
         life: &LifeLock,
     ) -> Result<Option<(Run, Request)>, StoreError> {
-        let now = tables.now();
-        let mut first = tables.due_retries(now.moment, 1)?;
-        if first.is_empty() {
-            first = tables.ready(None, 1)?;
-        }
-        let Some((run, request)) = with_request(tables, first.pop())? else { return Ok(None) };
+        let Some((run, request)) = self.next_runs(tables, 1)?.pop() else { return Ok(None) };
         if request.needs_lease() || self.needs_files(&request) {
             return Ok(None);
         }
-        self.claim_in(tables, &run, request, life)
+        self.claim_in(tables, &run, request, life.holder())
+    }
+
+    /// The next runs that could begin, so many at most, the first one first.
+    pub(super) fn next_runs(
+        &self,
+        tables: &Tables<'_>,
+        limit: usize,
+    ) -> Result<Vec<(Run, Request)>, StoreError> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let due = tables.due_retries(tables.now().moment, limit)?;
+        let mut next = in_order(tables, due, tables.ready_with_requests(limit)?)?;
+        next.truncate(limit);
+        Ok(next)
     }
 
     pub(super) fn claim_in(
@@ -292,13 +294,13 @@ impl Executor {
         tables: &Tables<'_>,
         run: &Run,
         request: Request,
-        life: &LifeLock,
+        holder: HolderId,
     ) -> Result<Option<(Run, Request)>, StoreError> {
         let now = tables.now();
         if run.status == Status::Queued && run.give_up_at.is_some_and(|at| at <= now.moment) {
             return Ok(None);
         }
-        let taker = Taker { worker: self.worker.id.clone(), holder: Some(life.holder()), lease: None };
+        let taker = Taker { worker: self.worker.id.clone(), holder: Some(holder), lease: None };
         match life::claim(run, taker, now) {
             Ok(moved) => Ok(Some((advance(tables, run, moved)?, request))),
             Err(_) => Ok(None),
@@ -309,7 +311,7 @@ impl Executor {
     pub(super) fn next_life<'l>(&self, line: &'l mut Line) -> Result<&'l LifeLock, RunError> {
         if line.life.is_none() {
             let random = random::holder_id().map_err(RunError::Machine)?;
-            let holder = HolderId(random.0 - random.0 % HANDS + u64::from(line.hand));
+            let holder = for_hand(random, line.hand);
             line.life = Some(self.leases.senses().life().hold(holder).map_err(RunError::Machine)?);
         }
         Ok(line.life.as_ref().expect("it was made just now"))
@@ -461,6 +463,30 @@ pub(super) fn with_request(
     let Some(run) = run else { return Ok(None) };
     let request = tables.request(&run.request)?;
     Ok(request.map(|stored| (run, stored.request)))
+}
+
+/// Those whose next attempt is due and those that have not begun, with their requests: by priority, and among equals
+/// those first that had their turn before.
+fn in_order(
+    tables: &Tables<'_>,
+    due: Vec<Run>,
+    ready: Vec<(Run, Request)>,
+) -> Result<Vec<(Run, Request)>, StoreError> {
+    if due.is_empty() {
+        return Ok(ready);
+    }
+    let mut all = with_requests(tables, due)?;
+    all.extend(ready);
+    all.sort_by_key(|(_, request)| Reverse(request.priority.get()));
+    Ok(all)
+}
+
+fn with_requests(tables: &Tables<'_>, runs: Vec<Run>) -> Result<Vec<(Run, Request)>, StoreError> {
+    let mut found = Vec::new();
+    for run in runs {
+        found.extend(with_request(tables, Some(run))?);
+    }
+    Ok(found)
 }
 
 /// Who holds what a run needs: the run itself, or the group that it is a part of.

@@ -1,7 +1,7 @@
 //! Looking for damage in the database of requests and runs.
 
 use super::{RunStore, execute};
-use crate::store::sqlite::pages;
+use crate::store::sqlite::{Purpose, pages};
 use crate::store::{Examination, StoreError};
 
 /// What a sound database never has, and how it is told; each query counts.
@@ -25,7 +25,7 @@ const CONTRADICTIONS: [(&str, &str); 4] = [
 impl RunStore {
     /// Looks for damage without changing anything; `thorough` looks at every record and what it leads to.
     pub fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
-        self.connected(|connection| {
+        self.connected(Purpose::Read, |connection| {
             let number = |sql: &str| self.database(connection.query_row(sql, [], |row| row.get::<_, i64>(0)));
             let schema = Some(number("PRAGMA user_version")?);
             let mut flaws = self.database(pages(connection, thorough))?;

@@ -42,7 +42,7 @@ pub use tables::Tables;
 pub use workers::Worker;
 
 use super::StoreError;
-use super::sqlite::{Connections, explain, make_folder};
+use super::sqlite::{Connections, Purpose, explain, make_folder};
 use crate::clock::WallTime;
 use crate::platform::changes::Changes;
 use crate::platform::{clock, fs as local, gate};
@@ -114,6 +114,11 @@ impl RunStore {
         &self.path
     }
 
+    /// The boot that the moments in it belong to.
+    pub fn boot(&self) -> &str {
+        &self.boot
+    }
+
     /// Reads and changes records in one transaction, of which all or nothing is kept. When this returns, what was
     /// changed survives a power cut.
     pub fn write<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
@@ -137,7 +142,7 @@ impl RunStore {
 
     /// Reads the records of one moment.
     pub fn read<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.connected(|connection| {
+        self.connected(Purpose::Read, |connection| {
             self.database(execute(connection, "BEGIN"))?;
             let read = work(&Tables::new(connection, &self.path, now()));
             let ended = self.database(execute(connection, "ROLLBACK"));
@@ -169,7 +174,7 @@ impl RunStore {
         work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>,
     ) -> Result<(T, bool), StoreError> {
         let _alone = self.gate.lock().map_err(|error| failed("lock", &self.path, error))?;
-        self.connected(|connection| {
+        self.connected(Purpose::Write, |connection| {
             self.database(execute(connection, "BEGIN IMMEDIATE"))?;
             let before = connection.total_changes();
             let done = work(&Tables::new(connection, &self.path, now()));
@@ -188,14 +193,18 @@ impl RunStore {
         })
     }
 
-    fn connected<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn connected<T>(
+        &self,
+        purpose: Purpose,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let another = || {
             let connection = schema::connect(&self.path)?;
             schema::tune(&connection, &self.path)?;
             self.log.forget();
             Ok(connection)
         };
-        self.connections.with(another, work)
+        self.connections.with(purpose, another, work)
     }
 
     fn database<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 
 use lockkeeper_core::id::{HolderId, RunId};
+use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
 use rusqlite::params;
 
-use super::Tables;
-use super::rows::COLUMNS;
+use super::rows::{COLUMNS, read_run};
+use super::{Tables, spec};
 use crate::store::StoreError;
 
 const FROM: &str = "FROM run JOIN request ON request.seq = run.request";
@@ -48,6 +49,18 @@ impl Tables<'_> {
         }
     }
 
+    /// The first of them with their requests, as one question.
+    pub fn ready_with_requests(&self, limit: usize) -> Result<Vec<(Run, Request)>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS}, request.spec {FROM_QUEUE} WHERE run.status = 'queued' AND run.ready = 1
+             ORDER BY run.priority DESC, run.seq LIMIT ?1"
+        );
+        self.rows(&sql, [i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            let spec: String = row.get("spec")?;
+            Ok(read_run(row)?.and_then(|run| Ok((run, spec::read(&spec)?))))
+        })
+    }
+
     /// The next run that wants exactly this.
     pub fn ready_for(&self, wish: &str) -> Result<Option<Run>, StoreError> {
         let sql = format!(
@@ -80,10 +93,11 @@ impl Tables<'_> {
         self.many(&sql, [i64::try_from(limit).unwrap_or(i64::MAX)])
     }
 
-    /// Runs whose next attempt is due.
+    /// Runs whose next attempt is due, the most urgent first.
     pub fn due_retries(&self, now: Moment, limit: usize) -> Result<Vec<Run>, StoreError> {
         let sql = format!(
-            "SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 AND run.ready = 1 ORDER BY run.retry_at LIMIT ?2"
+            "SELECT {COLUMNS} {FROM} WHERE run.retry_at <= ?1 AND run.ready = 1
+             ORDER BY run.priority DESC, run.retry_at, run.seq LIMIT ?2"
         );
         self.many(&sql, params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])
     }

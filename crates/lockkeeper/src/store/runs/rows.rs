@@ -151,7 +151,7 @@ pub struct Timing {
     pub attempts: u32,
     /// When it came.
     pub queued_at: i64,
-    /// When somebody took it first.
+    /// When somebody began with it first.
     pub claimed_at: Option<i64>,
     /// When it ended.
     pub completed_at: Option<i64>,
@@ -161,7 +161,9 @@ impl Tables<'_> {
     /// The times of all runs that came since then, the oldest first.
     pub fn timings(&self, since_unix_micros: i64) -> Result<Vec<Timing>, StoreError> {
         let sql = "SELECT request.title, run.status, run.attempt, run.queued_at,
-                       (SELECT min(event.at) FROM event WHERE event.run = run.seq AND event.kind = 'claimed'),
+                       CASE WHEN run.attempt = 1 THEN run.started_at ELSE
+                           (SELECT min(event.at) FROM event WHERE event.run = run.seq AND event.kind = 'claimed')
+                       END,
                        run.completed_at
                    FROM run JOIN request ON request.seq = run.request
                    WHERE run.queued_at >= ?1 ORDER BY run.seq";

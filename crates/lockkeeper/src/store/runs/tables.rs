@@ -34,9 +34,14 @@ impl<'t> Tables<'t> {
         Self { connection, path, now }
     }
 
-    /// When the transaction began.
+    /// When the transaction began, or what is written in it happened.
     pub fn now(&self) -> Stamp {
         self.now
+    }
+
+    /// The same records, for something that happened at another time.
+    pub fn at(&self, at: Stamp) -> Self {
+        Self { now: at, ..*self }
     }
 
     /// Puts in a new run of a request, with its first event.
@@ -83,10 +88,15 @@ impl<'t> Tables<'t> {
         if !self.replace(before, &moved.run, 1)? {
             return Ok(false);
         }
+        let [was, is] = [before, &moved.run].map(RequestStatus::from);
+        if kept(was) == kept(is) {
+            // Nothing but the event is to be written, and one statement finds its place.
+            self.append_in_place(&moved.run, &moved.event)?;
+            return Ok(true);
+        }
         let Place { seq, events, request, is_latest } = self.place(&before.id)?;
         self.append(seq, events, &moved.run, &moved.event)?;
-        let [was, is] = [before, &moved.run].map(RequestStatus::from);
-        if is_latest && kept(was) != kept(is) {
+        if is_latest {
             self.set_request_status(request, is)?;
         }
         Ok(true)
@@ -150,6 +160,24 @@ impl<'t> Tables<'t> {
             params![
                 run,
                 seq,
+                self.now.unix_micros,
+                event.kind.as_str(),
+                event.from.map(Status::as_str),
+                event.to.as_str(),
+                after.attempt,
+                after.claim.cast_signed(),
+                event.reason.map(|reason| reason.as_str()),
+                event.message,
+            ],
+        )
+    }
+
+    fn append_in_place(&self, after: &Run, event: &Event) -> Result<(), StoreError> {
+        self.execute(
+            "INSERT INTO event (run, seq, at, kind, from_status, to_status, attempt, claim, reason, message)
+             SELECT seq, events, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM run WHERE id = ?1",
+            params![
+                after.id.as_str(),
                 self.now.unix_micros,
                 event.kind.as_str(),
                 event.from.map(Status::as_str),

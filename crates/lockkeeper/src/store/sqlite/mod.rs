@@ -36,7 +36,7 @@ use rusqlite::Connection;
 use super::{Bell, Decision, Examination, Granted, Store, StoreError};
 use crate::platform::desk::Desk;
 use crate::platform::{bell, clock, fs as local, gate};
-pub(super) use connections::Connections;
+pub(super) use connections::{Connections, Purpose};
 pub(super) use examine::pages;
 use pace::Pace;
 use records::Rows;
@@ -118,7 +118,7 @@ impl SqliteStore {
             schema::tune(&mut connection, &self.path, &self.pace)?;
             Ok(connection)
         };
-        self.connections.with(another, work)
+        self.connections.with(Purpose::Write, another, work)
     }
 
     /// Whether the files are still those that were opened: others would not see what is written to them.
