@@ -20,9 +20,9 @@ use lockkeeper::core::run::{Ending, Run};
 use lockkeeper::engine::runs::Runs;
 
 /// Runs of one measurement.
-const RUNS: usize = 400;
+const RUNS: usize = 1200;
 /// How often each pair is measured; the median counts.
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 5;
 /// Of bare spawning, a worker has to reach this share.
 const SHARE: f64 = 0.8;
 /// So many short runs a worker moves at once.
