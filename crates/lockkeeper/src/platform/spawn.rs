@@ -75,6 +75,7 @@ mod linux {
             dir: dir.as_deref(),
             log: log.as_deref(),
             descriptors: start.descriptors.iter().map(|(one, number)| (one.as_raw_fd(), *number)).collect(),
+            others: others(start.descriptors.iter().map(|(_, number)| *number)),
             failed: AtomicI32::new(0),
         };
         let pid = clone(&beginning)?;
@@ -96,6 +97,8 @@ mod linux {
         dir: Option<&'b CStr>,
         log: Option<&'b CStr>,
         descriptors: Vec<(c_int, c_int)>,
+        /// Which numbers it has nothing under, from the first to the last.
+        others: Vec<(c_int, c_int)>,
         /// Why its program did not begin.
         failed: AtomicI32,
     }
@@ -148,6 +151,17 @@ mod linux {
         // SAFETY: the texts end with a null byte, and descriptors that are not there are refused. Nothing in this process
         // uses those that are closed.
         unsafe {
+            for (descriptor, number) in &beginning.descriptors {
+                checked(match descriptor == number {
+                    true => libc::fcntl(*number, libc::F_SETFD, 0),
+                    false => libc::dup2(*descriptor, *number),
+                })?;
+            }
+            // They would be closed anyway when the program begins. But until then this process would share the locks of
+            // all other commands, which others look at. Where the system cannot do it, they look again.
+            for (first, last) in &beginning.others {
+                libc::syscall(libc::SYS_close_range, *first, *last, 0);
+            }
             checked(libc::setpgid(0, 0))?;
             if let Some(log) = beginning.log {
                 // What is opened gets the lowest number that is free.
@@ -161,14 +175,17 @@ mod linux {
             if let Some(dir) = beginning.dir {
                 checked(libc::chdir(dir.as_ptr()))?;
             }
-            for (descriptor, number) in &beginning.descriptors {
-                checked(match descriptor == number {
-                    true => libc::fcntl(*number, libc::F_SETFD, 0),
-                    false => libc::dup2(*descriptor, *number),
-                })?;
-            }
         }
         signal::begin_anew()
+    }
+
+    /// The numbers above the first three that are none of these.
+    fn others(numbers: impl Iterator<Item = c_int>) -> Vec<(c_int, c_int)> {
+        let mut numbers: Vec<c_int> = numbers.filter(|number| *number > 2).collect();
+        numbers.sort_unstable();
+        let firsts = std::iter::once(3).chain(numbers.iter().map(|number| number + 1));
+        let lasts = numbers.iter().map(|number| number - 1).chain([c_int::MAX]);
+        firsts.zip(lasts).filter(|(first, last)| first <= last).collect()
     }
 
     fn checked(outcome: c_int) -> io::Result<()> {

@@ -105,7 +105,7 @@ impl Crew {
             state: Mutex::default(),
             changed: Condvar::new(),
             line: Mutex::default(),
-            scribe: Scribe::default(),
+            scribe: Scribe::new(orders.jobs),
             nudge,
             wake,
         })

@@ -30,7 +30,10 @@ use crate::store::runs::now;
 
 /// A command that takes longer stays: only then is it noted which process it is.
 const SOON: Duration = Duration::from_millis(20);
-/// So often a kernel lock is looked at, so long after each other, before it counts as shared.
+/// So long after each other a kernel lock is looked at while others may start.
+const PAUSES: [Duration; 3] =
+    [Duration::from_micros(200), Duration::from_micros(500), Duration::from_millis(1)];
+/// So often it is looked at, so long after each other, while nobody starts, before it counts as shared.
 const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
 
@@ -261,10 +264,17 @@ impl Executor {
     }
 
     /// Whether any process shares a run's kernel lock. Others do so for a moment when they begin: it is looked at again
-    /// before anybody is looked for.
+    /// before anybody is kept from starting, and before anybody is looked for.
     fn is_shared(&self, holder: HolderId) -> bool {
         let look = || self.leases.senses().life().look(holder) == LockSight::Held;
-        look()
+        let stays_held = |pause: Duration| {
+            let held = look();
+            if held {
+                thread::sleep(pause);
+            }
+            held
+        };
+        PAUSES.into_iter().all(stays_held)
             && (0..LOOKS).all(|_| {
                 let held = between_starts(look);
                 if held {

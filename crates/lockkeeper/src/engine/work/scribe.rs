@@ -16,10 +16,12 @@ use crate::store::runs::AheadFile;
 
 /// How long what was written may wait for more, when nobody waits for the disk.
 const TOGETHER: Duration = Duration::from_millis(12);
-/// So many runs are named at once.
-const AT_ONCE: usize = 48;
-/// So few names are left when the next ones are looked for: the disk has the time of so many runs for them.
-const FEW: usize = 24;
+/// So few names are left for each hand when the next ones are looked for: the disk has the time of so many runs for them.
+const FEW: usize = 12;
+/// By so many there are more of them then.
+const MORE: usize = 24;
+/// More hands than these do not begin more runs in that time.
+const HANDS: usize = 4;
 /// A queue that is shorter than this is not worth a file.
 const WORTH_IT: usize = 8;
 /// A file that has grown to so many bytes is begun anew.
@@ -28,6 +30,8 @@ const LONG: u64 = 64 * 1024;
 /// Counts what was written and what is on the disk by now.
 #[derive(Default)]
 pub(super) struct Scribe {
+    /// So many names are few.
+    few: usize,
     state: Mutex<State>,
     /// There is something to do at once.
     wanted: Condvar,
@@ -60,6 +64,8 @@ struct Names {
     known: HashSet<RunId>,
     /// The disk is to hear of these.
     new: Vec<RunId>,
+    /// The disk hears of these now, and nobody has claimed them since.
+    coming: HashSet<RunId>,
     /// Whether somebody looks for more.
     looked_for: bool,
     /// Whether there were no more when somebody looked.
@@ -79,6 +85,12 @@ struct Round {
 }
 
 impl Scribe {
+    /// For so many hands.
+    pub(super) fn new(hands: u32) -> Self {
+        let hands = usize::try_from(hands).unwrap_or(HANDS).clamp(1, HANDS);
+        Self { few: FEW * hands, ..Self::default() }
+    }
+
     /// There is work: the file for the names is made meanwhile, since nobody begins while that is done.
     pub(super) fn get_ready(&self) {
         let before = std::mem::replace(&mut locked(&self.state).work, true);
@@ -124,19 +136,19 @@ impl Scribe {
     pub(super) fn wants_names(&self) -> usize {
         let mut state = locked(&self.state);
         let names = &mut state.names;
-        let enough = names.are_all || names.known.len() > FEW;
-        if enough || names.looked_for || !names.new.is_empty() {
+        let enough = names.are_all || names.known.len() > self.few;
+        if enough || names.looked_for || !names.new.is_empty() || !names.coming.is_empty() {
             return 0;
         }
         names.looked_for = true;
-        AT_ONCE
+        self.few + MORE
     }
 
     /// The next runs, the first one first, or none when nobody could look.
     pub(super) fn name(&self, mut next: Vec<RunId>) {
         let mut state = locked(&self.state);
         let names = &mut state.names;
-        (names.looked_for, names.are_all) = (false, next.len() < AT_ONCE);
+        (names.looked_for, names.are_all) = (false, next.len() < self.few + MORE);
         if next.len() < WORTH_IT {
             return;
         }
@@ -149,8 +161,11 @@ impl Scribe {
     /// Whether the command of a run that was claimed may begin before that is on the disk.
     pub(super) fn may_begin(&self, run: &RunId) -> bool {
         let mut state = locked(&self.state);
-        let named = state.names.known.remove(run);
-        if !named {
+        let names = &mut state.names;
+        let named = names.known.remove(run);
+        let comes = names.coming.remove(run) || names.new.contains(run);
+        names.new.retain(|new| new != run);
+        if !named && !comes {
             // Others have claimed what was named, or something more urgent came: the next ones have to be looked for.
             state.names.known.clear();
             state.names.are_all = false;
@@ -190,9 +205,10 @@ impl Scribe {
                 self.clear_names(executor, file.as_mut(), !names.is_empty());
             }
             // That it fails costs only time.
-            if !names.is_empty() && name(executor, &mut file, &names).is_ok() {
-                locked(&self.state).names.known.extend(names);
-            }
+            let named = !names.is_empty() && name(executor, &mut file, &names).is_ok();
+            let names = &mut locked(&self.state).names;
+            let come = std::mem::take(&mut names.coming);
+            names.known.extend(come.into_iter().filter(|_| named));
             for news in news {
                 executor.tell_news(news);
             }
@@ -226,10 +242,12 @@ impl Scribe {
             if names || (unwritten && at_once) {
                 (state.since, state.urgent) = (None, false);
                 state.names.on_disk |= !state.names.new.is_empty();
+                let names = std::mem::take(&mut state.names.new);
+                state.names.coming = names.iter().cloned().collect();
                 return Some(Round {
                     number: state.written,
                     news: std::mem::take(&mut state.news),
-                    names: std::mem::take(&mut state.names.new),
+                    names,
                     forget: std::mem::take(&mut state.names.forget),
                 });
             }
