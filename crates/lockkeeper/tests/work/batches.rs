@@ -56,9 +56,10 @@ struct Scene {
 impl Scene {
     /// Until there were some of each.
     fn new() -> Self {
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let site = Site::new();
-            let mut all = short(&site, "a", 29);
+            // Its command is another one of those that were claimed together each time, neither always the first nor the last.
+            let mut all = short(&site, "a", 24 + round % 8);
             let killer = site.submit(&noted(&site, "killer", "kill -9 $PPID"));
             all.push(killer.clone());
             all.extend(short(&site, "b", 15));
