@@ -21,14 +21,6 @@ pub struct Tables<'t> {
     now: Stamp,
 }
 
-/// Where a run is kept.
-struct Place {
-    seq: i64,
-    events: u32,
-    request: i64,
-    is_latest: bool,
-}
-
 impl<'t> Tables<'t> {
     pub(super) fn new(connection: &'t Connection, path: &'t Path, now: Stamp) -> Self {
         Self { connection, path, now }
@@ -60,7 +52,7 @@ impl<'t> Tables<'t> {
              VALUES (:id, :request, :status, :attempt, :claim, NULL, NULL, NULL, NULL, NULL, NULL,
                  :priority, (SELECT unmet = 0 AND NOT :conducted FROM request WHERE seq = :request), :wish, :queued_at, :queued_moment,
                  :give_up_at, NULL, NULL, :timeout, NULL, :completed_at, :completed_moment,
-                 NULL, NULL, :reason, :message, 0, 0)",
+                 NULL, NULL, :reason, :message, 0, 1)",
             named_params! {
                 ":id": run.id.as_str(), ":request": request, ":status": row.status, ":attempt": run.attempt,
                 ":claim": row.claim, ":priority": priority, ":wish": wish, ":conducted": conducted, ":queued_at": run.queued_at.unix_micros,
@@ -70,7 +62,7 @@ impl<'t> Tables<'t> {
             },
         )?;
         let seq = self.connection.last_insert_rowid();
-        self.append(seq, 1, run, event)?;
+        self.append(run, event)?;
         // A run that was refused says nothing about a request that has others.
         if run.status == Status::Rejected {
             let sql = "UPDATE request SET status = ?1 WHERE seq = ?2 AND latest IS NULL";
@@ -88,15 +80,11 @@ impl<'t> Tables<'t> {
         if !self.replace(before, &moved.run, 1)? {
             return Ok(false);
         }
+        self.append(&moved.run, &moved.event)?;
         let [was, is] = [before, &moved.run].map(RequestStatus::from);
-        if kept(was) == kept(is) {
-            // Nothing but the event is to be written, and one statement finds its place.
-            self.append_in_place(&moved.run, &moved.event)?;
-            return Ok(true);
-        }
-        let Place { seq, events, request, is_latest } = self.place(&before.id)?;
-        self.append(seq, events, &moved.run, &moved.event)?;
-        if is_latest {
+        if kept(was) != kept(is)
+            && let Some(request) = self.request_with_latest(&before.id)?
+        {
             self.set_request_status(request, is)?;
         }
         Ok(true)
@@ -150,29 +138,8 @@ impl<'t> Tables<'t> {
         self.database(statement.execute(values)).map(|replaced| replaced > 0)
     }
 
-    fn append(&self, run: i64, seq: u32, after: &Run, event: &Event) -> Result<(), StoreError> {
-        if seq == 1 {
-            self.execute("UPDATE run SET events = 1 WHERE seq = ?1", [run])?;
-        }
-        self.execute(
-            "INSERT INTO event (run, seq, at, kind, from_status, to_status, attempt, claim, reason, message)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            params![
-                run,
-                seq,
-                self.now.unix_micros,
-                event.kind.as_str(),
-                event.from.map(Status::as_str),
-                event.to.as_str(),
-                after.attempt,
-                after.claim.cast_signed(),
-                event.reason.map(|reason| reason.as_str()),
-                event.message,
-            ],
-        )
-    }
-
-    fn append_in_place(&self, after: &Run, event: &Event) -> Result<(), StoreError> {
+    /// Appends an event to a run, which counts it already.
+    fn append(&self, after: &Run, event: &Event) -> Result<(), StoreError> {
         self.execute(
             "INSERT INTO event (run, seq, at, kind, from_status, to_status, attempt, claim, reason, message)
              SELECT seq, events, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM run WHERE id = ?1",
@@ -190,13 +157,12 @@ impl<'t> Tables<'t> {
         )
     }
 
-    fn place(&self, id: &RunId) -> Result<Place, StoreError> {
-        let sql = "SELECT run.seq, run.events, run.request, request.latest IS run.seq
-                   FROM run JOIN request ON request.seq = run.request WHERE run.id = ?1";
+    /// The request whose latest run this is; none when it has a later one.
+    fn request_with_latest(&self, id: &RunId) -> Result<Option<i64>, StoreError> {
+        let sql = "SELECT request.seq FROM run JOIN request ON request.seq = run.request AND request.latest = run.seq
+                   WHERE run.id = ?1";
         let mut statement = self.database(self.connection.prepare_cached(sql))?;
-        self.database(statement.query_row([id.as_str()], |row| {
-            Ok(Place { seq: row.get(0)?, events: row.get(1)?, request: row.get(2)?, is_latest: row.get(3)? })
-        }))
+        self.database(statement.query_row([id.as_str()], |row| row.get(0)).optional())
     }
 
     pub(super) fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<(), StoreError> {
