@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockkeeper::Keeper;
 use lockkeeper::core::lease::{Outcome, WaitTerms};
@@ -147,4 +147,37 @@ fn a_crowd_takes_turns_through_a_clerk() {
     assert!(left.holders.is_empty() && left.waiters.is_empty(), "{left:?}");
     let bells: Vec<_> = fs::read_dir(folder.path().join("wake")).unwrap().collect();
     assert!(bells.is_empty(), "{bells:?}");
+}
+
+/// In a crowd one decides for the others for as long as it takes turns itself, and not for longer.
+#[test]
+fn a_clerk_stays_while_its_program_takes_turns() {
+    const KEEPERS: usize = 6;
+    let folder = tempfile::tempdir().unwrap();
+    let clerk = || fs::read_to_string(folder.path().join("clerk")).unwrap_or_default();
+    let nobody = || clerk().bytes().all(|digit| digit == b'0');
+    let keepers: Vec<Keeper> = (0..KEEPERS).map(|_| Keeper::open(folder.path()).unwrap()).collect();
+    let (crowded, until) = (AtomicBool::new(false), Instant::now() + LONG);
+    let turns = |keeper: &Keeper| {
+        let mut met = Vec::new();
+        // Nobody ends before they have met.
+        while met.len() < 100 || (!crowded.load(Ordering::Relaxed) && Instant::now() < until) {
+            let _guard = keeper.lock("db").wait_forever().acquire().unwrap();
+            met.push(clerk());
+            crowded.fetch_or(!nobody(), Ordering::Relaxed);
+        }
+        met
+    };
+    let mut clerks: Vec<String> = thread::scope(|scope| {
+        let threads: Vec<_> = keepers.iter().map(|keeper| scope.spawn(|| turns(keeper))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    clerks.sort();
+    clerks.dedup();
+    // Before the first one there was nobody. Some may have been kept from their next turn for so long that they left.
+    assert!((2..=4 * KEEPERS).contains(&clerks.len()), "{} sat down in 600 turns", clerks.len());
+    while !nobody() {
+        assert!(Instant::now() < until, "{} still sits there", clerk());
+        thread::sleep(Duration::from_millis(5));
+    }
 }

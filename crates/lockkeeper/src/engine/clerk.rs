@@ -13,6 +13,7 @@
 //! **Blind for a moment.** Who left a request is rung when it is granted, and is told nothing before. It looks by itself
 //! when the errand's time is over, and watches those before it from then on.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use lockkeeper_core::liveness::Voucher;
 use lockkeeper_core::record::Lease;
 
 use super::seen::Seen;
+use super::waiting::is_any_ready;
 use super::{Engine, granted};
 use crate::encoding::errand::{Errand, errand_from_bytes, release_to_bytes, request_to_bytes};
 use crate::platform::desk::{Answer, GOOD_FOR, Left, Message, Seat};
@@ -33,6 +35,8 @@ use crate::store::{Bell, Granted, StoreError};
 const ALERT: Duration = Duration::from_micros(60);
 /// After so long a clerk looks what time it is for itself.
 const AT_ONCE: Duration = Duration::from_millis(5);
+/// So soon a clerk to whom nobody comes asks whether it is to stay.
+const LOOKS_UP: Duration = Duration::from_millis(10);
 
 impl Engine {
     /// As [`Engine::acquire`], for an owner in whose name nobody has asked before, and who alone sleeps on `bell`.
@@ -89,12 +93,12 @@ impl Engine {
     }
 
     /// Sits down at the desk, if there is one and nobody sits there.
-    pub(super) fn sit_down(&self) -> Option<Seat<'_>> {
+    pub(crate) fn sit_down(&self) -> Option<Seat> {
         self.store.desk()?.sit().ok()?
     }
 
     /// Does the errands that were left, and those that are left soon, unless something else calls.
-    pub(super) fn do_errands(&self, seat: &Seat<'_>, is_called: impl Fn() -> bool) {
+    pub(super) fn do_errands(&self, seat: &Seat, is_called: impl Fn() -> bool) {
         let begun = Instant::now();
         let mut last = begun;
         while last.elapsed() < ALERT && begun.elapsed() < AT_ONCE {
@@ -109,8 +113,21 @@ impl Engine {
         }
     }
 
+    /// Does errands until `end` is ready, or for as long as `stays` says so, and leaves the desk then.
+    pub(crate) fn attend_desk(&self, seat: Seat, end: BorrowedFd<'_>, mut stays: impl FnMut() -> bool) {
+        while stays() {
+            match poll::wait(&[end, seat.as_fd()], Some(LOOKS_UP)) {
+                Ok(ready) if ready.contains(0) => break,
+                Ok(ready) if ready.contains(1) => self.do_errands(&seat, || is_any_ready(&[end])),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        self.stand_up(seat);
+    }
+
     /// Leaves the desk when all that was left there is done.
-    pub(super) fn stand_up(&self, seat: Seat<'_>) {
+    pub(super) fn stand_up(&self, seat: Seat) {
         seat.close();
         loop {
             let errands: Vec<_> = errands_at(&seat).collect();
@@ -122,7 +139,7 @@ impl Engine {
     }
 
     /// Does errands in one decision.
-    fn do_together(&self, seat: &Seat<'_>, errands: &[(Message, Errand)]) {
+    fn do_together(&self, seat: &Seat, errands: &[(Message, Errand)]) {
         let (mut done, mut told) = (Vec::new(), Vec::new());
         let decided = self.store.transact(&mut |records| {
             done.clear();
@@ -159,7 +176,7 @@ impl Engine {
         }
     }
 
-    fn tell(&self, seat: &Seat<'_>, message: &Message, errand: &Errand, done: Done) {
+    fn tell(&self, seat: &Seat, message: &Message, errand: &Errand, done: Done) {
         match (errand, done) {
             (Errand::Release { .. }, Done::Left) => seat.answer(message, Answer::Yourself),
             (Errand::Release { .. }, Done::Did | Done::Granted(_)) => seat.answer(message, Answer::Done),
@@ -175,7 +192,7 @@ impl Engine {
 }
 
 /// What was left at the desk and is an errand.
-fn errands_at(seat: &Seat<'_>) -> impl Iterator<Item = (Message, Errand)> + use<> {
+fn errands_at(seat: &Seat) -> impl Iterator<Item = (Message, Errand)> {
     let messages = seat.errands().unwrap_or_default().into_iter();
     messages.filter_map(|message| errand_from_bytes(message.body()).map(|errand| (message, errand)))
 }

@@ -70,11 +70,11 @@ impl Engine {
         waited
     }
 
-    fn wait_at_desk<'e>(
-        &'e self,
+    fn wait_at_desk(
+        &self,
         mut waiting: Waiting,
         bell: &dyn Bell,
-        seat: &mut Option<Seat<'e>>,
+        seat: &mut Option<Seat>,
         patience: &Patience<'_>,
         progress: Progress<'_>,
     ) -> Result<Waited, StoreError> {
@@ -169,7 +169,7 @@ impl Engine {
         &self,
         line: &[&Waiting],
         bell: &dyn Bell,
-        seat: Option<&Seat<'_>>,
+        seat: Option<&Seat>,
         patience: &Patience<'_>,
         progress: &mut dyn FnMut(),
     ) -> Result<bool, StoreError> {
@@ -299,7 +299,7 @@ impl Engine {
     }
 }
 
-fn is_any_ready(descriptors: &[BorrowedFd<'_>]) -> bool {
+pub(super) fn is_any_ready(descriptors: &[BorrowedFd<'_>]) -> bool {
     poll::wait(descriptors, Some(Duration::ZERO)).is_ok_and(|ready| ready.any())
 }
 

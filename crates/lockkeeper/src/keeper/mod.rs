@@ -1,5 +1,6 @@
 //! Lockkeeper as a library: a keeper, orders for leases, and guards that hold them.
 
+mod clerk;
 mod guard;
 mod order;
 mod sentinel;
@@ -26,6 +27,7 @@ use crate::location::Surroundings;
 use crate::platform::life::LifeLock;
 use crate::platform::{origin, process, random};
 use crate::store::{Bell, SqliteStore, StoreError};
+use clerk::Clerk;
 use sentinel::Sentinel;
 
 /// Opens leases in one store and keeps them for this process.
@@ -58,7 +60,7 @@ pub struct Keeper {
 }
 
 pub(crate) struct Shared {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Arc<Engine>,
     resident: OnceLock<Resident>,
     becoming_resident: Mutex<()>,
     /// Bells that nobody sleeps on now.
@@ -66,6 +68,7 @@ pub(crate) struct Shared {
     /// How many orders had no owner of their own.
     orders: AtomicU64,
     sentinel: OnceLock<Sentinel>,
+    clerk: Clerk,
 }
 
 /// This process as a holder that stays.
@@ -98,12 +101,13 @@ impl Keeper {
     /// Keeps leases in any engine.
     pub fn over(engine: Engine) -> Self {
         let shared = Shared {
-            engine,
+            engine: Arc::new(engine),
             resident: OnceLock::new(),
             becoming_resident: Mutex::new(()),
             idle_bells: Mutex::new(Vec::new()),
             orders: AtomicU64::new(0),
             sentinel: OnceLock::new(),
+            clerk: Clerk::default(),
         };
         Self { shared: Arc::new(shared) }
     }

@@ -159,6 +159,7 @@ impl<'k> Order<'k> {
                 keeper.engine().store().bell()?
             }
         };
+        let _waits = keeper.shared.clerk.visit();
         request.wait = Some(WaitTerms { bell: Some(bell.id()), stays: Ttl::new(STAYS)? });
         let asked = match is_left {
             true => keeper.engine().acquire_as_new(&request, &*bell),
@@ -171,6 +172,7 @@ impl<'k> Order<'k> {
                 return placed.guard(keeper);
             }
         };
+        keeper.shared.clerk.sit_down(&keeper.shared.engine);
         let ticket = waiting.ticket.clone();
         let patience = Patience { until, interrupts: &[], grace: GRACE, tick: None };
         let waited = keeper.engine().wait(waiting, &*bell, &patience, &mut |_| {});

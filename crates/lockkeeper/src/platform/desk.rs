@@ -87,7 +87,7 @@ impl Desk {
     }
 
     /// Sits down if nobody does.
-    pub fn sit(&self) -> io::Result<Option<Seat<'_>>> {
+    pub fn sit(self: &Arc<Self>) -> io::Result<Option<Seat>> {
         if self.is_ours.swap(true, Ordering::SeqCst) {
             return Ok(None);
         }
@@ -98,7 +98,7 @@ impl Desk {
         seated
     }
 
-    fn sit_alone(&self) -> io::Result<Option<Seat<'_>>> {
+    fn sit_alone(self: &Arc<Self>) -> io::Result<Option<Seat>> {
         let file = self.file()?;
         match file.try_lock() {
             Ok(()) => {}
@@ -107,7 +107,7 @@ impl Desk {
         }
         let named = Bell::create(&self.dir).and_then(|tray| self.name(tray.id()).map(|()| tray));
         match named {
-            Ok(tray) => Ok(Some(Seat { desk: self, tray: Some(tray) })),
+            Ok(tray) => Ok(Some(Seat { desk: Arc::clone(self), tray: Some(tray) })),
             Err(error) => {
                 let _ = file.unlock();
                 Err(error)
@@ -219,13 +219,13 @@ fn wait_for_answer(answers: &Bell, way: &OwnedFd, number: u64) -> io::Result<Opt
 
 /// The clerk's seat. Errands that were not read when it is dropped are left undone for good.
 #[derive(Debug)]
-pub struct Seat<'d> {
-    desk: &'d Desk,
+pub struct Seat {
+    desk: Arc<Desk>,
     /// There until the seat is left.
     tray: Option<Bell>,
 }
 
-impl Seat<'_> {
+impl Seat {
     /// Takes all errands that were left, the first one first.
     pub fn errands(&self) -> io::Result<Vec<Message>> {
         let mut bytes = Vec::new();
@@ -250,13 +250,13 @@ impl Seat<'_> {
 }
 
 /// Readable when there are errands.
-impl AsFd for Seat<'_> {
+impl AsFd for Seat {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tray.as_ref().expect("it is there until the seat is left").as_fd()
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Seat {
     fn drop(&mut self) {
         // Nobody else may sit down while errands can be left here.
         self.tray = None;
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    fn wait_for_errands(seat: &Seat<'_>) -> Vec<Message> {
+    fn wait_for_errands(seat: &Seat) -> Vec<Message> {
         assert!(poll::wait(&[seat.as_fd()], None).unwrap().any());
         seat.errands().unwrap()
     }
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn an_errand_is_read_by_the_clerk_and_its_answer_comes_back() {
         let dir = tempfile::tempdir().unwrap();
-        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
+        let (clerk, sender) = (Arc::new(Desk::new(dir.path())), Arc::new(Desk::new(dir.path())));
         assert_eq!(sender.send(b"nobody is there").unwrap(), Answer::Yourself);
         let seat = clerk.sit().unwrap().unwrap();
         for answer in [Answer::Done, Answer::Yourself] {
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn one_sits_at_a_time_and_errands_come_in_their_order() {
         let dir = tempfile::tempdir().unwrap();
-        let (one, other) = (Desk::new(dir.path()), Desk::new(dir.path()));
+        let (one, other) = (Arc::new(Desk::new(dir.path())), Arc::new(Desk::new(dir.path())));
         let seat = one.sit().unwrap().unwrap();
         assert!(one.sit().unwrap().is_none() && other.sit().unwrap().is_none());
         for errand in [b"1", b"2", b"3"] {
@@ -370,7 +370,11 @@ mod tests {
     #[test]
     fn what_a_clerk_did_not_read_is_never_read_by_the_next() {
         let dir = tempfile::tempdir().unwrap();
-        let (one, other, sender) = (Desk::new(dir.path()), Desk::new(dir.path()), Desk::new(dir.path()));
+        let (one, other, sender) = (
+            Arc::new(Desk::new(dir.path())),
+            Arc::new(Desk::new(dir.path())),
+            Arc::new(Desk::new(dir.path())),
+        );
         let seat = one.sit().unwrap().unwrap();
         assert_eq!(sender.leave(b"unread").unwrap(), Left::WithClerk);
         drop(seat);
@@ -386,7 +390,7 @@ mod tests {
     #[test]
     fn whoever_waits_sees_the_clerk_leave() {
         let dir = tempfile::tempdir().unwrap();
-        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
+        let (clerk, sender) = (Arc::new(Desk::new(dir.path())), Arc::new(Desk::new(dir.path())));
         let seat = clerk.sit().unwrap().unwrap();
         thread::scope(|scope| {
             let sent = scope.spawn(|| sender.send(b"do it").unwrap());
@@ -399,7 +403,7 @@ mod tests {
     #[test]
     fn a_clerk_that_does_not_answer_is_not_asked_again() {
         let dir = tempfile::tempdir().unwrap();
-        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
+        let (clerk, sender) = (Arc::new(Desk::new(dir.path())), Arc::new(Desk::new(dir.path())));
         let seat = clerk.sit().unwrap().unwrap();
         assert_eq!(sender.send(b"asked").unwrap(), Answer::None);
         assert_eq!(sender.send(b"not asked").unwrap(), Answer::Yourself);
@@ -411,7 +415,7 @@ mod tests {
     #[test]
     fn what_is_too_long_or_no_message_goes_nowhere() {
         let dir = tempfile::tempdir().unwrap();
-        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
+        let (clerk, sender) = (Arc::new(Desk::new(dir.path())), Arc::new(Desk::new(dir.path())));
         let seat = clerk.sit().unwrap().unwrap();
         assert_eq!(sender.leave(&[0; LONGEST]).unwrap(), Left::Nowhere);
         assert_eq!(sender.send(&[0; LONGEST]).unwrap(), Answer::Yourself);

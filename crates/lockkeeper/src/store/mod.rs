@@ -81,7 +81,7 @@ pub trait Store: Send + Sync {
     }
 
     /// The desk where somebody who waits anyway decides for others; none where nobody need.
-    fn desk(&self) -> Option<&Desk> {
+    fn desk(&self) -> Option<&Arc<Desk>> {
         None
     }
 

@@ -61,7 +61,7 @@ pub struct SqliteStore {
     tokens: Tokens,
     connections: Connections,
     ringer: bell::Ringer,
-    desk: Desk,
+    desk: Arc<Desk>,
     pace: Arc<Pace>,
 }
 
@@ -100,7 +100,7 @@ impl SqliteStore {
         }
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
-        let (ringer, desk) = (bell::Ringer::new(&folder), Desk::new(&folder));
+        let (ringer, desk) = (bell::Ringer::new(&folder), Arc::new(Desk::new(&folder)));
         Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, desk, pace })
     }
 
@@ -243,7 +243,7 @@ impl Store for SqliteStore {
         bell::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
     }
 
-    fn desk(&self) -> Option<&Desk> {
+    fn desk(&self) -> Option<&Arc<Desk>> {
         self.pace.several().then_some(&self.desk)
     }
 
