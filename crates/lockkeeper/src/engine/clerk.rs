@@ -23,9 +23,9 @@ use lockkeeper_core::lease::{self, Grant, NotCurrent, Outcome, Request};
 use lockkeeper_core::liveness::Voucher;
 use lockkeeper_core::record::Lease;
 
+use super::Engine;
 use super::seen::Seen;
 use super::waiting::is_any_ready;
-use super::{Engine, granted};
 use crate::encoding::errand::{Errand, errand_from_bytes, release_to_bytes, request_to_bytes};
 use crate::platform::desk::{Answer, GOOD_FOR, Left, Message, Seat};
 use crate::platform::{clock, poll};
@@ -154,7 +154,8 @@ impl Engine {
                 let outcome = do_errand(&mut draft, errand)?;
                 if !matches!(outcome, Done::Left) {
                     let (changes, effects, _) = draft.finish();
-                    told.push((effects, granted(&changes)));
+                    let granted = self.announce(&changes);
+                    told.push((effects, granted));
                     for change in changes {
                         records.apply(change)?;
                     }

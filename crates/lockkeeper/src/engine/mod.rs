@@ -59,8 +59,7 @@ impl Engine {
             let mut draft = Draft::new(&mut view);
             let outcome = rule(&mut draft)?;
             let (changes, effects, burials) = draft.finish();
-            let granted = granted(&changes);
-            granted.iter().for_each(|(bell, _)| self.store.alert(*bell));
+            let granted = self.announce(&changes);
             for change in changes {
                 records.apply(change)?;
             }
@@ -70,6 +69,13 @@ impl Engine {
         let (outcome, effects, burials, granted) = decided.ok_or_else(undecided)?;
         self.act(effects, &granted);
         Ok((outcome, burials))
+    }
+
+    /// Wakes those who are about to be granted something, unless that is of no use; returns what they are granted.
+    fn announce(&self, changes: &[Change]) -> Vec<(BellId, Granted)> {
+        let granted = granted(changes);
+        granted.iter().for_each(|(bell, _)| self.store.alert(*bell));
+        granted
     }
 
     /// Does what a decision asked for, once it is committed.

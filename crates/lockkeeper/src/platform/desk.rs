@@ -98,6 +98,11 @@ impl Desk {
         seated
     }
 
+    /// Whether somebody of this process sits there.
+    pub fn is_ours(&self) -> bool {
+        self.is_ours.load(Ordering::Relaxed)
+    }
+
     fn sit_alone(self: &Arc<Self>) -> io::Result<Option<Seat>> {
         let file = self.file()?;
         match file.try_lock() {

@@ -229,8 +229,8 @@ impl Store for SqliteStore {
     }
 
     fn alert(&self, id: BellId) {
-        // In a crowd whoever is awake too soon takes a core from somebody.
-        if !self.pace.several() {
+        // In a crowd whoever is awake too soon takes a core from somebody who decides; but for where one decides for all.
+        if !self.pace.several() || self.desk.is_ours() {
             self.ringer.alert(id);
         }
     }
