@@ -1,6 +1,9 @@
 //! A program that keeps leases for a long time: its guards, their thread, and what they use up.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -180,4 +183,51 @@ fn a_clerk_stays_while_its_program_takes_turns() {
         assert!(Instant::now() < until, "{} still sits there", clerk());
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Nobody polls, whoever waits and whoever decides for those who do.
+#[test]
+fn a_clerk_to_whom_nobody_comes_sleeps() {
+    let folder = tempfile::tempdir().unwrap();
+    let (keeper, done) = (Keeper::open(folder.path()).unwrap(), AtomicBool::new(false));
+    let woken = thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| {
+                let keeper = Keeper::open(folder.path()).unwrap();
+                while !done.load(Ordering::Relaxed) {
+                    drop(keeper.lock("db").wait_forever().acquire().unwrap());
+                }
+            });
+        }
+        let until = Instant::now() + LONG;
+        let woken = loop {
+            // The claims are about a stretch of time, so one has to pass.
+            let _all_wait = keeper.lock("db").wait_forever().acquire().unwrap();
+            thread::sleep(Duration::from_millis(300));
+            if let [clerk] = threads_named("lockkeeper-desk").as_slice() {
+                let before = sleeps_of(clerk);
+                thread::sleep(Duration::from_secs(2));
+                break sleeps_of(clerk) - before;
+            }
+            assert!(Instant::now() < until, "nobody sits at the desk");
+        };
+        done.store(true, Ordering::Relaxed);
+        woken
+    });
+    assert!(woken <= 3, "woken {woken} times in 2 s");
+}
+
+fn threads_named(name: &str) -> Vec<PathBuf> {
+    let threads = fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
+    // One that has just ended has no name any more.
+    let is_named =
+        |thread: &PathBuf| fs::read_to_string(thread.join("comm")).is_ok_and(|it| it.trim() == name);
+    threads.filter(is_named).collect()
+}
+
+/// How often a thread was off the processor by its own will.
+fn sleeps_of(thread: &Path) -> u64 {
+    let status = fs::read_to_string(thread.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+    line.trim().parse().unwrap()
 }

@@ -35,8 +35,6 @@ use crate::store::{Bell, Granted, StoreError};
 const ALERT: Duration = Duration::from_micros(60);
 /// After so long a clerk looks what time it is for itself.
 const AT_ONCE: Duration = Duration::from_millis(5);
-/// So soon a clerk to whom nobody comes asks whether it is to stay.
-const LOOKS_UP: Duration = Duration::from_millis(10);
 
 impl Engine {
     /// As [`Engine::acquire`], for an owner in whose name nobody has asked before, and who alone sleeps on `bell`.
@@ -113,10 +111,15 @@ impl Engine {
         }
     }
 
-    /// Does errands until `end` is ready, or for as long as `stays` says so, and leaves the desk then.
-    pub(crate) fn attend_desk(&self, seat: Seat, end: BorrowedFd<'_>, mut stays: impl FnMut() -> bool) {
-        while stays() {
-            match poll::wait(&[end, seat.as_fd()], Some(LOOKS_UP)) {
+    /// Does errands until `end` is ready, or `stays` has no time left for more, and leaves the desk then.
+    pub(crate) fn attend_desk(
+        &self,
+        seat: Seat,
+        end: BorrowedFd<'_>,
+        mut stays: impl FnMut() -> Option<Duration>,
+    ) {
+        while let Some(span) = stays() {
+            match poll::wait(&[end, seat.as_fd()], Some(span)) {
                 Ok(ready) if ready.contains(0) => break,
                 Ok(ready) if ready.contains(1) => self.do_errands(&seat, || is_any_ready(&[end])),
                 Ok(_) => {}

@@ -17,6 +17,8 @@ use crate::platform::pipe;
 
 /// How long after the last turn of its own a process goes on to decide for others.
 const STAYS: Duration = Duration::from_millis(100);
+/// How long the clerk sleeps while this process waits, too, and nobody comes.
+const LOOKS_UP: Duration = Duration::from_secs(5);
 
 /// A keeper's clerk, who comes when there is need. Dropping it has it leave the desk first.
 #[derive(Default)]
@@ -41,14 +43,14 @@ impl Clerk {
         let attend = move || {
             let mut last = (visits.count(), Instant::now());
             engine.attend_desk(seat, ended.as_fd(), || {
-                let count = visits.count();
-                if visits.any() || count != last.0 {
+                let (count, any) = (visits.count(), visits.any());
+                if any || count != last.0 {
                     last = (count, Instant::now());
                 }
-                last.1.elapsed() < STAYS
+                if any { Some(LOOKS_UP) } else { STAYS.checked_sub(last.1.elapsed()) }
             });
         };
-        if let Ok(thread) = thread::Builder::new().name("lockkeeper-clerk".to_owned()).spawn(attend) {
+        if let Ok(thread) = thread::Builder::new().name("lockkeeper-desk".to_owned()).spawn(attend) {
             let seated = Seated { end, thread: Some(thread), process: process::id() };
             // The one before has left its seat.
             *locked(&self.seated) = Some(seated);
