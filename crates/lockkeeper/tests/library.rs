@@ -5,14 +5,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper::Keeper;
-use lockkeeper::core::lease::{Outcome, WaitTerms};
-use lockkeeper::core::resource::Mode;
+use lockkeeper::core::lease::{Outcome, Request, WaitTerms};
+use lockkeeper::core::liveness::Contract;
+use lockkeeper::core::record::{Claim, Priority};
+use lockkeeper::core::resource::{Mode, Resource, Target};
 use lockkeeper::core::time::Ttl;
+use lockkeeper::platform::desk::Desk;
+use lockkeeper::store::Granted;
+use lockkeeper::{Keeper, unique_owner};
 
 const LONG: Duration = Duration::from_secs(60);
 const NO_GRACE: Duration = Duration::ZERO;
@@ -215,6 +219,48 @@ fn a_clerk_to_whom_nobody_comes_sleeps() {
         woken
     });
     assert!(woken <= 3, "woken {woken} times in 2 s");
+}
+
+/// A ring may come so late that its sleeper has asked for something else: it is no answer to that.
+#[test]
+fn a_late_ring_is_no_answer_to_a_new_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let keeper = Keeper::open(folder.path()).unwrap();
+    let (engine, bell) = (keeper.engine(), keeper.engine().store().bell().unwrap());
+    let request = || Request {
+        claim: Claim {
+            owner: unique_owner("test").unwrap(),
+            resources: vec![Resource { target: Target::Name("db".parse().unwrap()), mode: Mode::Exclusive }],
+            proof: keeper.resident_proof().unwrap(),
+            contract: Contract::Strict,
+            ttl: None,
+            reason: None,
+            ticket: None,
+        },
+        priority: Priority::default(),
+        under: Vec::new(),
+        wait: Some(WaitTerms { bell: Some(bell.id()), stays: Ttl::new(LONG).unwrap() }),
+        join: false,
+    };
+    // Whoever hands on to one of several knows that there is a crowd.
+    let guard = keeper.lock("db").acquire().unwrap();
+    let earlier = Granted::of(&guard.lease());
+    for _ in 0..3 {
+        assert!(matches!(engine.acquire(&request()).unwrap(), Outcome::Waiting(_)));
+    }
+    guard.release().unwrap();
+    // Somebody sits at the desk and does nothing.
+    let desk = Arc::new(Desk::new(folder.path()));
+    let seat = desk.sit().unwrap().unwrap();
+    engine.store().hand_over(bell.id(), earlier);
+    let asked = request();
+    match engine.acquire_as_new(&asked, &*bell).unwrap() {
+        Outcome::Waiting(waiting) => assert_eq!(waiting.ticket.claim.owner, asked.claim.owner),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(seat.errands().unwrap().len(), 1, "it was left with the clerk first");
+    let waiters = engine.listing().unwrap().waiters;
+    assert_eq!(waiters.len(), 3, "two who waited before, and this one, once: {waiters:?}");
 }
 
 fn threads_named(name: &str) -> Vec<PathBuf> {

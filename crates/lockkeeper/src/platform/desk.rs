@@ -4,10 +4,10 @@
 //! Each errand says where its answer is to go, and until when it may be done. The FIFO is taken down with the seat, so
 //! that an errand which was not read by then is never done by a later clerk.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::BellId;
 use lockkeeper_core::time::Moment;
-use rustix::fs::OFlags;
 
 use super::bell::{Bell, Ringer, leave, open_to_ring};
+use super::fs::open_private;
 use super::{clock, poll};
 
 /// The longest message: as much as a FIFO takes whole.
@@ -185,16 +185,7 @@ impl Desk {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.custom_flags(flags.bits().cast_signed()).open(self.dir.join("clerk"))?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the clerk's file is not a regular file",
-            ));
-        }
+        let file = File::from(open_private(&self.dir.join("clerk"))?);
         Ok(self.file.get_or_init(|| file))
     }
 }

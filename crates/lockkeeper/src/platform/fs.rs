@@ -1,7 +1,11 @@
-//! Which folders can carry locks at all.
+//! Which folders can carry locks at all, and how the files there are opened.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags};
 
 /// A flag for opening files: a symbolic link in the last place is an error.
 pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
@@ -59,9 +63,21 @@ fn network_name(_facts: &rustix::fs::StatFs) -> Option<&'static str> {
     None
 }
 
+/// Opens a file of our own to read and write, made for its owner only if it is not there. Anything but a regular file is
+/// refused, and not waited for.
+pub fn open_private(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let descriptor = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&descriptor)?.st_mode) == FileType::RegularFile {
+        Ok(descriptor)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a regular file", path.display())))
+    }
+}
+
 /// Gives a part of a file back to the disk: it reads as zeros from then on, and the file stays as long as it was.
 #[cfg(target_os = "linux")]
-pub fn punch_hole(file: &std::fs::File, from: u64, length: u64) -> io::Result<()> {
+pub fn punch_hole(file: &File, from: u64, length: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
 
     Ok(fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, from, length)?)
@@ -69,7 +85,7 @@ pub fn punch_hole(file: &std::fs::File, from: u64, length: u64) -> io::Result<()
 
 /// Only Linux has a common way to do it.
 #[cfg(not(target_os = "linux"))]
-pub fn punch_hole(_file: &std::fs::File, _from: u64, _length: u64) -> io::Result<()> {
+pub fn punch_hole(_file: &File, _from: u64, _length: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

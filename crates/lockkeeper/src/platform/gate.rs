@@ -1,12 +1,12 @@
 //! A gate that lets one process through at a time, in front of whatever handles crowds badly.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::OFlags;
+use super::fs::open_private;
 
 /// How often a gate that is closed is tried before falling asleep.
 const TRIES: u32 = 40;
@@ -24,25 +24,7 @@ pub struct Gate {
 impl Gate {
     /// Opens the gate file, created with access for its owner only. Anything but a regular file is refused.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // NONBLOCK only keeps the opening of a FIFO from waiting; it means nothing for files.
-        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(flags.bits().cast_signed());
-        let file = options.open(path)?;
-        if file.metadata()?.is_file() {
-            Ok(Self { file, threads: Mutex::new(()) })
-        } else {
-            Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{} is not a regular file", path.display()),
-            ))
-        }
+        Ok(Self { file: open_private(path)?.into(), threads: Mutex::new(()) })
     }
 
     /// The number that was last noted on the gate; zero when none was. Ask from inside.

@@ -121,23 +121,12 @@ impl SharedLife {
     }
 }
 
-fn open_private(path: &Path) -> io::Result<OwnedFd> {
-    use rustix::fs::{FileType, Mode, OFlags};
-
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let descriptor = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
-    if FileType::from_raw_mode(rustix::fs::fstat(&descriptor)?.st_mode) == FileType::RegularFile {
-        Ok(descriptor)
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a regular file", path.display())))
-    }
-}
-
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 mod ofd_locks {
     use std::ffi::c_short;
 
-    use super::{AsFd, AsRawFd, BorrowedFd, HolderId, OwnedFd, Path, io, open_private};
+    use super::super::fs::open_private;
+    use super::{AsFd, AsRawFd, BorrowedFd, HolderId, OwnedFd, Path, io};
 
     // Open-file-description locks always use 64-bit offsets.
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
@@ -218,7 +207,8 @@ mod flock_files {
     use rustix::fs::{FlockOperation, Mode, OFlags, flock};
     use rustix::io::Errno;
 
-    use super::{BorrowedFd, HolderId, OwnedFd, Path, PathBuf, io, open_private};
+    use super::super::fs::open_private;
+    use super::{BorrowedFd, HolderId, OwnedFd, Path, PathBuf, io};
 
     pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
         match rustix::fs::mkdir(path.with_extension("d"), Mode::RWXU) {

@@ -5,11 +5,12 @@
 //! that is on the disk for certain before any number below it is given. In the same boot the last number
 //! counts; after another boot the limit does, since what was written last may be lost.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::platform::fs::open_private;
 use crate::store::StoreError;
 
 /// How many numbers one fsync is good for.
@@ -37,16 +38,12 @@ impl Tokens {
     /// Opens the file, or makes it.
     pub(super) fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         let path = folder.join("tokens");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-        options.custom_flags(i32::try_from(flags.bits()).unwrap_or_default());
-        let file = options.open(&path).map_err(|source| StoreError::Io {
+        let file = open_private(&path).map_err(|source| StoreError::Io {
             action: "open",
             path: path.clone(),
             source,
         })?;
-        Ok(Self { file, path, boot: boot.to_owned() })
+        Ok(Self { file: file.into(), path, boot: boot.to_owned() })
     }
 
     /// The boot in which numbers were last given; none when there is nothing yet.
