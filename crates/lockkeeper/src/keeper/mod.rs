@@ -33,6 +33,8 @@ use sentinel::Sentinel;
 /// Opens leases in one store and keeps them for this process.
 ///
 /// Cheap to clone; all clones are the same holder. Every method may be called from any thread.
+/// Where many take turns, one of them decides for all, on a thread of its own that ends soon after its last turn, or with the
+/// last clone.
 ///
 /// ```
 /// # use lockkeeper::{Keeper, KeeperError};
