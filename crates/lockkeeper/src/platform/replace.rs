@@ -60,7 +60,6 @@ pub fn has_writers(descriptor: impl AsFd) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{File, OpenOptions};
 
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     #[test]
@@ -80,8 +79,8 @@ mod tests {
     fn a_writer_is_noticed_until_it_closes_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        let writer = OpenOptions::new().create(true).append(true).open(&path).unwrap();
-        let reader = File::open(&path).unwrap();
+        let writer = std::fs::File::create(&path).unwrap();
+        let reader = std::fs::File::open(&path).unwrap();
         assert_eq!(has_writers(&reader), Some(true));
         drop(writer);
         assert_eq!(has_writers(&reader), Some(false));

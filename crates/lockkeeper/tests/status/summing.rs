@@ -1,8 +1,6 @@
 //! The summary: what is latest, who needs help, and how much memory it takes.
 
 use std::fs;
-use std::io::Write;
-use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper::clock::WallTime;
@@ -96,50 +94,57 @@ fn a_last_line_without_its_newline_counts_when_it_is_whole() {
     assert_eq!(log.summary(at(3)).unwrap().bad_lines, 1, "an old file grows no more");
 }
 
-const MEASURED: &str = "STATUS_SUMMARY_FOLDER";
-
-/// Not a test of its own: the process whose memory is measured.
+/// How much memory a process takes is told by Linux.
 #[cfg(target_os = "linux")]
-#[test]
-fn measured() {
-    let Some(folder) = std::env::var_os(MEASURED) else { return };
-    let summary = StatusLog::open(folder).unwrap().summary(at(10)).unwrap();
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    println!("\nsummed {} tasks {} {peak}", summary.lines, summary.tasks.len());
-}
+mod memory {
+    use std::io::Write;
+    use std::process::Command;
 
-/// Requirement 70.
-#[cfg(target_os = "linux")]
-#[test]
-fn memory_grows_with_tasks_and_not_with_lines() {
-    let block: String = (0..100)
-        .map(|number| {
-            let line = StatusLine::new(State::Wait, format!("task-{number}"), at(1)).unwrap();
-            line.with_message("x".repeat(4000)).to_text() + "\n"
-        })
-        .collect();
-    let peak_of = |blocks: usize| {
-        let folder = tempfile::tempdir().unwrap();
-        let mut file = fs::File::create(folder.path().join("status.log")).unwrap();
-        for _ in 0..blocks {
-            file.write_all(block.as_bytes()).unwrap();
-        }
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "summing::measured", "--nocapture", "--test-threads=1"])
-            .env(MEASURED, folder.path())
-            .output()
-            .unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let line = text
-            .lines()
-            .find(|line| line.starts_with("summed"))
-            .unwrap_or_else(|| panic!("{text}"))
-            .to_owned();
-        assert!(line.starts_with(&format!("summed {} tasks 100 ", blocks * 100)), "{line}");
-        line.split_whitespace().rev().nth(1).unwrap().parse::<u64>().unwrap()
-    };
-    let (few, many) = (peak_of(2), peak_of(500));
-    println!("peak memory of a summary: {few} kB for 0.8 MB, {many} kB for 200 MB");
-    assert!(many < few + 4_000, "{few} kB for 0.8 MB, {many} kB for 200 MB");
+    use super::*;
+
+    const MEASURED: &str = "STATUS_SUMMARY_FOLDER";
+
+    /// Not a test of its own: the process whose memory is measured.
+    #[test]
+    fn measured() {
+        let Some(folder) = std::env::var_os(MEASURED) else { return };
+        let summary = StatusLog::open(folder).unwrap().summary(at(10)).unwrap();
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        println!("\nsummed {} tasks {} {peak}", summary.lines, summary.tasks.len());
+    }
+
+    /// Requirement 70.
+    #[test]
+    fn memory_grows_with_tasks_and_not_with_lines() {
+        let block: String = (0..100)
+            .map(|number| {
+                let line = StatusLine::new(State::Wait, format!("task-{number}"), at(1)).unwrap();
+                line.with_message("x".repeat(4000)).to_text() + "\n"
+            })
+            .collect();
+        let peak_of = |blocks: usize| {
+            let folder = tempfile::tempdir().unwrap();
+            let mut file = fs::File::create(folder.path().join("status.log")).unwrap();
+            for _ in 0..blocks {
+                file.write_all(block.as_bytes()).unwrap();
+            }
+            let output = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "summing::memory::measured", "--nocapture", "--test-threads=1"])
+                .env(MEASURED, folder.path())
+                .output()
+                .unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("summed"))
+                .unwrap_or_else(|| panic!("{text}"))
+                .to_owned();
+            assert!(line.starts_with(&format!("summed {} tasks 100 ", blocks * 100)), "{line}");
+            line.split_whitespace().rev().nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        let (few, many) = (peak_of(2), peak_of(500));
+        println!("peak memory of a summary: {few} kB for 0.8 MB, {many} kB for 200 MB");
+        assert!(many < few + 4_000, "{few} kB for 0.8 MB, {many} kB for 200 MB");
+    }
 }
