@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -250,7 +250,7 @@ fn a_late_ring_is_no_answer_to_a_new_request() {
     }
     guard.release().unwrap();
     // Somebody sits at the desk and does nothing.
-    let desk = Arc::new(Desk::new(folder.path()));
+    let desk = Desk::new(folder.path());
     let seat = desk.sit().unwrap().unwrap();
     engine.store().hand_over(bell.id(), earlier);
     let asked = request();

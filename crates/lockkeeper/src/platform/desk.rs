@@ -73,8 +73,8 @@ pub enum Answer {
 
 impl Desk {
     /// The desk of the store at `dir`; nothing is made there before somebody sits down.
-    pub fn new(dir: &Path) -> Self {
-        Self {
+    pub fn new(dir: &Path) -> Arc<Self> {
+        Arc::new(Self {
             dir: dir.to_owned(),
             file: OnceLock::new(),
             is_ours: AtomicBool::new(false),
@@ -83,7 +83,7 @@ impl Desk {
             slow: AtomicU64::new(0),
             boxes: Mutex::new(Vec::new()),
             asked: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Sits down if nobody does.
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn an_errand_is_read_by_the_clerk_and_its_answer_comes_back() {
         let dir = tempfile::tempdir().unwrap();
-        let (clerk, sender) = (Arc::new(Desk::new(dir.path())), Arc::new(Desk::new(dir.path())));
+        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
         assert_eq!(sender.send(b"nobody is there").unwrap(), Answer::Yourself);
         let seat = clerk.sit().unwrap().unwrap();
         for answer in [Answer::Done, Answer::Yourself] {
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn one_sits_at_a_time_and_errands_come_in_their_order() {
         let dir = tempfile::tempdir().unwrap();
-        let (one, other) = (Arc::new(Desk::new(dir.path())), Arc::new(Desk::new(dir.path())));
+        let (one, other) = (Desk::new(dir.path()), Desk::new(dir.path()));
         let seat = one.sit().unwrap().unwrap();
         assert!(one.sit().unwrap().is_none() && other.sit().unwrap().is_none());
         for errand in [b"1", b"2", b"3"] {
@@ -366,11 +366,7 @@ mod tests {
     #[test]
     fn what_a_clerk_did_not_read_is_never_read_by_the_next() {
         let dir = tempfile::tempdir().unwrap();
-        let (one, other, sender) = (
-            Arc::new(Desk::new(dir.path())),
-            Arc::new(Desk::new(dir.path())),
-            Arc::new(Desk::new(dir.path())),
-        );
+        let (one, other, sender) = (Desk::new(dir.path()), Desk::new(dir.path()), Desk::new(dir.path()));
         let seat = one.sit().unwrap().unwrap();
         assert_eq!(sender.leave(b"unread").unwrap(), Left::WithClerk);
         drop(seat);
@@ -386,7 +382,7 @@ mod tests {
     #[test]
     fn whoever_waits_sees_the_clerk_leave() {
         let dir = tempfile::tempdir().unwrap();
-        let (clerk, sender) = (Arc::new(Desk::new(dir.path())), Arc::new(Desk::new(dir.path())));
+        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
         let seat = clerk.sit().unwrap().unwrap();
         thread::scope(|scope| {
             let sent = scope.spawn(|| sender.send(b"do it").unwrap());
@@ -399,7 +395,7 @@ mod tests {
     #[test]
     fn a_clerk_that_does_not_answer_is_not_asked_again() {
         let dir = tempfile::tempdir().unwrap();
-        let (clerk, sender) = (Arc::new(Desk::new(dir.path())), Arc::new(Desk::new(dir.path())));
+        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
         let seat = clerk.sit().unwrap().unwrap();
         assert_eq!(sender.send(b"asked").unwrap(), Answer::None);
         assert_eq!(sender.send(b"not asked").unwrap(), Answer::Yourself);
@@ -411,7 +407,7 @@ mod tests {
     #[test]
     fn what_is_too_long_or_no_message_goes_nowhere() {
         let dir = tempfile::tempdir().unwrap();
-        let (clerk, sender) = (Arc::new(Desk::new(dir.path())), Arc::new(Desk::new(dir.path())));
+        let (clerk, sender) = (Desk::new(dir.path()), Desk::new(dir.path()));
         let seat = clerk.sit().unwrap().unwrap();
         assert_eq!(sender.leave(&[0; LONGEST]).unwrap(), Left::Nowhere);
         assert_eq!(sender.send(&[0; LONGEST]).unwrap(), Answer::Yourself);

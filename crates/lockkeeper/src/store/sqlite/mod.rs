@@ -100,7 +100,7 @@ impl SqliteStore {
         }
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
-        let (ringer, desk) = (bell::Ringer::new(&folder), Arc::new(Desk::new(&folder)));
+        let (ringer, desk) = (bell::Ringer::new(&folder), Desk::new(&folder));
         Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, desk, pace })
     }
 
