@@ -1,9 +1,9 @@
-//! Errands: in a crowd one process that waits anyway decides for the others.
+//! Errands: in a crowd one process decides for the others.
 //!
 //! Where many take turns, each turn is another process's, which was asleep for as long as all the others took. It finds
 //! its memory out of the caches, and that inside the gate, where everybody waits for it: deciding takes it several times
-//! as long as somebody who has just decided. So one of those who sleep in line sits down at the store's desk, and
-//! whoever wants to let go or to line up leaves an errand there.
+//! as long as somebody who has just decided. So one of those who sleep in line sits down at the store's desk, or
+//! a thread of it does that stays there, and whoever wants to let go or to line up leaves an errand there.
 //!
 //! **Once.** The clerk decides inside the gate, and not after the errand's time. Whoever goes without an answer for that
 //! time goes into the gate itself: what the clerk did is in the store by then, and what it did not will never be done. A
@@ -122,6 +122,7 @@ impl Engine {
             match poll::wait(&[end, seat.as_fd()], Some(span)) {
                 Ok(ready) if ready.contains(0) => break,
                 Ok(ready) if ready.contains(1) => self.do_errands(&seat, || is_any_ready(&[end])),
+                // Nobody came.
                 Ok(_) => {}
                 Err(_) => break,
             }
