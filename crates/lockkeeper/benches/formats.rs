@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::lockfile::aiflow::{self, Aiflow, Subject, Terms};
-use lockkeeper::lockfile::sprint::{self, Caller, Input, Lang, Machine, Record, Status};
-use lockkeeper::lockfile::swarm::{self, Swarm};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_formats::aiflow::{self, Aiflow, Subject, Terms};
+use lockkeeper_formats::sprint::{self, Caller, Input, Lang, Machine, Record, Status};
+use lockkeeper_formats::swarm::{self, Swarm};
+use lockkeeper_platform::wall_clock::WallTime;
 
 use measure::{Row, alternate, lockkeeper, median, quiet, run};
 

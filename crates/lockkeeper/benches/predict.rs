@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::pattern::Pattern;
-use lockkeeper::core::predict::{Bar, History};
-use lockkeeper::engine::predict::{Group, Terms, measure, predict};
-use lockkeeper::history::{Limits, read};
+use lockkeeper_core::pattern::Pattern;
+use lockkeeper_core::predict::{Bar, History};
+use lockkeeper_engine::history::{Limits, read};
+use lockkeeper_engine::predict::{Group, Terms, measure, predict};
 
 const COMMITS: u64 = 100_000;
 const FOLDERS: u64 = 400;

@@ -12,11 +12,11 @@ use std::process::ExitCode;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::id::{RunId, WorkerId};
-use lockkeeper::core::request::Request;
-use lockkeeper::core::run::Status;
-use lockkeeper::core::run::life::Mark;
-use lockkeeper::engine::runs::Runs;
+use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::Status;
+use lockkeeper_core::run::life::Mark;
+use lockkeeper_engine::runs::Runs;
 use rusqlite::Connection;
 
 use measure::{Row, alternate, median};

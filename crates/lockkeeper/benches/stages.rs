@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use lockkeeper::stages::{Conditions, File};
+use lockkeeper_stages::{Conditions, File};
 
 /// A file of several hundred lines, with eight rules of 27 patterns.
 const REAL: &str = include_str!("../tests/stages/data/shop.yml");

@@ -8,8 +8,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::status::{Rotation, State, StatusLine, StatusLog};
+use lockkeeper_formats::status::{Rotation, State, StatusLine, StatusLog};
+use lockkeeper_platform::wall_clock::WallTime;
 
 const ROUNDS: usize = 5;
 const LINES: usize = 20_000;

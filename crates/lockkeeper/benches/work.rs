@@ -12,12 +12,12 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::id::{HolderId, WorkerId};
-use lockkeeper::core::request::Request;
-use lockkeeper::core::run::life::{self, Seen, Taker, Terms};
-use lockkeeper::core::run::{Ending, Run};
-use lockkeeper::engine::runs::Runs;
+use lockkeeper_core::id::{HolderId, WorkerId};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::life::{self, Seen, Taker, Terms};
+use lockkeeper_core::run::{Ending, Run};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_platform::wall_clock::WallTime;
 
 /// Runs of one measurement.
 const RUNS: usize = 1200;

@@ -2,6 +2,7 @@
 //!
 //! Each value remembers where it comes from, so that `lockkeeper config` can tell.
 
+use lockkeeper_engine::report::{Exit, Report};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -375,6 +376,12 @@ fn count(text: &str) -> Result<(), String> {
 fn ttl(text: &str) -> Result<(), String> {
     let checked = parse_span(text).and_then(Ttl::new);
     checked.map(|_| ()).map_err(|error: SpanError| format!("{error}; {}", error.hint()))
+}
+
+impl From<ConfigError> for Report {
+    fn from(error: ConfigError) -> Self {
+        Self::of(Exit::Usage, "BAD_SETTING", &error).with_hint(error.hint())
+    }
 }
 
 #[cfg(test)]

@@ -19,25 +19,6 @@
 //! A [`Guard`] is held for as long as this process lives, however it ends: the kernel itself vouches for it,
 //! so there is nothing to renew unless a TTL was asked for. See [`Keeper`] for waiting, sharing and slots.
 
-pub mod clock;
-pub mod config;
-pub mod conflicts;
-pub mod encoding;
-pub mod engine;
-pub mod exec;
-pub mod history;
 mod keeper;
-pub mod location;
-pub mod lockfile;
-pub mod messages;
-pub mod platform;
-pub mod report;
-#[cfg(feature = "server")]
-pub mod server;
-pub mod shape;
-pub mod stages;
-pub mod status;
-pub mod store;
 
-pub use keeper::{Guard, Keeper, KeeperError, Order, open_engine, unique_owner};
-pub use lockkeeper_core as core;
+pub use keeper::{Guard, Keeper, KeeperError, Order};

@@ -1,6 +1,7 @@
 //! The `lockkeeper` command.
 
 mod cli;
+mod config;
 
 use std::process::ExitCode;
 

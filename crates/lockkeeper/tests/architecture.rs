@@ -5,21 +5,20 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules of the crate from the ground up: each may use those of the layers below it.
-const LAYERS: [&[&str]; 9] = [
-    &["platform"],
-    &["clock", "config", "encoding", "location", "messages"],
-    &["conflicts", "exec", "history", "lockfile", "stages", "status", "store"],
-    &["engine"],
-    &["keeper"],
-    &["report"],
-    &["shape"],
-    &["server"],
-    &["agent", "cli", "lib", "main", "mcp"],
+/// Every crate, and the crates of the workspace that it may use.
+const MAY_USE: [(&str, &[&str]); 8] = [
+    ("core", &[]),
+    ("platform", &["core"]),
+    ("store", &["core", "platform"]),
+    ("formats", &["core", "platform"]),
+    ("stages", &["core"]),
+    ("engine", &["core", "platform", "store", "formats", "stages"]),
+    ("server", &["core", "platform", "store", "formats", "stages", "engine"]),
+    ("lockkeeper", &["core", "platform", "store", "formats", "stages", "engine", "server"]),
 ];
 
-/// The only ones that name a store by its engine, besides the stores themselves.
-const CHOOSE_THE_STORE: [&str; 3] = ["keeper/mod.rs", "config.rs", "main.rs"];
+/// The only file outside of the store that names a backend.
+const CHOOSES_THE_BACKEND: &str = "engine/src/open.rs";
 
 /// A file of source, known by its path below `src`.
 struct Source {
@@ -28,40 +27,12 @@ struct Source {
 }
 
 impl Source {
-    /// `store` for `store/sqlite/mod.rs`.
-    fn module(&self) -> &str {
-        self.path.split(['/', '.']).next().unwrap_or_default()
-    }
-
     /// Whether it is only there for tests.
     fn is_test(&self) -> bool {
         self.path.contains("/conformance/")
             || self.path.ends_with("tests.rs")
             || self.path.contains("/tests/")
     }
-
-    /// The modules of this crate that it names; the binary calls it `lockkeeper`.
-    fn uses(&self) -> BTreeSet<String> {
-        let mut used = BTreeSet::new();
-        for line in self.text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            for root in ["crate::", "lockkeeper::"] {
-                for (place, _) in line.match_indices(root) {
-                    let begins = !line[..place].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-                    let rest = &line[place + root.len()..];
-                    let name: String =
-                        rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
-                    if begins && !name.is_empty() {
-                        used.insert(name);
-                    }
-                }
-            }
-        }
-        used
-    }
-}
-
-fn layer(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&module))
 }
 
 fn repository() -> PathBuf {
@@ -84,73 +55,80 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
+/// The sources of one crate, or of all of them.
 fn sources(package: &str) -> Vec<Source> {
-    let root = repository().join("crates").join(package).join("src");
+    let crates = repository().join("crates");
     let read = |path: PathBuf| Source {
-        path: path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(),
+        path: path.strip_prefix(&crates).unwrap().to_str().unwrap().to_owned(),
         text: fs::read_to_string(&path).unwrap(),
     };
-    let sources: Vec<Source> = files(&root, ".rs").into_iter().map(read).collect();
-    assert!(sources.len() > 10, "{}", root.display());
+    let sources: Vec<Source> =
+        files(&crates.join(package).join("src"), ".rs").into_iter().map(read).collect();
+    assert!(sources.len() > 10, "{package}");
     sources
 }
 
-#[test]
-fn modules_use_only_what_lies_below_them() {
-    let mut wrong = Vec::new();
-    for source in sources("lockkeeper").iter().filter(|source| !source.is_test()) {
-        let own = source.module();
-        let height = layer(own).unwrap_or_else(|| panic!("{own} has no layer: give it one in LAYERS"));
-        for used in source.uses() {
-            // What is no module is a function or type at the root, which is made for front ends.
-            let below = match layer(&used) {
-                Some(other) => other < height || used == own,
-                None => height == LAYERS.len() - 1 || used == "core",
-            };
-            if !below {
-                wrong.push(format!("{} uses {used}", source.path));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+fn all_sources() -> Vec<Source> {
+    MAY_USE.iter().flat_map(|(package, _)| sources(package)).collect()
+}
+
+/// The crates of the workspace that stand in one table of a manifest.
+fn dependencies(package: &str, table: &str) -> BTreeSet<String> {
+    let manifest = repository().join("crates").join(package).join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let lines =
+        text.lines().skip_while(|line| *line != table).skip(1).take_while(|line| !line.starts_with('['));
+    let names = lines.filter_map(|line| line.strip_prefix("lockkeeper-")?.split(['.', ' ']).next());
+    names.map(str::to_owned).collect()
 }
 
 #[test]
-fn only_the_opening_names_a_store_by_its_engine() {
-    let sources = sources("lockkeeper");
-    let stores: BTreeSet<String> = concrete_stores(&sources).collect();
+fn crates_use_only_what_lies_below_them() {
+    let folders = fs::read_dir(repository().join("crates")).unwrap();
+    let mut known: Vec<String> =
+        folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    known.sort();
+    let mut listed = MAY_USE.map(|(package, _)| package);
+    listed.sort();
+    assert_eq!(known, listed, "give every crate its place in MAY_USE");
+    for (package, may_use) in MAY_USE {
+        for used in dependencies(package, "[dependencies]") {
+            assert!(may_use.contains(&used.as_str()), "{package} depends on {used}");
+        }
+    }
+}
+
+#[test]
+fn one_place_chooses_the_backend() {
+    let stores: BTreeSet<String> = concrete_stores().collect();
     assert!(stores.contains("SqliteStore") && stores.contains("MemoryStore"), "{stores:?}");
-    for source in sources.iter().filter(|source| source.module() != "store") {
-        for store in &stores {
-            let named = source.text.contains(store.as_str());
-            assert!(
-                !named || CHOOSE_THE_STORE.contains(&source.path.as_str()),
-                "{} names {store}",
-                source.path
-            );
-        }
+    for source in all_sources().iter().filter(|source| !source.path.starts_with("store/")) {
+        let named = stores.iter().find(|store| source.text.contains(store.as_str()));
+        assert!(named.is_none() || source.path == CHOOSES_THE_BACKEND, "{} names {named:?}", source.path);
     }
 }
 
-/// Every engine is held to the one contract.
+/// Every backend is held to the one contract.
 #[test]
 fn every_store_is_in_the_conformance_suite() {
-    let sources = sources("lockkeeper");
-    let suite = sources.iter().find(|source| source.path == "store/conformance/engines.rs").unwrap();
-    for store in concrete_stores(&sources) {
-        assert!(suite.text.contains(&store), "{store} is not held to the contract in {}", suite.path);
+    let suite = repository().join("crates/store/tests/conformance/engines.rs");
+    let text = fs::read_to_string(&suite).unwrap();
+    for store in concrete_stores() {
+        assert!(text.contains(&store), "{store} is not held to the contract in {}", suite.display());
     }
 }
 
-fn concrete_stores(sources: &[Source]) -> impl Iterator<Item = String> {
-    let stores = sources.iter().filter(|source| source.module() == "store" && !source.is_test());
-    let lines = stores.flat_map(|source| source.text.lines());
-    lines.filter_map(|line| line.strip_prefix("impl Store for ")?.split([' ', '<']).next()).map(str::to_owned)
+fn concrete_stores() -> impl Iterator<Item = String> {
+    let lines: Vec<String> =
+        sources("store").iter().flat_map(|source| source.text.lines().map(str::to_owned)).collect();
+    lines
+        .into_iter()
+        .filter_map(|line| Some(line.strip_prefix("impl Store for ")?.split([' ', '<']).next()?.to_owned()))
 }
 
 #[test]
 fn what_depends_on_the_system_is_in_platform() {
-    for source in sources("lockkeeper").iter().chain(&sources("core")) {
+    for source in all_sources() {
         let inside = source.path.starts_with("platform/");
         for line in source.text.lines().filter(|line| line.contains("cfg")) {
             let asks = ["target_os", "target_vendor", "target_family", "cfg(unix", "cfg(windows"];
@@ -203,7 +181,7 @@ fn no_file_is_too_long_and_none_is_for_everything() {
 
 #[test]
 fn every_module_says_its_job_in_its_first_line() {
-    for source in sources("lockkeeper").iter().chain(&sources("core")) {
+    for source in all_sources() {
         let first = source.text.lines().next().unwrap_or_default();
         assert!(first.starts_with("//! ") && first.len() > 10, "{}: {first:?}", source.path);
     }

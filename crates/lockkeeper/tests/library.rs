@@ -9,14 +9,15 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::lease::{Outcome, Request, WaitTerms};
-use lockkeeper::core::liveness::Contract;
-use lockkeeper::core::record::{Claim, Priority};
-use lockkeeper::core::resource::{Mode, Resource, Target};
-use lockkeeper::core::time::Ttl;
-use lockkeeper::platform::desk::Desk;
-use lockkeeper::store::Granted;
-use lockkeeper::{Keeper, unique_owner};
+use lockkeeper::Keeper;
+use lockkeeper_core::lease::{Outcome, Request, WaitTerms};
+use lockkeeper_core::liveness::Contract;
+use lockkeeper_core::record::{Claim, Priority};
+use lockkeeper_core::resource::{Mode, Resource, Target};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_engine::open::unique_owner;
+use lockkeeper_platform::desk::Desk;
+use lockkeeper_store::Granted;
 
 const LONG: Duration = Duration::from_secs(60);
 const NO_GRACE: Duration = Duration::ZERO;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use lockkeeper::platform::anchor::choose;
+use lockkeeper_platform::anchor::choose;
 
 const ROLE: &str = "PLATFORM_ANCHOR_ROLE";
 

@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use lockkeeper::platform::life::LifeFile;
-use lockkeeper::platform::random;
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::LockSight;
+use lockkeeper_platform::life::LifeFile;
+use lockkeeper_platform::random;
 use rustix::process::{Pid, Signal, kill_process};
 
 const ROLE: &str = "PLATFORM_LIFE_ROLE";

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::engine::work::{Attendant, Executor, Settings};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::work::{Attendant, Executor, Settings};
 
 use crate::client::Client;
 use crate::measure::{Row, median};
@@ -70,7 +70,7 @@ pub fn measure() -> usize {
 
 /// A worker that takes nothing.
 fn worker(state: &std::path::Path) -> (Arc<Executor>, Attendant) {
-    let (runs, leases) = (Runs::open(state).unwrap(), lockkeeper::open_engine(state).unwrap());
+    let (runs, leases) = (Runs::open(state).unwrap(), lockkeeper_engine::open::open_engine(state).unwrap());
     let executor = Executor::begin(runs, leases, Settings::default(), 1, None, Box::new(|_| {})).unwrap();
     let executor = Arc::new(executor);
     let attendant = Attendant::begin(&executor, None).unwrap();

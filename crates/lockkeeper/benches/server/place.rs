@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper::core::id::{RunId, WorkerId};
-use lockkeeper::core::request::Request;
-use lockkeeper::core::run::Status;
-use lockkeeper::core::run::life::{self, Mark, Taker};
-use lockkeeper::engine::runs::Runs;
+use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::Status;
+use lockkeeper_core::run::life::{self, Mark, Taker};
+use lockkeeper_engine::runs::Runs;
 use serde_json::Value;
 
 use crate::measure::lockkeeper;
@@ -102,11 +102,11 @@ pub fn fill(folder: &Path, count: usize) -> Runs {
 }
 
 fn carry_out(
-    tables: &lockkeeper::store::runs::Tables<'_>,
+    tables: &lockkeeper_store::runs::Tables<'_>,
     id: &RunId,
     to: Status,
     code: u8,
-) -> Result<(), lockkeeper::store::StoreError> {
+) -> Result<(), lockkeeper_store::StoreError> {
     let worker: WorkerId = "bench".parse().unwrap();
     let queued = tables.run(id)?.unwrap();
     let taker = Taker { worker: worker.clone(), holder: None, lease: None };

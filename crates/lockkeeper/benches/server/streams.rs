@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use lockkeeper::Keeper;
-use lockkeeper::platform::poll;
+use lockkeeper_platform::poll;
 
 use crate::client::Client;
 use crate::idle::usage;

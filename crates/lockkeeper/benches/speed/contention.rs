@@ -153,7 +153,7 @@ pub fn work(role: &str) -> ExitCode {
 }
 
 pub fn now() -> u64 {
-    lockkeeper::platform::clock::now().as_micros().cast_unsigned() * 1000
+    lockkeeper_platform::clock::now().as_micros().cast_unsigned() * 1000
 }
 
 /// Turns a second of 64 clients on one advisory lock, by pgbench on a server of our own.

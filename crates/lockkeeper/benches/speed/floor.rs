@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper::platform::gate::Gate;
-use lockkeeper::platform::poll;
+use lockkeeper_platform::gate::Gate;
+use lockkeeper_platform::poll;
 use rusqlite::Connection;
 
 use crate::measure::quiet;

@@ -1,13 +1,13 @@
 //! `acquire`: take a lease and leave it.
 
-use lockkeeper::core::id::{LeaseId, TicketName};
-use lockkeeper::core::lease::{Outcome, Request, WaitTerms};
-use lockkeeper::core::liveness::{Contract, Proof, Voucher};
-use lockkeeper::core::record::Claim;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::engine::Engine;
-use lockkeeper::platform::anchor;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::id::{LeaseId, TicketName};
+use lockkeeper_core::lease::{Outcome, Request, WaitTerms};
+use lockkeeper_core::liveness::{Contract, Proof, Voucher};
+use lockkeeper_core::record::Claim;
+use lockkeeper_core::time::Ttl;
+use lockkeeper_engine::Engine;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_platform::anchor;
 use serde_json::{Value, json};
 
 use super::args::{Waiting, Wanted, wait};
@@ -231,7 +231,7 @@ fn answer(
 fn blocked(
     context: &Context,
     engine: &Engine,
-    jams: &[lockkeeper::core::waiting::Jam],
+    jams: &[lockkeeper_core::waiting::Jam],
     ticket: Option<&str>,
 ) -> Result<Exit, Report> {
     let report = print::held(jams, ticket);

@@ -4,12 +4,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use lockkeeper::core::id::{LeaseId, Owner, Token};
-use lockkeeper::core::liveness::Contract;
-use lockkeeper::core::record::Priority;
-use lockkeeper::core::resource::{Mode, Resource, Target};
-use lockkeeper::core::time::{Ttl, parse_span};
-use lockkeeper::report::Report;
+use lockkeeper_core::id::{LeaseId, Owner, Token};
+use lockkeeper_core::liveness::Contract;
+use lockkeeper_core::record::Priority;
+use lockkeeper_core::resource::{Mode, Resource, Target};
+use lockkeeper_core::time::{Ttl, parse_span};
+use lockkeeper_engine::report::Report;
 
 use super::context::Context;
 

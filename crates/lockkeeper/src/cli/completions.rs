@@ -1,7 +1,7 @@
 //! `completions`: scripts made from the command definitions.
 
 use clap_complete::Shell;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_engine::report::{Exit, Report};
 
 use super::Verb;
 use super::context::Globals;

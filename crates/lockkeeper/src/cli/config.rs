@@ -1,7 +1,7 @@
 //! `config`: every setting and where it comes from.
 
-use lockkeeper::location::Because;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_engine::location::Because;
+use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 
 use clap::Subcommand;
-use lockkeeper::core::overlap::{Meeting, Relation, meetings, relate};
-use lockkeeper::core::pattern::{Pattern, PatternError};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::overlap::{Meeting, Relation, meetings, relate};
+use lockkeeper_core::pattern::{Pattern, PatternError};
+use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
-use lockkeeper::conflicts::Listing;
-use lockkeeper::core::pattern::Pattern;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::pattern::Pattern;
+use lockkeeper_engine::conflicts::Listing;
+use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::conflicts::{parse, unreadable};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use lockkeeper::conflicts::{ConflictLog, Summary};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_engine::conflicts::{ConflictLog, Summary};
+use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::conflicts::unreadable;

@@ -1,9 +1,9 @@
 //! `conflicts rules`: the rules of a STAGES.yml as they are understood.
 
-use lockkeeper::core::conflict::Action;
-use lockkeeper::core::pattern::Pattern;
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::stages::encoding::rule_to_json;
+use lockkeeper_core::conflict::Action;
+use lockkeeper_core::pattern::Pattern;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_stages::encoding::rule_to_json;
 use serde_json::{Value, json};
 
 use super::context::Context;

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use crate::config::{Config, Inputs};
 use clap::ValueEnum;
-use lockkeeper::config::{Config, Inputs};
-use lockkeeper::core::id::Owner;
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::location::{Location, Surroundings};
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::{Keeper, KeeperError};
+use lockkeeper::Keeper;
+use lockkeeper_core::id::Owner;
+use lockkeeper_engine::location::{Location, Surroundings};
+use lockkeeper_engine::open::{OpenError, unique_owner};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::Runs;
 
 /// Flags that every command has.
 #[derive(clap::Args)]
@@ -101,9 +102,7 @@ impl Context {
     pub(super) fn owner(&self, flag: Option<&Owner>, kind: &str) -> Result<(Owner, bool), Report> {
         match self.named_owner(flag) {
             Some(owner) => Ok((owner, true)),
-            None => {
-                Ok((lockkeeper::unique_owner(kind).map_err(|error: KeeperError| Report::from(error))?, false))
-            }
+            None => Ok((unique_owner(kind).map_err(OpenError::Machine)?, false)),
         }
     }
 }
@@ -134,8 +133,7 @@ fn named_folder(config: &Config, root: &std::path::Path) -> Result<Option<PathBu
     let Some(value) = chosen.and_then(|setting| setting.value.as_deref()) else { return Ok(None) };
     let path = if store_wins { store_path(value)? } else { value };
     // What a file says is relative to that project; what a person types, to where they are.
-    let in_file =
-        chosen.is_some_and(|setting| matches!(setting.source, lockkeeper::config::Source::Project(_)));
+    let in_file = chosen.is_some_and(|setting| matches!(setting.source, crate::config::Source::Project(_)));
     Ok(Some(if in_file { root.join(path) } else { PathBuf::from(path) }))
 }
 

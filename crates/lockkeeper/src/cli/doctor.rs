@@ -3,13 +3,13 @@
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::alert::DOWNGRADE_SPAN;
-use lockkeeper::engine::doctor::{Check, Diagnosis, Opened, Pass, Site, Status, examine};
-use lockkeeper::engine::stages::report::Report as Executions;
-use lockkeeper::lockfile::group::Folders;
-use lockkeeper::platform::terminal::Size;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::alert::DOWNGRADE_SPAN;
+use lockkeeper_engine::doctor::{Check, Diagnosis, Opened, Pass, Site, Status, examine};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::stages::report::Report as Executions;
+use lockkeeper_formats::group::Folders;
+use lockkeeper_platform::terminal::Size;
+use lockkeeper_platform::wall_clock::WallTime;
 
 use super::context::{Context, Globals};
 use super::{Verb, group, print, table, task};

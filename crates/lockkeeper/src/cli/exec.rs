@@ -4,16 +4,16 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
-use lockkeeper::core::id::LeaseId;
-use lockkeeper::core::lease::{Grant, NotCurrent, Request};
-use lockkeeper::core::liveness::Contract;
-use lockkeeper::core::record::{Claim, Lease};
-use lockkeeper::core::time::Moment;
-use lockkeeper::engine::Engine;
-use lockkeeper::exec::{Ending, Event, Next, Running, Spec, StartError, start};
-use lockkeeper::platform::clock;
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::store::{Bell, StoreError};
+use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::lease::{Grant, NotCurrent, Request};
+use lockkeeper_core::liveness::Contract;
+use lockkeeper_core::record::{Claim, Lease};
+use lockkeeper_core::time::Moment;
+use lockkeeper_engine::Engine;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_platform::clock;
+use lockkeeper_platform::exec::{Ending, Event, Next, Running, Spec, StartError, start};
+use lockkeeper_store::{Bell, StoreError};
 
 use super::args::{Waiting, Wanted, wait};
 use super::context::{Context, Globals};

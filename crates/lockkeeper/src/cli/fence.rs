@@ -1,7 +1,7 @@
 //! `fence`: succeed only while a token is current.
 
-use lockkeeper::core::resource::Target;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::resource::Target;
+use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::args::{path_target, token};

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::time::{Moment, format_span, parse_span};
-use lockkeeper::exec::{Ending, Event, Next, Spec, StartError, start};
-use lockkeeper::lockfile::guard::Strength;
-use lockkeeper::lockfile::swarm::{Attempt, HEARTBEAT_EVERY, Swarm, TaskLock};
-use lockkeeper::platform::clock;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::time::{Moment, format_span, parse_span};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::guard::Strength;
+use lockkeeper_formats::swarm::{Attempt, HEARTBEAT_EVERY, Swarm, TaskLock};
+use lockkeeper_platform::clock;
+use lockkeeper_platform::exec::{Ending, Event, Next, Spec, StartError, start};
+use lockkeeper_platform::wall_clock::WallTime;
 
 use super::args::ttl;
 use super::context::Context;

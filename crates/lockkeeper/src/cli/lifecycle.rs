@@ -1,9 +1,9 @@
 //! `renew`, `release`, `upgrade`, `downgrade`: the rest of a lease's life.
 
 use lockkeeper::Keeper;
-use lockkeeper::core::lease::{NotCurrent, Outcome, WaitTerms};
-use lockkeeper::core::record::Lease;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::lease::{NotCurrent, Outcome, WaitTerms};
+use lockkeeper_core::record::Lease;
+use lockkeeper_engine::report::{Exit, Report};
 use serde_json::json;
 
 use super::args::{Waiting, Which, ttl, wait};
@@ -136,7 +136,7 @@ fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
 fn refuse_stranger(
     context: &Context,
     keeper: &Keeper,
-    id: lockkeeper::core::id::LeaseId,
+    id: lockkeeper_core::id::LeaseId,
 ) -> Result<(), Report> {
     let Some(own) = context.config.text("owner") else { return Ok(()) };
     match keeper.engine().owner_of(id)? {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use lockkeeper::clock::WallTime;
-use lockkeeper::lockfile::aiflow::{Aiflow, Subject};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::aiflow::{Aiflow, Subject};
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Value};
 
 use super::context::Context;

@@ -1,14 +1,14 @@
 //! `locks`: who holds and who waits, and what to do about the dead, the stuck and the stubborn.
 
 use clap::Subcommand;
-use lockkeeper::core::alert::{Alert, Limits, raise};
-use lockkeeper::core::id::LeaseId;
-use lockkeeper::core::liveness::Verdict;
-use lockkeeper::encoding::alert_to_json;
-use lockkeeper::engine::doctor::count_leases;
-use lockkeeper::engine::{Broken, Listing};
-use lockkeeper::platform::clock;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::alert::{Alert, Limits, raise};
+use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::liveness::Verdict;
+use lockkeeper_engine::doctor::count_leases;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::shape::alert_to_json;
+use lockkeeper_engine::{Broken, Listing};
+use lockkeeper_platform::clock;
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
@@ -119,7 +119,7 @@ pub(super) fn as_json(board: &Board) -> String {
     let listing = &board.listing;
     let leases = listing.holders.iter().map(|holder| {
         let mut value = print::lease(&holder.lease, listing.now);
-        value["state"] = lockkeeper::engine::evidence::verdict_word(holder.verdict).into();
+        value["state"] = lockkeeper_engine::evidence::verdict_word(holder.verdict).into();
         value
     });
     let waiters = listing
@@ -192,9 +192,9 @@ pub(super) fn as_text(board: &Board) -> String {
     text
 }
 
-fn resources(claim: &lockkeeper::core::record::Claim) -> String {
+fn resources(claim: &lockkeeper_core::record::Claim) -> String {
     let parts = claim.resources.iter().map(|resource| match resource.mode {
-        lockkeeper::core::resource::Mode::Exclusive => resource.target.to_string(),
+        lockkeeper_core::resource::Mode::Exclusive => resource.target.to_string(),
         mode => format!("{} ({mode})", resource.target),
     });
     parts.collect::<Vec<_>>().join(", ")
@@ -226,7 +226,7 @@ fn clean_up(context: &Context) -> Result<Exit, Report> {
             .iter()
             .map(|burial| {
                 let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
-                let state = lockkeeper::engine::evidence::verdict_word(burial.verdict);
+                let state = lockkeeper_engine::evidence::verdict_word(burial.verdict);
                 json!({ "id": id, "owner": burial.owner.as_str(), "state": state })
             })
             .collect();
@@ -237,7 +237,7 @@ fn clean_up(context: &Context) -> Result<Exit, Report> {
         let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
         let why = match burial.verdict {
             Verdict::Dead(death) => death.to_string(),
-            verdict => lockkeeper::engine::evidence::verdict_word(verdict).to_owned(),
+            verdict => lockkeeper_engine::evidence::verdict_word(verdict).to_owned(),
         };
         print::data(&format!("{id} of {}: {why}", table::plain(burial.owner.as_str())));
     }
@@ -254,7 +254,7 @@ fn confirm(force: &ForceArgs, what: &str) -> Result<(), Report> {
 }
 
 fn break_one(context: &Context, id: LeaseId) -> Result<Exit, Report> {
-    let unknown = || Report::from(lockkeeper::core::lease::NotCurrent::Unknown(id));
+    let unknown = || Report::from(lockkeeper_core::lease::NotCurrent::Unknown(id));
     let keeper = context.existing_keeper()?.ok_or_else(unknown)?;
     let broken = keeper.engine().break_lease(id, grace(context))?.ok_or_else(unknown)?;
     tell_broken(context, &[broken]);

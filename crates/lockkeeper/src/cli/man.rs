@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_engine::report::{Exit, Report};
 
 use super::Verb;
 use super::context::Globals;

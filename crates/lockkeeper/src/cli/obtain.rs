@@ -4,16 +4,16 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::lease::{Grant, Outcome, Request, WaitTerms, Waiting as InLine};
-use lockkeeper::core::record::Ticket;
-use lockkeeper::core::time::{Ttl, format_span};
-use lockkeeper::core::waiting::Jam;
-use lockkeeper::engine::{Engine, Patience, Waited};
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::platform::terminal::Size;
-use lockkeeper::report::Report;
-pub(super) use lockkeeper::shape::reason;
-use lockkeeper::store::Bell;
+use lockkeeper_core::lease::{Grant, Outcome, Request, WaitTerms, Waiting as InLine};
+use lockkeeper_core::record::Ticket;
+use lockkeeper_core::time::{Ttl, format_span};
+use lockkeeper_core::waiting::Jam;
+use lockkeeper_engine::report::Report;
+pub(super) use lockkeeper_engine::shape::reason;
+use lockkeeper_engine::{Engine, Patience, Waited};
+use lockkeeper_platform::signal::{Signal, Signals};
+use lockkeeper_platform::terminal::Size;
+use lockkeeper_store::Bell;
 
 use super::args::Waiting;
 use super::context::Context;
@@ -26,7 +26,7 @@ pub(super) enum Obtained {
     Held(Vec<Jam>),
     /// The time was up; the ticket is still in line.
     StillInLine(InLine),
-    Deadlock(Vec<lockkeeper::core::deadlock::Link>),
+    Deadlock(Vec<lockkeeper_core::deadlock::Link>),
     /// A signal came while waiting.
     Interrupted(InLine, Signal),
     /// The ticket is gone.

@@ -4,17 +4,17 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use lockkeeper::core::alert::Alert;
-use lockkeeper::core::lease::NotCurrent;
-use lockkeeper::core::liveness::Verdict;
-use lockkeeper::core::record::{Claim, Lease, Ticket};
-use lockkeeper::core::time::{Moment, format_span};
-use lockkeeper::core::waiting::Jam;
-use lockkeeper::exec::Ending;
-use lockkeeper::platform::signal::Signal;
-use lockkeeper::report::{Exit, Report};
-pub(super) use lockkeeper::shape::deadlock;
-use lockkeeper::shape::{LeaseShape, TicketShape, obstacles, reason};
+use lockkeeper_core::alert::Alert;
+use lockkeeper_core::lease::NotCurrent;
+use lockkeeper_core::liveness::Verdict;
+use lockkeeper_core::record::{Claim, Lease, Ticket};
+use lockkeeper_core::time::{Moment, format_span};
+use lockkeeper_core::waiting::Jam;
+use lockkeeper_engine::report::{Exit, Report};
+pub(super) use lockkeeper_engine::shape::deadlock;
+use lockkeeper_engine::shape::{LeaseShape, TicketShape, obstacles, reason};
+use lockkeeper_platform::exec::Ending;
+use lockkeeper_platform::signal::Signal;
 use serde_json::Value;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use clap::Subcommand;
-use lockkeeper::core::queue::{Limits, PassedOver, Selection, Stop};
-use lockkeeper::core::request::RequestStatus;
-use lockkeeper::core::run::Run;
-use lockkeeper::core::time::parse_span;
-use lockkeeper::engine::queue::{self, QueueBusy, QueueTurn};
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::engine::work::{Attendant, Executor};
-use lockkeeper::lockfile::aiflow::Aiflow;
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::status::StatusLog;
+use lockkeeper_core::queue::{Limits, PassedOver, Selection, Stop};
+use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::run::Run;
+use lockkeeper_core::time::parse_span;
+use lockkeeper_engine::queue::{self, QueueBusy, QueueTurn};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::work::{Attendant, Executor};
+use lockkeeper_formats::aiflow::Aiflow;
+use lockkeeper_formats::status::StatusLog;
+use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
@@ -76,7 +76,7 @@ fn list(context: &Context) -> Result<Exit, Report> {
     let runs = Runs::open(&context.location.state)?;
     runs.expire()?;
     let selection = queue::selection(&runs, &[])?;
-    let leases = lockkeeper::open_engine(&context.location.state)?;
+    let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let auto = match queue::is_running(&leases)? {
         true => runs.store().read(|tables| tables.auto_run())?,
         false => None,
@@ -150,7 +150,7 @@ fn auto(context: &Context, args: &AutoArgs) -> Result<Exit, Report> {
 
 fn stop(context: &Context, now: bool) -> Result<Exit, Report> {
     let runs = Runs::open(&context.location.state)?;
-    let leases = lockkeeper::open_engine(&context.location.state)?;
+    let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let stopped = queue::stop(&runs, &leases)?;
     let current = runs.store().read(|tables| tables.auto_run())?.and_then(|auto| auto.current);
     if let Some(run) = current.filter(|_| now && stopped) {
@@ -175,7 +175,7 @@ fn take_turn(context: &Context, place: &Place) -> Result<QueueTurn, Report> {
         }
     });
     let runs = Runs::open(&context.location.state)?;
-    let leases = lockkeeper::open_engine(&context.location.state)?;
+    let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let status = StatusLog::open(&place.status_dir)?;
     let settings = place.settings(context)?;
     let executor = Arc::new(Executor::begin(runs, leases, settings, 1, Some(status), teller)?);

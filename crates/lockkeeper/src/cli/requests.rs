@@ -1,15 +1,15 @@
 //! `requests`: what was asked for, and where it is.
 
 use clap::Subcommand;
-use lockkeeper::core::id::RequestId;
-use lockkeeper::core::request::RequestStatus;
-use lockkeeper::core::secret;
-use lockkeeper::core::time::Moment;
-use lockkeeper::engine::Listing;
-use lockkeeper::engine::runs::{RequestEntry, RunError, shape};
-use lockkeeper::platform::clock;
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::store::runs::RequestFilter;
+use lockkeeper_core::id::RequestId;
+use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::secret;
+use lockkeeper_core::time::Moment;
+use lockkeeper_engine::Listing;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::{RequestEntry, RunError, shape};
+use lockkeeper_platform::clock;
+use lockkeeper_store::runs::RequestFilter;
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use clap::Subcommand;
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::id::RequestId;
-use lockkeeper::core::run::Status;
-use lockkeeper::core::time::parse_span;
-use lockkeeper::engine::runs::{Spread, Stats, shape};
-use lockkeeper::platform::clock;
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::store::runs::Filter;
+use lockkeeper_core::id::RequestId;
+use lockkeeper_core::run::Status;
+use lockkeeper_core::time::parse_span;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::{Spread, Stats, shape};
+use lockkeeper_platform::clock;
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_store::runs::Filter;
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};

@@ -1,10 +1,10 @@
 //! `runs cancel` and `runs retry`: what is done to every request that matches.
 
-use lockkeeper::core::run::Status;
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::engine::runs::bulk::{Bulk, Done, Forecast};
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::store::runs::RequestFilter;
+use lockkeeper_core::run::Status;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::runs::bulk::{Bulk, Done, Forecast};
+use lockkeeper_store::runs::RequestFilter;
 use serde_json::{Value, json};
 
 use super::context::Context;

@@ -1,12 +1,12 @@
 //! Rows of requests and runs for people: where each is, since when, and why it is still there.
 
 use anstyle::{AnsiColor, Style};
-use lockkeeper::core::request::{Request, RequestStatus};
-use lockkeeper::core::run::{Run, Status};
-use lockkeeper::core::time::Moment;
-use lockkeeper::engine::Listing;
-use lockkeeper::engine::runs::Blocked;
-use lockkeeper::report::Report;
+use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::time::Moment;
+use lockkeeper_engine::Listing;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::Blocked;
 use serde_json::{Value, json};
 
 use super::context::Context;

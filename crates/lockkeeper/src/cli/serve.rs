@@ -7,19 +7,20 @@ use std::thread::{self, JoinHandle};
 
 use clap::ValueEnum;
 use lockkeeper::KeeperError;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::engine::runs::RunError;
-use lockkeeper::engine::runs::new_request::Defaults;
-use lockkeeper::engine::work::{Crew, Executor, Orders};
-use lockkeeper::lockfile::group::Folders;
-use lockkeeper::messages::Language;
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::platform::{browser, poll};
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::server::log::{self, Format, Verbosity};
-use lockkeeper::server::secret::Secret;
-use lockkeeper::server::{self, BadEndpoint, Clinic, Endpoint, Limits, ServeError, Settings, Shutdown, Site};
-use lockkeeper::status::StatusLog;
+use lockkeeper_core::time::Ttl;
+use lockkeeper_engine::messages::Language;
+use lockkeeper_engine::open::open_engine;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::RunError;
+use lockkeeper_engine::runs::new_request::Defaults;
+use lockkeeper_engine::work::{Crew, Executor, Orders};
+use lockkeeper_formats::group::Folders;
+use lockkeeper_formats::status::StatusLog;
+use lockkeeper_platform::signal::{Signal, Signals};
+use lockkeeper_platform::{browser, poll};
+use lockkeeper_server::log::{self, Format, Verbosity};
+use lockkeeper_server::secret::Secret;
+use lockkeeper_server::{self, BadEndpoint, Clinic, Endpoint, Limits, ServeError, Settings, Shutdown, Site};
 use serde_json::json;
 
 use super::context::{Context, Globals};
@@ -99,17 +100,17 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let shutdown = Shutdown::new();
     let signals =
         Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
-    let keeper = context.keeper()?;
-    let listener = server::listen(args.listen)?;
+    let leases = open_engine(&context.location.state)?;
+    let listener = lockkeeper_server::listen(args.listen)?;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
-    let site = Site::new(keeper, context.location.clone(), settings)?;
+    let site = Site::new(leases, context.location.clone(), settings)?;
     let working = (args.work > 0).then(|| work(context, args, &site)).transpose()?;
     tell(context, args, address);
     let teller = shutdown.clone();
     let listening =
         thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &teller));
     listening.map_err(KeeperError::Machine)?;
-    server::run(listener, &site, &shutdown)?;
+    lockkeeper_server::run(listener, &site, &shutdown)?;
     match working.map(JoinHandle::join) {
         None | Some(Ok(Ok(()))) => Ok(Exit::Done),
         Some(Ok(Err(error))) => Err(error.into()),
@@ -121,7 +122,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
 fn work(context: &Context, args: &Args, site: &Site) -> Result<JoinHandle<Result<(), RunError>>, Report> {
     let signals =
         Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
-    let (runs, leases) = (context.runs()?, lockkeeper::open_engine(&context.location.state)?);
+    let (runs, leases) = (context.runs()?, open_engine(&context.location.state)?);
     let status = Some(StatusLog::open(&args.place.status_dir)?);
     let settings = args.place.settings(context)?;
     let executor = Executor::begin(runs, leases, settings, args.work, status, site.teller())?;

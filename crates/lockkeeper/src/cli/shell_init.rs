@@ -1,6 +1,6 @@
 //! `shell-init`: the functions that shell scripts lock groups with.
 
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_engine::report::{Exit, Report};
 
 use super::context::Globals;
 use super::{Verb, print};

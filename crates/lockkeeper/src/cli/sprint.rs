@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use lockkeeper::lockfile::sprint::{
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::sprint::{
     self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Severity, Status, Text,
     USER_CONFIRM_TIMEOUT,
 };
-use lockkeeper::platform::{anchor, answer};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_platform::{anchor, answer};
 
 use super::context::{Context, Globals};
 use super::table::plain;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::size::parse_size;
-use lockkeeper::engine::runs::RunError;
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::status::{LineError, Rotation, State, StatusError, StatusLine, StatusLog};
+use lockkeeper_core::size::parse_size;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::RunError;
+use lockkeeper_formats::status::{LineError, Rotation, State, StatusError, StatusLine, StatusLog};
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Value};
 
 use super::context::{Context, Globals};

@@ -5,9 +5,9 @@ use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
 use lockkeeper::KeeperError;
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::status::{Follow, State, StatusError, StatusLine, StatusLog};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::status::{Follow, State, StatusError, StatusLine, StatusLog};
+use lockkeeper_platform::signal::{Signal, Signals};
 
 use super::context::Context;
 use super::{print, table};

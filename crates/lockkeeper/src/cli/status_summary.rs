@@ -1,8 +1,8 @@
 //! `status summary`: the latest state of every task and worker, and who needs help.
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::status::{State, StatusLog, Summary};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::status::{State, StatusLog, Summary};
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Value, json};
 
 use super::context::Context;

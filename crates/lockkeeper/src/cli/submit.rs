@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use lockkeeper::core::id::RequestId;
-use lockkeeper::core::record::Priority;
-use lockkeeper::core::request::Request;
-use lockkeeper::engine::runs::new_request::{BadRequest, Defaults, NewRequest, SpanText};
-use lockkeeper::engine::runs::{Submitted, environment};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::id::RequestId;
+use lockkeeper_core::record::Priority;
+use lockkeeper_core::request::Request;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::new_request::{BadRequest, Defaults, NewRequest, SpanText};
+use lockkeeper_engine::runs::{Submitted, environment};
 use serde_json::{Value, json};
 
 use super::args::path_target;

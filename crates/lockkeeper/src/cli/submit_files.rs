@@ -3,10 +3,10 @@
 use std::fs;
 use std::io::{self, Read};
 
-use lockkeeper::engine::runs::new_request::NewRequest;
-use lockkeeper::engine::runs::swarm::import;
-use lockkeeper::engine::runs::template::Template;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::new_request::NewRequest;
+use lockkeeper_engine::runs::swarm::import;
+use lockkeeper_engine::runs::template::Template;
 use serde_json::json;
 
 use super::context::Context;

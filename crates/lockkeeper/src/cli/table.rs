@@ -1,6 +1,6 @@
 //! Columns that line up, whatever colour or script is in them.
 
-pub(super) use lockkeeper::shape::plain;
+pub(super) use lockkeeper_engine::shape::plain;
 
 /// Lays rows out under a heading; the last column is not padded.
 pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {

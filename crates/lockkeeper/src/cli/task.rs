@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::lockfile::swarm::{Attempt, DEFAULT_DIR, DEFAULT_TTL, Kept, Standing, Swarm, TaskRecord};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::swarm::{Attempt, DEFAULT_DIR, DEFAULT_TTL, Kept, Standing, Swarm, TaskRecord};
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Value, json};
 
 use super::args::ttl;

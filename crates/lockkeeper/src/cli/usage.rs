@@ -1,7 +1,7 @@
 //! What the parser of arguments has to say, in the shape that every other mistake has.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use lockkeeper::report::Report;
+use lockkeeper_engine::report::Report;
 
 /// One sentence and a hint.
 pub(super) fn report(error: &clap::Error, words: &[String]) -> Report {

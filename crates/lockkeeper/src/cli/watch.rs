@@ -5,11 +5,11 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use lockkeeper::KeeperError;
-use lockkeeper::platform::changes::Changes;
-use lockkeeper::platform::poll;
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::platform::terminal::Size;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_platform::changes::Changes;
+use lockkeeper_platform::poll;
+use lockkeeper_platform::signal::{Signal, Signals};
+use lockkeeper_platform::terminal::Size;
 
 use super::context::Context;
 use super::locks::{Board, as_json, as_text};

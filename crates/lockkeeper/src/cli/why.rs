@@ -1,10 +1,10 @@
 //! `why`: the chain of evidence for "held" or "free", and what to do.
 
-use lockkeeper::core::resource::Target;
-use lockkeeper::core::time::format_span;
-use lockkeeper::engine::evidence::{Evidence, verdict_word};
-use lockkeeper::platform::clock;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::resource::Target;
+use lockkeeper_core::time::format_span;
+use lockkeeper_engine::evidence::{Evidence, verdict_word};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_platform::clock;
 use serde_json::{Value, json};
 
 use super::args::path_target;

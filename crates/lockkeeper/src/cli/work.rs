@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lockkeeper::core::run::{Run, Status};
-use lockkeeper::core::time::{format_span, parse_span};
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::engine::work::{Crew, Executor, Orders, Settings, Teller, Told};
-use lockkeeper::lockfile::aiflow::Aiflow;
-use lockkeeper::lockfile::swarm::Swarm;
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::status::StatusLog;
+use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::time::{format_span, parse_span};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::work::{Crew, Executor, Orders, Settings, Teller, Told};
+use lockkeeper_formats::aiflow::Aiflow;
+use lockkeeper_formats::status::StatusLog;
+use lockkeeper_formats::swarm::Swarm;
+use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::json;
 
 use super::context::{Context, Globals};
@@ -115,7 +115,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     };
     let silent = args.quiet && !context.json;
     let (teller, talking) = aside(counted(talk, Arc::clone(&counts)), silent)?;
-    let leases = lockkeeper::open_engine(&context.location.state)?;
+    let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let executor = Executor::begin(runs, leases, settings, args.jobs, Some(status), teller)?;
     if !args.quiet && !context.json && live.is_none() {
         print::talk(&format!("worker {}: {} at once", executor.worker(), args.jobs));

@@ -6,11 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::id::RunId;
-use lockkeeper::core::run::{Run, Status};
-use lockkeeper::core::time::format_span;
-use lockkeeper::engine::work::Told;
-use lockkeeper::platform::terminal::Size;
+use lockkeeper_core::id::RunId;
+use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::time::format_span;
+use lockkeeper_engine::work::Told;
+use lockkeeper_platform::terminal::Size;
 
 use super::table;
 

@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::locked;
-use crate::engine::Engine;
-use crate::platform::pipe;
+use lockkeeper_engine::Engine;
+use lockkeeper_platform::pipe;
 
 /// How long after the last turn of its own a process goes on to decide for others.
 const STAYS: Duration = Duration::from_millis(100);

@@ -9,8 +9,8 @@ use lockkeeper_core::lease::{NotCurrent, Outcome};
 use lockkeeper_core::record::Lease;
 
 use super::{Keeper, KeeperError, locked};
-use crate::engine::Engine;
-use crate::store::StoreError;
+use lockkeeper_engine::Engine;
+use lockkeeper_store::StoreError;
 
 /// A held lease. Dropping it releases it.
 ///

@@ -11,7 +11,7 @@ use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::Ttl;
 
 use super::{Guard, Keeper, KeeperError};
-use crate::engine::{Patience, Waited};
+use lockkeeper_engine::{Patience, Waited};
 
 /// How long a ticket of a process that stays could outlive it; the kernel tells sooner.
 const STAYS: Duration = Duration::from_secs(60);

@@ -9,8 +9,8 @@ use lockkeeper_core::id::BellId;
 
 use super::guard::Held;
 use super::{Keeper, KeeperError, Shared, locked};
-use crate::platform::{pipe, poll};
-use crate::store::Bell;
+use lockkeeper_platform::{pipe, poll};
+use lockkeeper_store::Bell;
 
 /// After a renewal failed, it is tried again this soon: the disk may have room by then.
 const RETRY: Duration = Duration::from_millis(500);

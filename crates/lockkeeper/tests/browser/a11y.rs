@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use lockkeeper::server::Settings;
-use lockkeeper::server::secret::Secret;
+use lockkeeper_server::Settings;
+use lockkeeper_server::secret::Secret;
 use serde_json::{Value, json};
 
 use super::at;

@@ -1,5 +1,4 @@
 //! The page in a real browser: Debian's chromium, spoken to over its debugging pipe.
-#![cfg(feature = "server")]
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod a11y;

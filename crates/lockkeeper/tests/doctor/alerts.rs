@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use lockkeeper::clock::WallTime;
+use lockkeeper_platform::wall_clock::WallTime;
 use rusqlite::Connection;
 
 use crate::clinic::{Clinic, GONE, LONG_AGO};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lockkeeper::engine::doctor::catalogue;
+use lockkeeper_engine::doctor::catalogue;
 
 use crate::clinic::{Clinic, GONE, LONG_AGO};
 use crate::env::PROGRAM;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::lockfile::aiflow::{self, Aiflow, Attempt, Subject, Terms};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_formats::aiflow::{self, Aiflow, Attempt, Subject, Terms};
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::json;
 
 use crate::clinic::{Clinic, GONE, LONG_AGO};

@@ -1,11 +1,11 @@
 //! What the machine cannot do: taken away from the doctor by other means, since here it can.
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::engine::doctor::{Diagnosis, Opened, Pass, Site, Status, examine};
-use lockkeeper::location::{Because, Location};
-use lockkeeper::lockfile::group::Folders;
-use lockkeeper::lockfile::swarm::{self, Swarm};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_engine::doctor::{Diagnosis, Opened, Pass, Site, Status, examine};
+use lockkeeper_engine::location::{Because, Location};
+use lockkeeper_formats::group::Folders;
+use lockkeeper_formats::swarm::{self, Swarm};
+use lockkeeper_platform::wall_clock::WallTime;
 
 use crate::clinic::Clinic;
 

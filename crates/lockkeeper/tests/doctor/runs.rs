@@ -3,15 +3,15 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use lockkeeper::core::id::{HolderId, RunId};
-use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
-use lockkeeper::core::run::life::{self, Taker};
-use lockkeeper::core::run::{Reason, Status};
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::platform::life::{LifeFile, LifeLock};
-use lockkeeper::platform::{origin, process};
-use lockkeeper::store::runs::Worker;
+use lockkeeper_core::id::{HolderId, RunId};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_core::run::life::{self, Taker};
+use lockkeeper_core::run::{Reason, Status};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_platform::life::{LifeFile, LifeLock};
+use lockkeeper_platform::{origin, process};
+use lockkeeper_store::runs::Worker;
 use rusqlite::Connection;
 
 use crate::clinic::Clinic;

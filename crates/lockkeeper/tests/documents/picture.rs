@@ -1,6 +1,6 @@
 //! The moves of a run, drawn.
 
-use lockkeeper::core::run::{MOVES, Status};
+use lockkeeper_core::run::{MOVES, Status};
 
 const WIDTH: i32 = 130;
 const HEIGHT: i32 = 40;
@@ -85,7 +85,7 @@ fn state(status: Status) -> String {
 /// From the right side of one box to the left side of the other, each move at a height of its own.
 fn arrow(from: Status, to: Status, by: &str) -> String {
     let side = |status: Status,
-                of_others: fn(&lockkeeper::core::run::Move) -> (Status, Status),
+                of_others: fn(&lockkeeper_core::run::Move) -> (Status, Status),
                 other: Status| {
         let mut others: Vec<Status> =
             MOVES.iter().map(of_others).filter(|(own, _)| *own == status).map(|(_, other)| other).collect();

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use lockkeeper::core::request::RequestStatus;
-use lockkeeper::core::run::{FIRST, MOVES, Reason, Status};
+use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::run::{FIRST, MOVES, Reason, Status};
 
 use crate::{docs, hold_to, picture};
 

@@ -5,10 +5,10 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::lockfile::aiflow::{AiflowError, Attempt, DEFAULT_TTL, Subject};
-use lockkeeper::lockfile::guard::GuardError;
-use lockkeeper::lockfile::{HeldReason, Verdict};
+use lockkeeper_formats::aiflow::{AiflowError, Attempt, DEFAULT_TTL, Subject};
+use lockkeeper_formats::guard::GuardError;
+use lockkeeper_formats::{HeldReason, Verdict};
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Value, json};
 
 use crate::support::{Project, expired, locked, request, terms};

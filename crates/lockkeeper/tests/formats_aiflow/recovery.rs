@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::lockfile::aiflow::{AiflowLock, Attempt, Pass, Recovered, Subject, Terms};
-use lockkeeper::lockfile::{HeldReason, StaleReason, Verdict};
+use lockkeeper_formats::aiflow::{AiflowLock, Attempt, Pass, Recovered, Subject, Terms};
+use lockkeeper_formats::{HeldReason, StaleReason, Verdict};
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Value, json};
 
 use crate::support::{HOUR, Other, Project, ago, expired, locked, request, terms};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::lockfile::aiflow::{Aiflow, AiflowLock, Attempt, DEFAULT_TTL, Subject, Terms};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_formats::aiflow::{Aiflow, AiflowLock, Attempt, DEFAULT_TTL, Subject, Terms};
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

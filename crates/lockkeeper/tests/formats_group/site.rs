@@ -181,7 +181,7 @@ pub fn dead_pid() -> u32 {
 }
 
 pub fn now() -> i64 {
-    lockkeeper::clock::epoch_seconds()
+    lockkeeper_platform::wall_clock::epoch_seconds()
 }
 
 pub fn text(bytes: &[u8]) -> String {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper::lockfile::sprint::Record;
+use lockkeeper_formats::sprint::Record;
 use serde_json::json;
 
 use crate::project::{FILE, GONE, HOUR, Project, Reply, bare, record};
@@ -331,7 +331,7 @@ fn the_answer_is_yaml_unless_json_is_asked_for() {
 /// Requirement 47.
 #[test]
 fn constants_are_those_of_the_seed() {
-    use lockkeeper::lockfile::sprint::{
+    use lockkeeper_formats::sprint::{
         LOCK_FILE_NAME, LOCK_VERSION, USER_CONFIRM_TIMEOUT, ZOMBIE_THRESHOLD_HOURS,
     };
     assert_eq!((LOCK_FILE_NAME, LOCK_VERSION, ZOMBIE_THRESHOLD_HOURS), (".sprint-running", 1, 24));

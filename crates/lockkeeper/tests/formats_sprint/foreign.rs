@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lockkeeper::lockfile::sprint::Record;
+use lockkeeper_formats::sprint::Record;
 
 use crate::project::{FILE, Project, Reply, bare, utc};
 

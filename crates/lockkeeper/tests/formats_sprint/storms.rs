@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::process::Child;
 use std::time::Duration;
 
-use lockkeeper::lockfile::sprint::Record;
+use lockkeeper_formats::sprint::Record;
 
 use crate::project::{FILE, GONE, HOUR, Project, Reply, record};
 

@@ -58,7 +58,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 /// Requirement 64.
 #[test]
 fn heartbeats_come_as_often_as_the_format_says() {
-    assert_eq!(lockkeeper::lockfile::swarm::HEARTBEAT_EVERY, Duration::from_secs(10));
+    assert_eq!(lockkeeper_formats::swarm::HEARTBEAT_EVERY, Duration::from_secs(10));
 }
 
 /// Requirement 64.

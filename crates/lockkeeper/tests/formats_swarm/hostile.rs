@@ -6,10 +6,10 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::lockfile::guard::GuardError;
-use lockkeeper::lockfile::hostile::HostileError;
-use lockkeeper::lockfile::swarm::{Attempt, SwarmError};
+use lockkeeper_formats::guard::GuardError;
+use lockkeeper_formats::hostile::HostileError;
+use lockkeeper_formats::swarm::{Attempt, SwarmError};
+use lockkeeper_platform::wall_clock::WallTime;
 
 use crate::support::{HOUR, Nest, age_file, names, record};
 

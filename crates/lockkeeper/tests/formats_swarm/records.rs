@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::lockfile::swarm::{Attempt, Kept, TaskLock};
-use lockkeeper::lockfile::{HeldReason, StaleReason, Verdict};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_formats::swarm::{Attempt, Kept, TaskLock};
+use lockkeeper_formats::{HeldReason, StaleReason, Verdict};
+use lockkeeper_platform::wall_clock::WallTime;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 
 use crate::support::{HOUR, Nest, age_file, record};

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::lockfile::swarm::{Attempt, DEFAULT_TTL, Swarm, TaskLock};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_formats::swarm::{Attempt, DEFAULT_TTL, Swarm, TaskLock};
+use lockkeeper_platform::wall_clock::WallTime;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{HOUR, Nest};

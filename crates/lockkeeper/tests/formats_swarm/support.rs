@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::lockfile::swarm::{DEFAULT_TTL, Swarm};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_formats::swarm::{DEFAULT_TTL, Swarm};
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -49,7 +49,7 @@ fn tokens_grow_across_a_kill_and_a_lost_log() {
         let mut holder = Started::new(&mut site.command(&["exec", "db", "--", "sh", "-c", script]));
         let token: u64 = holder.line().parse().unwrap();
         assert!(token > last, "{token} after {last}");
-        let command = lockkeeper::platform::tree::descendants(holder.pid()).unwrap();
+        let command = lockkeeper_platform::tree::descendants(holder.pid()).unwrap();
         holder.kill();
         command.iter().for_each(|process| crate::site::end(process.pid));
         remove(&site, lost);

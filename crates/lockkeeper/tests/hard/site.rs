@@ -212,7 +212,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Whether a process of that number is there and not a zombie.
 pub fn lives(pid: u32) -> bool {
-    lockkeeper::platform::process::identify(pid).is_ok()
+    lockkeeper_platform::process::identify(pid).is_ok()
 }
 
 /// Ends a process that a test started, and sees it gone.

@@ -28,7 +28,7 @@ impl Random {
     /// From `LOCKKEEPER_SEED`, else from the kernel.
     pub fn from_environment() -> (Self, u64) {
         let given = std::env::var("LOCKKEEPER_SEED").ok().map(|seed| seed.parse().unwrap());
-        let seed = given.unwrap_or_else(|| lockkeeper::platform::random::number().unwrap());
+        let seed = given.unwrap_or_else(|| lockkeeper_platform::random::number().unwrap());
         (Self(seed), seed)
     }
 

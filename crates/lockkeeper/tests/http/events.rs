@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use lockkeeper::server::{Limits, Settings};
+use lockkeeper_server::{Limits, Settings};
 use serde_json::{Value, json};
 
 use super::client::{Response, connect};

@@ -1,7 +1,7 @@
 //! Errors in the reader's language.
 
-use lockkeeper::messages::Language;
-use lockkeeper::server::Settings;
+use lockkeeper_engine::messages::Language;
+use lockkeeper_server::Settings;
 use serde_json::{Value, json};
 
 use super::server::{Server, settings};

@@ -131,7 +131,7 @@ fn an_old_token_renews_and_releases_nothing() {
 /// Invariant 3.
 #[test]
 fn a_living_holder_is_displaced_only_by_force_and_nobody_waits_for_it() {
-    let server = Server::with(lockkeeper::server::Settings {
+    let server = Server::with(lockkeeper_server::Settings {
         grace: std::time::Duration::from_millis(10),
         ..settings()
     });

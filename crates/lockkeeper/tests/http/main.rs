@@ -1,5 +1,4 @@
 //! The HTTP API as programs, browsers and attackers meet it.
-#![cfg(feature = "server")]
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod bulk;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper::server::Settings;
+use lockkeeper_server::Settings;
 use serde_json::{Value, json};
 
 use super::client::Response;

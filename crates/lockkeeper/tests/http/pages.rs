@@ -1,8 +1,8 @@
 //! The page as a browser gets it.
 
-use lockkeeper::messages::Language;
-use lockkeeper::server::Settings;
-use lockkeeper::server::secret::Secret;
+use lockkeeper_engine::messages::Language;
+use lockkeeper_server::Settings;
+use lockkeeper_server::secret::Secret;
 use serde_json::json;
 
 use super::client::Response;

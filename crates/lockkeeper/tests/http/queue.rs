@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lockkeeper::lockfile::group::Folders;
-use lockkeeper::server::{Clinic, Settings};
+use lockkeeper_formats::group::Folders;
+use lockkeeper_server::{Clinic, Settings};
 use serde_json::json;
 
 use super::events::listen;

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use lockkeeper::engine::work;
-use lockkeeper::lockfile::aiflow::Aiflow;
-use lockkeeper::server::Settings;
+use lockkeeper_engine::work;
+use lockkeeper_formats::aiflow::Aiflow;
+use lockkeeper_server::Settings;
 use serde_json::{Value, json};
 
 use super::events::{Stream, listen};

@@ -1,7 +1,7 @@
 //! Who is answered, and who is not.
 
-use lockkeeper::server::Settings;
-use lockkeeper::server::secret::Secret;
+use lockkeeper_server::Settings;
+use lockkeeper_server::secret::Secret;
 use serde_json::json;
 
 use super::server::{Server, settings};

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use lockkeeper::platform::signal::Signal;
+use lockkeeper_platform::signal::Signal;
 use serde_json::{Value, json};
 
 use super::client::{Request, connect};

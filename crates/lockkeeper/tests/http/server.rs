@@ -6,14 +6,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lockkeeper::Keeper;
-use lockkeeper::core::time::Ttl;
-use lockkeeper::engine::runs::environment;
-use lockkeeper::engine::runs::new_request::Defaults;
-use lockkeeper::location::{Because, Location};
-use lockkeeper::lockfile::group::Folders;
-use lockkeeper::lockfile::swarm::Swarm;
-use lockkeeper::messages::Language;
-use lockkeeper::server::{self, Clinic, Limits, ServeError, Settings, Shutdown, Site};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_engine::location::{Because, Location};
+use lockkeeper_engine::messages::Language;
+use lockkeeper_engine::open::open_engine;
+use lockkeeper_engine::runs::environment;
+use lockkeeper_engine::runs::new_request::Defaults;
+use lockkeeper_formats::group::Folders;
+use lockkeeper_formats::swarm::Swarm;
+use lockkeeper_server::{self, Clinic, Limits, ServeError, Settings, Shutdown, Site};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -37,7 +38,7 @@ pub fn settings() -> Settings {
         ttl: Ttl::new(Duration::from_secs(300)).unwrap(),
         stays: Ttl::new(Duration::from_secs(120)).unwrap(),
         grace: Duration::from_secs(1),
-        execution: lockkeeper::engine::work::Settings::default(),
+        execution: lockkeeper_engine::work::Settings::default(),
         status_dir: None,
         defaults: Defaults { env: environment::of_submitter(std::env::vars_os()), ..Defaults::default() },
         queue_limit: None,
@@ -74,8 +75,9 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let (site, told) = (Site::new(keeper.clone(), location, settings).unwrap(), shutdown.clone());
-        let thread = Some(thread::spawn(move || server::run(listener, &site, &told)));
+        let (site, told) =
+            (Site::new(open_engine(&location.state).unwrap(), location, settings).unwrap(), shutdown.clone());
+        let thread = Some(thread::spawn(move || lockkeeper_server::run(listener, &site, &told)));
         Self { address, keeper, shutdown, thread, folder: folder.to_owned(), _temp: None }
     }
 

@@ -4,11 +4,11 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper::exec::{Ending, Event, Mode, Next, Spec, StartError, start};
-use lockkeeper::platform::life::LifeFile;
-use lockkeeper::platform::process::{self, Watch};
-use lockkeeper::platform::{clock, poll, random};
 use lockkeeper_core::liveness::LockSight;
+use lockkeeper_platform::exec::{Ending, Event, Mode, Next, Spec, StartError, start};
+use lockkeeper_platform::life::LifeFile;
+use lockkeeper_platform::process::{self, Watch};
+use lockkeeper_platform::{clock, poll, random};
 
 use crate::wrapped::Wrapped;
 

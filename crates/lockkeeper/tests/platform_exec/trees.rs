@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper::platform::process;
-use lockkeeper::platform::tree::{Root, Stop, descendants, stop_tree};
 use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
+use lockkeeper_platform::process;
+use lockkeeper_platform::tree::{Root, Stop, descendants, stop_tree};
 
 /// Starts a script and reads the numbers of the processes that it says it consists of.
 fn tree(script: &str, size: usize) -> (Child, Vec<ProcessRef>) {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper::exec::{Event, Next, Spec, start};
-use lockkeeper::platform::life::LifeFile;
 use lockkeeper_core::id::HolderId;
+use lockkeeper_platform::exec::{Event, Next, Spec, start};
+use lockkeeper_platform::life::LifeFile;
 
 pub const SCRIPT: &str = "PLATFORM_EXEC_SCRIPT";
 const UNTIL_TOLD: &str = "PLATFORM_EXEC_UNTIL_TOLD";

@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper::core::request::Request;
-use lockkeeper::core::run::{Run, Status};
-use lockkeeper::store::runs::RunStore;
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::{Run, Status};
+use lockkeeper_store::runs::RunStore;
 use rusqlite::Connection;
 
 use super::world::{World, request};
@@ -30,7 +30,7 @@ fn from_another_boot(seconds_ago: i64) -> (World, Run) {
 }
 
 fn left(run: &Run) -> Duration {
-    run.give_up_at.unwrap().since(lockkeeper::platform::clock::now())
+    run.give_up_at.unwrap().since(lockkeeper_platform::clock::now())
 }
 
 /// Requirements 75, 92, 94.

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use lockkeeper::core::request::{Request, RequestStatus};
-use lockkeeper::core::run::{Run, Status};
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::engine::runs::bulk::Bulk;
-use lockkeeper::store::runs::{Filter, RequestFilter};
+use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::run::{Run, Status};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::runs::bulk::Bulk;
+use lockkeeper_store::runs::{Filter, RequestFilter};
 
 use super::world::{World, request};
 

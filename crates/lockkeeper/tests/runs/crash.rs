@@ -4,8 +4,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use lockkeeper::core::run::Status;
-use lockkeeper::engine::runs::Runs;
+use lockkeeper_core::run::Status;
+use lockkeeper_engine::runs::Runs;
 
 /// Calls that change something, or stand between two that do.
 const STEPS: [&str; 8] = [

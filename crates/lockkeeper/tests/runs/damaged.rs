@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use lockkeeper::engine::runs::{RunError, Runs};
-use lockkeeper::store::StoreError;
-use lockkeeper::store::runs::{Filter, RequestFilter};
+use lockkeeper_engine::runs::{RunError, Runs};
+use lockkeeper_store::StoreError;
+use lockkeeper_store::runs::{Filter, RequestFilter};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 

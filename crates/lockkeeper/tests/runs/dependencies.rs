@@ -1,10 +1,10 @@
 //! Requests that come after others, and forgetting those that ended.
 
-use lockkeeper::core::id::{RequestId, RunId};
-use lockkeeper::core::request::{Request, RequestStatus};
-use lockkeeper::core::run::Status;
-use lockkeeper::core::run::life::Mark;
-use lockkeeper::engine::runs::{Blocked, Refused, RunError};
+use lockkeeper_core::id::{RequestId, RunId};
+use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::run::Status;
+use lockkeeper_core::run::life::Mark;
+use lockkeeper_engine::runs::{Blocked, Refused, RunError};
 
 use super::world::{World, request};
 
@@ -127,15 +127,15 @@ fn what_came_in_under_a_key_does_not_count_again() {
 fn the_place_in_the_queue_is_the_same_in_a_list_and_alone() {
     let world = World::new();
     for number in 0..30 {
-        let priority = lockkeeper::core::record::Priority::new(number * 7 % 5).unwrap();
+        let priority = lockkeeper_core::record::Priority::new(number * 7 % 5).unwrap();
         world.runs.submit(&Request { priority, ..request(&format!("r{number}")) }, None).unwrap();
     }
     world.runs.submit(&after("later", &["r3"]), None).unwrap();
-    let worker = lockkeeper::store::runs::Worker {
+    let worker = lockkeeper_store::runs::Worker {
         id: "w".parse().unwrap(),
-        holder: lockkeeper::core::id::HolderId(1),
-        origin: lockkeeper::platform::origin::origin().unwrap(),
-        process: lockkeeper::core::liveness::ProcessRef { pid: 1, started: 1 },
+        holder: lockkeeper_core::id::HolderId(1),
+        origin: lockkeeper_platform::origin::origin().unwrap(),
+        process: lockkeeper_core::liveness::ProcessRef { pid: 1, started: 1 },
         jobs: 1,
         started_at: 0,
     };
@@ -154,8 +154,8 @@ fn the_place_in_the_queue_is_the_same_in_a_list_and_alone() {
     assert_eq!(places, (0..30).collect::<Vec<u64>>());
 }
 
-fn all() -> lockkeeper::store::runs::RequestFilter {
-    lockkeeper::store::runs::RequestFilter { limit: 1000, ..Default::default() }
+fn all() -> lockkeeper_store::runs::RequestFilter {
+    lockkeeper_store::runs::RequestFilter { limit: 1000, ..Default::default() }
 }
 
 fn prune(world: &World) -> Vec<String> {

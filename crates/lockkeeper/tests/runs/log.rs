@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lockkeeper::core::request::RequestStatus;
-use lockkeeper::engine::runs::Runs;
+use lockkeeper_core::request::RequestStatus;
+use lockkeeper_engine::runs::Runs;
 
 use super::world::{World, request};
 

@@ -1,10 +1,10 @@
 //! Stores that were made by older programs.
 
-use lockkeeper::core::request::RequestStatus;
-use lockkeeper::core::run::Status;
-use lockkeeper::core::run::life::Mark;
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::store::runs::RequestFilter;
+use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::run::Status;
+use lockkeeper_core::run::life::Mark;
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_store::runs::RequestFilter;
 use rusqlite::Connection;
 
 use super::world::{World, request};
@@ -18,7 +18,7 @@ fn an_older_store_is_completed_when_it_is_opened() {
     drop(database);
     let again = Runs::open(world.folder.path()).unwrap();
     again.submit(&request("a"), None).unwrap();
-    let selection = lockkeeper::engine::queue::selection(&again, &[]).unwrap();
+    let selection = lockkeeper_engine::queue::selection(&again, &[]).unwrap();
     assert_eq!(selection.next, Some("a".parse().unwrap()));
 }
 

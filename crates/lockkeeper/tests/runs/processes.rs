@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
-use lockkeeper::core::id::{RequestId, RunId, WorkerId};
-use lockkeeper::core::run::Status;
-use lockkeeper::core::run::life::Mark;
-use lockkeeper::engine::runs::{RunError, Runs};
-use lockkeeper::store::runs::Filter;
+use lockkeeper_core::id::{RequestId, RunId, WorkerId};
+use lockkeeper_core::run::Status;
+use lockkeeper_core::run::life::Mark;
+use lockkeeper_engine::runs::{RunError, Runs};
+use lockkeeper_store::runs::Filter;
 
 use super::world::World;
 

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use lockkeeper::core::queue::{Limits, Stop};
-use lockkeeper::core::request::{Request, RequestStatus};
-use lockkeeper::core::run::Status;
-use lockkeeper::engine::queue::{self, QueueTurn};
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::engine::runs::bulk::Bulk;
-use lockkeeper::engine::work::{Attendant, Executor, Settings};
-use lockkeeper::lockfile::aiflow::{Aiflow, Subject};
-use lockkeeper::store::runs::RequestFilter;
+use lockkeeper_core::queue::{Limits, Stop};
+use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::run::Status;
+use lockkeeper_engine::queue::{self, QueueTurn};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::runs::bulk::Bulk;
+use lockkeeper_engine::work::{Attendant, Executor, Settings};
+use lockkeeper_formats::aiflow::{Aiflow, Subject};
+use lockkeeper_store::runs::RequestFilter;
 
 use super::work::script;
 use super::world::World;
 
 fn turn(world: &World, aiflow: Option<&Aiflow>) -> Result<QueueTurn, String> {
     let folder = world.folder.path();
-    let leases = lockkeeper::open_engine(folder).unwrap();
+    let leases = lockkeeper_engine::open::open_engine(folder).unwrap();
     let settings = Settings { aiflow: aiflow.cloned(), ..Settings::default() };
     let runs = Runs::open(folder).unwrap();
     let executor = Executor::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
@@ -35,7 +35,7 @@ fn auto(world: &World, limits: Limits) -> (Stop, Vec<String>) {
 #[test]
 fn requests_are_executed_in_their_order() {
     let world = World::new();
-    let urgent = lockkeeper::core::record::Priority::new(5).unwrap();
+    let urgent = lockkeeper_core::record::Priority::new(5).unwrap();
     let submit = |request: Request| world.runs.submit(&request, None).unwrap();
     submit(script("old", "true"));
     submit(Request { after: vec!["old".parse().unwrap()], priority: urgent, ..script("later", "true") });
@@ -50,7 +50,7 @@ fn requests_are_executed_in_their_order() {
 fn only_one_works_through_the_queue() {
     let world = World::new();
     let first = turn(&world, None).unwrap();
-    let leases = lockkeeper::open_engine(world.folder.path()).unwrap();
+    let leases = lockkeeper_engine::open::open_engine(world.folder.path()).unwrap();
     assert!(queue::is_running(&leases).unwrap());
     let Err(holder) = turn(&world, None) else { panic!("two work through the queue") };
     assert!(holder.starts_with("queue:W-"), "{holder}");
@@ -74,7 +74,7 @@ fn a_failure_ends_it_and_frees_the_lock() {
     assert_eq!((end.stop, end.runs.len()), (Stop::DoctorFailed, 0));
     let (stop, order) = auto(&world, Limits { runs: 1, ..Limits::default() });
     assert_eq!((stop, order.join(" ")), (Stop::RunLimit, "d".to_owned()));
-    assert!(!queue::is_running(&lockkeeper::open_engine(world.folder.path()).unwrap()).unwrap());
+    assert!(!queue::is_running(&lockkeeper_engine::open::open_engine(world.folder.path()).unwrap()).unwrap());
 }
 
 /// Requirements 191, 185.
@@ -87,14 +87,14 @@ fn the_lock_is_given_back_by_a_panic_too() {
         panic!("on purpose");
     }));
     assert!(panicked.is_err());
-    assert!(!queue::is_running(&lockkeeper::open_engine(world.folder.path()).unwrap()).unwrap());
+    assert!(!queue::is_running(&lockkeeper_engine::open::open_engine(world.folder.path()).unwrap()).unwrap());
 }
 
 /// What ended long ago is not done, and does not stand in the way of what waits.
 #[test]
 fn many_that_were_called_off_do_not_hide_the_one_that_waits() {
     let world = World::new();
-    let urgent = lockkeeper::core::record::Priority::new(5).unwrap();
+    let urgent = lockkeeper_core::record::Priority::new(5).unwrap();
     let old =
         (0..1_100).map(|number| Request { priority: urgent, ..script(&format!("old{number}"), "true") });
     world.runs.submit_all(&old.collect::<Vec<_>>(), None).unwrap();
@@ -112,7 +112,7 @@ fn it_ends_after_the_present_run_when_asked() {
     for id in ["a", "b"] {
         world.runs.submit(&script(id, "true"), None).unwrap();
     }
-    let leases = lockkeeper::open_engine(world.folder.path()).unwrap();
+    let leases = lockkeeper_engine::open::open_engine(world.folder.path()).unwrap();
     assert!(!queue::stop(&world.runs, &leases).unwrap());
     let mut turn = turn(&world, None).unwrap();
     let stopped = || assert!(queue::stop(&world.runs, &leases).unwrap());
@@ -138,7 +138,7 @@ fn the_files_of_aiflow_are_held_while_a_request_is_executed() {
     let shown = std::fs::read_to_string(shown).unwrap();
     assert!(shown.starts_with("queue.lock.json\nrequest.RQ-1.lock.json\n"), "{shown}");
     assert_eq!(shown.matches(run.id.as_str()).count(), 2, "{shown}");
-    let now = lockkeeper::clock::WallTime::now();
+    let now = lockkeeper_platform::wall_clock::WallTime::now();
     for subject in [Subject::Queue, Subject::Request("RQ-1".to_owned())] {
         assert!(aiflow.show(&subject, now).unwrap().is_none());
     }
@@ -151,13 +151,13 @@ fn the_files_of_aiflow_are_held_while_a_request_is_executed() {
 /// Requirement 68. A task of a swarm is executed only by whoever has its lock.
 #[test]
 fn a_task_of_a_swarm_needs_its_lock() {
-    use lockkeeper::core::time::Ttl;
-    use lockkeeper::lockfile::swarm::{Attempt, Swarm};
+    use lockkeeper_core::time::Ttl;
+    use lockkeeper_formats::swarm::{Attempt, Swarm};
 
     let world = World::new();
     let swarm =
         Swarm::new(world.folder.path().join("swarm"), Ttl::new(std::time::Duration::from_secs(300)).unwrap());
-    let now = lockkeeper::clock::WallTime::now();
+    let now = lockkeeper_platform::wall_clock::WallTime::now();
     let Attempt::Locked { lock, .. } = swarm.lock("task-1", "foreign", None, now).unwrap() else {
         panic!("nobody has it")
     };
@@ -165,17 +165,15 @@ fn a_task_of_a_swarm_needs_its_lock() {
         .runs
         .submit(&Request { origin: Some("swarm:task-1".to_owned()), ..script("t", "true") }, None)
         .unwrap();
-    let leases = lockkeeper::open_engine(world.folder.path()).unwrap();
+    let leases = lockkeeper_engine::open::open_engine(world.folder.path()).unwrap();
     let settings = Settings { swarm: Some(swarm), ..Settings::default() };
     let runs = Runs::open(world.folder.path()).unwrap();
     let executor = Executor::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
     let run = world.runs.find("t").unwrap().id;
-    assert!(matches!(executor.take(&run).unwrap(), lockkeeper::engine::work::Taken::Lost));
+    assert!(matches!(executor.take(&run).unwrap(), lockkeeper_engine::work::Taken::Lost));
     assert_eq!(world.runs.find("t").unwrap().status, Status::Queued);
     lock.unlock().unwrap();
-    let lockkeeper::engine::work::Taken::Job(job) = executor.take(&run).unwrap() else {
-        panic!("it is free")
-    };
+    let lockkeeper_engine::work::Taken::Job(job) = executor.take(&run).unwrap() else { panic!("it is free") };
     executor.conclude(executor.execute(*job), None).unwrap();
     assert_eq!(RequestStatus::from(&world.runs.find("t").unwrap()), RequestStatus::Done);
 }

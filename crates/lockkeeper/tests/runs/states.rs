@@ -1,9 +1,9 @@
 //! Runs move by compare-and-set, and every move leaves an event.
 
-use lockkeeper::core::id::{RunId, WorkerId};
-use lockkeeper::core::run::Status;
-use lockkeeper::core::run::life::Mark;
-use lockkeeper::engine::runs::{RunError, Runs};
+use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::run::Status;
+use lockkeeper_core::run::life::Mark;
+use lockkeeper_engine::runs::{RunError, Runs};
 
 use super::world::World;
 

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use lockkeeper::core::request::{Request, RequestStatus};
-use lockkeeper::core::run::{Reason, Run, Status};
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::engine::work::{Crew, Executor, Orders, Settings, Teller, Told};
-use lockkeeper::platform::signal::{Signal, Signals};
+use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::run::{Reason, Run, Status};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::work::{Crew, Executor, Orders, Settings, Teller, Told};
+use lockkeeper_platform::signal::{Signal, Signals};
 
 use super::world::{World, request};
 
@@ -32,7 +32,7 @@ fn drain(world: &World, jobs: u32) -> Vec<Told> {
 
 fn drain_telling(world: &World, jobs: u32, teller: Box<Teller>) {
     let folder = world.folder.path();
-    let leases = lockkeeper::open_engine(folder).unwrap();
+    let leases = lockkeeper_engine::open::open_engine(folder).unwrap();
     let runs = Runs::open(folder).unwrap();
     let executor = Executor::begin(runs, leases, Settings::default(), jobs, None, teller).unwrap();
     let crew = Crew::new(executor, Orders { jobs, drain: true }).unwrap();
@@ -58,7 +58,7 @@ fn a_bug_on_the_way_costs_one_run() {
     let (bad, good) = (latest(&world, "bad"), latest(&world, "good"));
     assert_eq!((bad.status, bad.reason, bad.process), (Status::Failed, Some(Reason::Lost), None));
     assert_eq!(good.status, Status::Succeeded);
-    let left = lockkeeper::open_engine(world.folder.path()).unwrap().listing().unwrap();
+    let left = lockkeeper_engine::open::open_engine(world.folder.path()).unwrap().listing().unwrap();
     assert!(left.holders.is_empty(), "{left:?}");
 }
 

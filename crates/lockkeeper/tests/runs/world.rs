@@ -1,7 +1,7 @@
 //! A state folder with requests in it.
 
-use lockkeeper::core::request::Request;
-use lockkeeper::engine::runs::{Runs, Submitted};
+use lockkeeper_core::request::Request;
+use lockkeeper_engine::runs::{Runs, Submitted};
 
 /// A request that does nothing, to be changed by tests.
 pub(crate) fn request(id: &str) -> Request {

@@ -1,6 +1,6 @@
 //! What is wrong with files, all of it at once, with the place of each fault.
 
-use lockkeeper::stages::{File, Weight};
+use lockkeeper_stages::{File, Weight};
 
 use crate::{codes, file};
 

@@ -1,7 +1,7 @@
 //! The fuzz target for STAGES.yml; `scripts/fuzz stages` calls it with whatever libFuzzer finds, the tests with less.
 
-use lockkeeper::stages::picture::{dot, svg};
-use lockkeeper::stages::{Conditions, File, MAX_BYTES};
+use lockkeeper_stages::picture::{dot, svg};
+use lockkeeper_stages::{Conditions, File, MAX_BYTES};
 
 /// Reads, checks, plans and draws whatever this is, and makes sure of what has to hold for any bytes.
 pub fn check(bytes: &[u8]) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper::stages::{File, MAX_BYTES, MAX_DEPTH, StagesError};
+use lockkeeper_stages::{File, MAX_BYTES, MAX_DEPTH, StagesError};
 use proptest::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -9,7 +9,7 @@ mod pictures;
 mod planning;
 mod reading;
 
-use lockkeeper::stages::{Conditions, File, PhasePlan, Problem};
+use lockkeeper_stages::{Conditions, File, PhasePlan, Problem};
 
 const SHOP: &str = include_str!("data/shop.yml");
 const WEATHER: &str = include_str!("data/weather.yml");

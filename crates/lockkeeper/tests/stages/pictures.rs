@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockkeeper::stages::PlanShape;
-use lockkeeper::stages::picture::{Bar, Chart, Figure, Labels, Mark, dot, gantt, svg};
+use lockkeeper_stages::PlanShape;
+use lockkeeper_stages::picture::{Bar, Chart, Figure, Labels, Mark, dot, gantt, svg};
 
 use crate::{EXAMPLE, WEATHER, plan};
 

@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use lockkeeper::core::plan::{Cause, Mode};
-use lockkeeper::stages::{Conditions, SelectError};
+use lockkeeper_core::plan::{Cause, Mode};
+use lockkeeper_stages::{Conditions, SelectError};
 
 use crate::{EXAMPLE, SHOP, WEATHER, ids, plan, sound, waves};
 
@@ -104,7 +104,7 @@ fn agents_take_turns_at_the_slots_of_their_group() {
 
 #[test]
 fn the_file_says_how_many_groups_run_at_a_time() {
-    let slots = |planned: &lockkeeper::stages::PhasePlan| planned.plan.slots.map(NonZeroUsize::get);
+    let slots = |planned: &lockkeeper_stages::PhasePlan| planned.plan.slots.map(NonZeroUsize::get);
     assert_eq!(slots(&plan(SHOP, "Phase4")), Some(6), "of the phase, below the 8 of autotune");
     assert_eq!(slots(&plan(SHOP, "Phase3")), Some(1), "one after the other");
     assert_eq!(slots(&plan(WEATHER, "P3")), Some(8), "of autotune");

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockkeeper::core::conflict::{Action, Severity};
-use lockkeeper::stages::{Response, Trigger};
+use lockkeeper_core::conflict::{Action, Severity};
+use lockkeeper_stages::{Response, Trigger};
 
 use crate::{EXAMPLE, SHOP, WEATHER, codes, file, sound};
 

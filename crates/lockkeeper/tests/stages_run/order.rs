@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lockkeeper::core::overlap::overlap;
+use lockkeeper_core::overlap::overlap;
 
 use crate::site::{Site, WATCHED};
 

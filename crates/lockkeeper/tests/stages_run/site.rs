@@ -124,7 +124,7 @@ impl Site {
         };
         let entries = std::fs::read_dir("/proc").unwrap();
         let numbers = entries.filter_map(|one| one.ok()?.file_name().to_str()?.parse().ok());
-        let lives = |pid: &u32| lockkeeper::platform::process::identify(*pid).is_ok();
+        let lives = |pid: &u32| lockkeeper_platform::process::identify(*pid).is_ok();
         numbers.filter(is_marked).filter(lives).collect()
     }
 

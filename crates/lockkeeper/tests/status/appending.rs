@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::status::{Rotation, StatusError, StatusLog};
+use lockkeeper_formats::status::{Rotation, StatusError, StatusLog};
+use lockkeeper_platform::wall_clock::WallTime;
 
 use super::{line, tasks, write_foreign};
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use lockkeeper::status::{State, StatusLine, StatusLog};
+use lockkeeper_formats::status::{State, StatusLine, StatusLog};
 use serde_json::Value;
 
 use super::line;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use lockkeeper::status::{Follow, Rotation, StatusLog};
+use lockkeeper_formats::status::{Follow, Rotation, StatusLog};
 
 use super::{LIMIT, line, write_foreign};
 

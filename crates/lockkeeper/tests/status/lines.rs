@@ -1,7 +1,7 @@
 //! What a line looks like, byte for byte, and what else is read.
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::status::{LineError, MAX_LINE, State, StatusLine, StatusLog};
+use lockkeeper_formats::status::{LineError, MAX_LINE, State, StatusLine, StatusLog};
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Value, json};
 
 const SAMPLES: [&str; 2] = [

@@ -12,8 +12,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::status::{State, StatusLine, StatusLog};
+use lockkeeper_formats::status::{State, StatusLine, StatusLog};
+use lockkeeper_platform::wall_clock::WallTime;
 
 /// Longer than anything takes on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::status::{Rotation, StatusLog};
+use lockkeeper_formats::status::{Rotation, StatusLog};
+use lockkeeper_platform::wall_clock::WallTime;
 
 use super::{LIMIT, line, write_foreign};
 

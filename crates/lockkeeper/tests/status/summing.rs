@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::status::{State, StatusLine, StatusLog};
+use lockkeeper_formats::status::{State, StatusLine, StatusLog};
+use lockkeeper_platform::wall_clock::WallTime;
 
 use super::write_foreign;
 

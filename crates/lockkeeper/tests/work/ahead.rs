@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper::core::id::RunId;
-use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
-use lockkeeper::core::run::{Reason, Status};
-use lockkeeper::engine::runs::output::Output;
+use lockkeeper_core::id::RunId;
+use lockkeeper_core::request::Request;
+use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_core::run::{Reason, Status};
+use lockkeeper_engine::runs::output::Output;
 use rusqlite::Connection;
 
 use super::site::{Site, until};

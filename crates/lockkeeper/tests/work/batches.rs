@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::id::RunId;
-use lockkeeper::core::record::Priority;
-use lockkeeper::core::request::Request;
-use lockkeeper::core::run::{Reason, Run, Status};
-use lockkeeper::engine::runs::Blocked;
+use lockkeeper_core::id::RunId;
+use lockkeeper_core::record::Priority;
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::{Reason, Run, Status};
+use lockkeeper_engine::runs::Blocked;
 use rustix::process::Signal;
 
 use super::site::{Site, until};

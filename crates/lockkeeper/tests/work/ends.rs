@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
-use lockkeeper::core::run::{Reason, Run, Status};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_core::run::{Reason, Run, Status};
 use rustix::process::Signal;
 
 use super::site::{Site, lives, number_in, until};
@@ -212,7 +212,7 @@ fn the_first_signal_drains_and_the_second_stops() {
 /// Requirements 76, 77. A run that somebody outside said to be over has no process left.
 #[test]
 fn a_run_that_is_marked_from_outside_is_ended() {
-    use lockkeeper::core::run::life::Mark;
+    use lockkeeper_core::run::life::Mark;
     let site = Site::new();
     let run = site.submit(&site.script("a", "echo $$ > started; exec sleep 300"));
     let _worker = site.worker(&[]);
@@ -267,7 +267,7 @@ fn the_stage_file_names_who_holds_the_lock_of_a_run() {
     assert_eq!(lock["resources"][0], "db");
     assert!(lock["token"].as_u64().is_some() && lock["lease"].as_str().is_some(), "{seen}");
     until("the lock is released", || {
-        let leases = lockkeeper::open_engine(&site.store()).unwrap();
+        let leases = lockkeeper_engine::open::open_engine(&site.store()).unwrap();
         leases.listing().unwrap().holders.is_empty()
     });
 }

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use lockkeeper::core::request::Request;
-use lockkeeper::core::run::{Reason, Status};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::{Reason, Status};
 use rustix::process::Signal;
 
 use super::site::{Site, Worker, number_in, until};

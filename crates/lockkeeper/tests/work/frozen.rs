@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
-use lockkeeper::core::run::{Reason, Status};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_core::run::{Reason, Status};
 use rustix::process::Signal;
 
 use super::site::{Site, lives, number_in, until};

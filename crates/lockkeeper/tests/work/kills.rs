@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lockkeeper::core::id::RunId;
-use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
-use lockkeeper::core::run::{Reason, Run, Status};
+use lockkeeper_core::id::RunId;
+use lockkeeper_core::request::Request;
+use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_core::run::{Reason, Run, Status};
 
 use super::site::Site;
 

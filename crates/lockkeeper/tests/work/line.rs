@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::record::Priority;
-use lockkeeper::core::request::Request;
-use lockkeeper::core::run::Status;
+use lockkeeper_core::record::Priority;
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::Status;
 use rustix::process::Signal;
 
 use super::site::{Site, number_in, until};
@@ -96,7 +96,7 @@ fn a_run_waits_for_a_lease_of_somebody_else_and_is_woken() {
 /// An attempt that is due and cannot have its lease waits for that, not for time.
 #[test]
 fn a_due_attempt_that_waits_for_a_lease_costs_nothing() {
-    use lockkeeper::core::retry::RetryPolicy;
+    use lockkeeper_core::retry::RetryPolicy;
     let site = Site::new();
     let retry = RetryPolicy { limit: 1, base: Duration::from_millis(1), ..RetryPolicy::default() };
     let script = "[ $LOCKKEEPER_ATTEMPT = 2 ] || { echo $$ > failed; exit 1; }";

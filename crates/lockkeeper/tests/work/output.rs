@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use lockkeeper::core::run::Status;
+use lockkeeper_core::run::Status;
 
 use super::site::{Site, Worker, until};
 

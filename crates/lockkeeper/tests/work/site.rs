@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::id::RunId;
-use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
-use lockkeeper::core::run::Run;
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::platform::process;
+use lockkeeper_core::id::RunId;
+use lockkeeper_core::request::Request;
+use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_core::run::Run;
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_platform::process;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -131,7 +131,7 @@ impl Site {
 
     /// Nobody holds or waits for anything, nothing of a run is thought to live, and no process carries its mark.
     pub(crate) fn assert_settled(&self, about: &str) {
-        let leases = lockkeeper::open_engine(&self.store()).unwrap();
+        let leases = lockkeeper_engine::open::open_engine(&self.store()).unwrap();
         leases.clean_up().unwrap();
         let listing = leases.listing().unwrap();
         assert!(listing.holders.is_empty() && listing.waiters.is_empty(), "{about}: {listing:?}");

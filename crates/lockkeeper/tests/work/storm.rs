@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::record::Priority;
-use lockkeeper::core::request::Request;
-use lockkeeper::core::retry::RetryPolicy;
-use lockkeeper::core::run::{Reason, Status};
+use lockkeeper_core::record::Priority;
+use lockkeeper_core::request::Request;
+use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_core::run::{Reason, Status};
 use rustix::process::Signal;
 
 use super::site::{PATIENCE, Site, Worker, until};
@@ -152,7 +152,7 @@ fn a_storm_of_workers_executes_everything_once_and_nothing_together_that_must_no
     check(&site, seed, &runs);
 }
 
-fn check(site: &Site, seed: u64, runs: &[lockkeeper::core::id::RunId]) {
+fn check(site: &Site, seed: u64, runs: &[lockkeeper_core::id::RunId]) {
     let violations = std::fs::read_to_string(site.dir().join("violations")).unwrap_or_default();
     assert_eq!(violations, "", "seed {seed}");
     let record = site.record();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockkeeper::core::request::Request;
-use lockkeeper::core::run::{Reason, Status};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::{Reason, Status};
 
 use super::site::{Site, lives, number_in, until};
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lockkeeper::clock::epoch_seconds;
-use lockkeeper::core::time::format_span;
-use lockkeeper::lockfile::group::{self, Circle, Finding, Folders, Life, Survey, Swept};
-use lockkeeper::lockfile::registry::Entry;
-use lockkeeper::platform::lockers::Locker;
-use lockkeeper::platform::tree::{Root, Stop, stop_tree};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::time::format_span;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::group::{self, Circle, Finding, Folders, Life, Survey, Swept};
+use lockkeeper_formats::registry::Entry;
+use lockkeeper_platform::lockers::Locker;
+use lockkeeper_platform::tree::{Root, Stop, stop_tree};
+use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
 
 use super::super::context::Context;

@@ -5,14 +5,14 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use lockkeeper::KeeperError;
-use lockkeeper::clock::epoch_seconds;
-use lockkeeper::core::time::format_span;
-use lockkeeper::exec::{Next, Spec, StartError, start};
-use lockkeeper::lockfile::group::{Folders, GroupLock, Patience, Survey};
-use lockkeeper::platform::anchor;
-use lockkeeper::platform::flock::Waited;
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::time::format_span;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::group::{Folders, GroupLock, Patience, Survey};
+use lockkeeper_platform::anchor;
+use lockkeeper_platform::exec::{Next, Spec, StartError, start};
+use lockkeeper_platform::flock::Waited;
+use lockkeeper_platform::signal::{Signal, Signals};
+use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
 
 use super::super::context::Context;

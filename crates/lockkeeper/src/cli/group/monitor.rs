@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use lockkeeper::KeeperError;
-use lockkeeper::clock::Dial;
-use lockkeeper::lockfile::group::{Folders, MonitorLock};
-use lockkeeper::platform::process::Watch;
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::platform::tree::{Root, Stop, stop_tree};
-use lockkeeper::platform::{clock, poll, process};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::group::{Folders, MonitorLock};
+use lockkeeper_platform::process::Watch;
+use lockkeeper_platform::signal::{Signal, Signals};
+use lockkeeper_platform::tree::{Root, Stop, stop_tree};
+use lockkeeper_platform::wall_clock::Dial;
+use lockkeeper_platform::{clock, poll, process};
 use serde_json::json;
 
 use super::super::context::Context;
@@ -225,7 +225,7 @@ fn open_log(folders: &Folders) -> std::io::Result<File> {
     let path = folders.first().join(LOG);
     let large = std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.len() > MAX_LOG);
     let mut options = File::options();
-    options.create(true).mode(0o600).custom_flags(lockkeeper::platform::fs::NO_FOLLOW);
+    options.create(true).mode(0o600).custom_flags(lockkeeper_platform::fs::NO_FOLLOW);
     if large {
         options.write(true).truncate(true)
     } else {

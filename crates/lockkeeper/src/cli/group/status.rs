@@ -1,10 +1,10 @@
 //! `group status`: who holds and who waits, by the registry and by the kernel.
 
-use lockkeeper::clock::epoch_seconds;
-use lockkeeper::core::time::format_span;
-use lockkeeper::lockfile::group::{Finding, Folders, Group, Life, MonitorLock, Survey};
-use lockkeeper::platform::lockers::Locker;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::time::format_span;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::group::{Finding, Folders, Group, Life, MonitorLock, Survey};
+use lockkeeper_platform::lockers::Locker;
+use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
 
 use super::super::context::Context;

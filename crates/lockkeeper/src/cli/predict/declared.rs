@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::core::pattern::Pattern;
-use lockkeeper::core::resource::Target;
-use lockkeeper::engine::predict::Group;
-use lockkeeper::report::Report;
+use lockkeeper_core::pattern::Pattern;
+use lockkeeper_core::resource::Target;
+use lockkeeper_engine::predict::Group;
+use lockkeeper_engine::report::Report;
 
 use super::super::args::path_target;
 use super::super::context::Context;

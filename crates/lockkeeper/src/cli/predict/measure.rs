@@ -1,7 +1,7 @@
 //! How good predictions are in this repository, for people and for programs.
 
-use lockkeeper::core::predict::{Evaluation, KS, Rank, Score, THRESHOLDS};
-use lockkeeper::engine::predict::Learned;
+use lockkeeper_core::predict::{Evaluation, KS, Rank, Score, THRESHOLDS};
+use lockkeeper_engine::predict::Learned;
 use serde_json::{Value, json};
 
 use super::super::print;

@@ -1,6 +1,6 @@
 //! Predictions and their evidence, for people and for programs.
 
-use lockkeeper::engine::predict::{Foreseen, Group, GroupOutlook, Learned, Outlook};
+use lockkeeper_engine::predict::{Foreseen, Group, GroupOutlook, Learned, Outlook};
 use serde_json::{Value, json};
 
 use super::super::print;

@@ -5,14 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use lockkeeper::KeeperError;
-use lockkeeper::core::run::Run;
-use lockkeeper::core::size::parse_size;
-use lockkeeper::engine::runs::output::{Output, Window};
-use lockkeeper::engine::runs::{RunFolder, Runs};
-use lockkeeper::platform::changes::Changes;
-use lockkeeper::platform::poll;
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::run::Run;
+use lockkeeper_core::size::parse_size;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::output::{Output, Window};
+use lockkeeper_engine::runs::{RunFolder, Runs};
+use lockkeeper_platform::changes::Changes;
+use lockkeeper_platform::poll;
+use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::json;
 
 use super::Which;

@@ -1,11 +1,11 @@
 //! `run claim`, `mark`, `cancel` and `retry`.
 
-use lockkeeper::core::id::WorkerId;
-use lockkeeper::core::run::life::Mark;
-use lockkeeper::core::run::{Run, Status};
-use lockkeeper::engine::runs::shape;
-use lockkeeper::platform::clock;
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::id::WorkerId;
+use lockkeeper_core::run::life::Mark;
+use lockkeeper_core::run::{Run, Status};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::shape;
+use lockkeeper_platform::clock;
 use serde_json::json;
 
 use super::Which;

@@ -1,9 +1,9 @@
 //! `run show` and `run events`.
 
-use lockkeeper::engine::runs::{RunView, shape};
-use lockkeeper::platform::clock;
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::store::runs::StoredEvent;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::{RunView, shape};
+use lockkeeper_platform::clock;
+use lockkeeper_store::runs::StoredEvent;
 use serde_json::{Value, json};
 
 use super::Which;

@@ -4,14 +4,14 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use lockkeeper::KeeperError;
-use lockkeeper::core::id::RunId;
-use lockkeeper::core::run::life::NEEDS_INPUT_CODE;
-use lockkeeper::core::run::{Ending, Reason, Run, Status};
-use lockkeeper::core::time::parse_span;
-use lockkeeper::engine::runs::{Runs, shape};
-use lockkeeper::platform::clock;
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::report::{Exit, Report};
+use lockkeeper_core::id::RunId;
+use lockkeeper_core::run::life::NEEDS_INPUT_CODE;
+use lockkeeper_core::run::{Ending, Reason, Run, Status};
+use lockkeeper_core::time::parse_span;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::{Runs, shape};
+use lockkeeper_platform::clock;
+use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::json;
 
 use super::Which;

@@ -1,8 +1,8 @@
 //! `stages check`: everything that is wrong with a file, at once.
 
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::stages::encoding::check_to_json;
-use lockkeeper::stages::{File, Weight};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_stages::encoding::check_to_json;
+use lockkeeper_stages::{File, Weight};
 
 use super::{load, problems};
 use crate::cli::context::Context;

@@ -3,11 +3,11 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use lockkeeper::core::plan::{Progress, Standing};
-use lockkeeper::core::time::format_span;
-use lockkeeper::engine::stages::News;
-use lockkeeper::platform::terminal::Size;
-use lockkeeper::stages::PhasePlan;
+use lockkeeper_core::plan::{Progress, Standing};
+use lockkeeper_core::time::format_span;
+use lockkeeper_engine::stages::News;
+use lockkeeper_platform::terminal::Size;
+use lockkeeper_stages::PhasePlan;
 
 use super::run::word;
 use crate::cli::{print, table};

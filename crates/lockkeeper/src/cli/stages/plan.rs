@@ -3,11 +3,11 @@
 use std::num::NonZeroUsize;
 
 use anstyle::AnsiColor;
-use lockkeeper::core::plan::{Bond, Mode};
-use lockkeeper::platform::load;
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::stages::encoding::plan_to_json;
-use lockkeeper::stages::{Conditions, File, PhasePlan, picture, span_in_words};
+use lockkeeper_core::plan::{Bond, Mode};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_platform::load;
+use lockkeeper_stages::encoding::plan_to_json;
+use lockkeeper_stages::{Conditions, File, PhasePlan, picture, span_in_words};
 use serde_json::json;
 
 use super::load_sound;

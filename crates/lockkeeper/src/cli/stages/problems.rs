@@ -1,7 +1,7 @@
 //! A problem as people see it: a sentence, the line with a caret below, and a hint.
 
 use anstyle::{AnsiColor, Style};
-use lockkeeper::stages::{File, Place, Problem, Weight};
+use lockkeeper_stages::{File, Place, Problem, Weight};
 
 use crate::cli::table;
 

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use lockkeeper::clock::WallTime;
-use lockkeeper::conflicts::ConflictLog;
-use lockkeeper::core::alert::{Counts, DOWNGRADE_SPAN, Limits, raise};
-use lockkeeper::encoding::alert_to_json;
-use lockkeeper::engine::stages::ExecutionLog;
-use lockkeeper::engine::stages::report::{Report as Executions, Session};
-use lockkeeper::engine::stages::shape::SessionShape;
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::stages::{picture, span_in_words};
+use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN, Limits, raise};
+use lockkeeper_engine::conflicts::ConflictLog;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::shape::alert_to_json;
+use lockkeeper_engine::stages::ExecutionLog;
+use lockkeeper_engine::stages::report::{Report as Executions, Session};
+use lockkeeper_engine::stages::shape::SessionShape;
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_stages::{picture, span_in_words};
 use serde_json::json;
 
 use crate::cli::context::Context;

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lockkeeper::core::plan::{Mode, Standing};
-use lockkeeper::engine::runs::Runs;
-use lockkeeper::engine::runs::template::Template;
-use lockkeeper::engine::stages::{Conductor, Options, Outcome, Stopped};
-use lockkeeper::engine::work::{Executor, Settings, Told};
-use lockkeeper::platform::signal::{Signal, Signals};
-use lockkeeper::report::{Exit, Report};
-use lockkeeper::stages::{File, PhasePlan};
-use lockkeeper::status::StatusLog;
+use lockkeeper_core::plan::{Mode, Standing};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::runs::template::Template;
+use lockkeeper_engine::stages::{Conductor, Options, Outcome, Stopped};
+use lockkeeper_engine::work::{Executor, Settings, Told};
+use lockkeeper_formats::status::StatusLog;
+use lockkeeper_platform::signal::{Signal, Signals};
+use lockkeeper_stages::{File, PhasePlan};
 use serde_json::{Value, json};
 
 use super::live::Live;
@@ -118,7 +118,7 @@ fn conduct(
 
 fn executor(context: &Context, place: &Place) -> Result<Arc<Executor>, Report> {
     let runs = Runs::open(&context.location.state)?;
-    let leases = lockkeeper::open_engine(&context.location.state)?;
+    let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let status = StatusLog::open(&place.status_dir)?;
     // Agents work on behalf of whoever runs this, with all that is needed for that.
     let variables = std::env::vars_os()
@@ -161,8 +161,8 @@ fn sum(plan: &PhasePlan, outcome: &Outcome) -> String {
         table::plain(&plan.phase),
         count(Standing::Succeeded),
         plan.groups.len(),
-        lockkeeper::stages::span_in_words(outcome.wall),
-        lockkeeper::stages::span_in_words(outcome.serial()),
+        lockkeeper_stages::span_in_words(outcome.wall),
+        lockkeeper_stages::span_in_words(outcome.serial()),
     );
     for (place, why) in &outcome.reasons {
         text.push_str(&format!("\n{}: {}", table::plain(plan.id(*place)), table::plain(why)));

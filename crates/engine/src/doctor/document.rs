@@ -1,0 +1,104 @@
+//! The diagnosis for programs, and the surroundings that it was made in.
+
+use serde_json::{Value, json};
+
+use super::{Check, Diagnosis, Opened, Pass, Recovered, Status, Visit};
+use crate::location::Because;
+use crate::shape::alert_to_json;
+use lockkeeper_platform::volume::Volume;
+
+/// The version of the document.
+const VERSION: &str = "1.0";
+
+/// Where a diagnosis was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Environment {
+    fields: Vec<(&'static str, Value)>,
+}
+
+impl Environment {
+    pub(super) fn of(visit: &Visit<'_>) -> Self {
+        let system = rustix::system::uname();
+        let text = |text: &std::ffi::CStr| Value::from(text.to_string_lossy().into_owned());
+        let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
+        let because = match visit.site.location.because {
+            Because::Named => "named",
+            Because::Git => "inside the git folder",
+            Because::Found => "found here or above",
+            Because::Here => "would be made here",
+        };
+        let engine = match &visit.site.store {
+            Opened::Open(engine) => engine.store().examine(false).map(|found| found.engine).ok(),
+            Opened::Absent | Opened::Refused { .. } => None,
+        };
+        let origin = visit.engine().map(|engine| engine.senses().origin());
+        let volume = Volume::of(visit.ground()).ok();
+        let fields = vec![
+            ("lockkeeper", env!("CARGO_PKG_VERSION").into()),
+            ("system", text(system.sysname())),
+            ("release", text(system.release())),
+            ("machine", text(system.machine())),
+            ("host", text(system.nodename())),
+            ("user", rustix::process::geteuid().as_raw().into()),
+            ("pid_namespace", origin.map(|origin| origin.pid_namespace).into()),
+            ("time", visit.site.now.to_string().into()),
+            ("state", path(&visit.site.location.state)),
+            ("state_because", because.into()),
+            ("root", path(&visit.site.location.root)),
+            ("store", engine.into()),
+            ("file_system", volume.and_then(|volume| volume.kind).into()),
+            ("lock_dir", path(visit.site.groups.first())),
+            ("ai_swarm_dir", path(visit.site.swarm.dir())),
+        ];
+        Self { fields }
+    }
+
+    /// As one object.
+    pub fn to_json(&self) -> Value {
+        Value::Object(self.fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect())
+    }
+}
+
+impl Diagnosis {
+    /// The document that every interface gives.
+    pub fn to_json(&self) -> Value {
+        let mode = match self.pass {
+            Pass::Quick => "quick",
+            Pass::Full => "full",
+        };
+        json!({
+            "version": VERSION,
+            "mode": mode,
+            "summary": {
+                "status": self.status().word(),
+                "fail_count": self.count(Status::Fail),
+                "warn_count": self.count(Status::Warn),
+                "recovered_count": self.recovered().count(),
+            },
+            "checks": self.checks.iter().map(Check::to_json).collect::<Vec<_>>(),
+            "alerts": self.alerts.iter().map(alert_to_json).collect::<Vec<_>>(),
+            "environment": self.environment.to_json(),
+        })
+    }
+}
+
+impl Check {
+    /// One entry of the document.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "id": self.id,
+            "title": self.title,
+            "status": self.status.word(),
+            "detail": self.detail,
+            "fix": self.fix,
+            "recovered": self.recovered.iter().map(Recovered::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Recovered {
+    /// One thing that was put away.
+    pub fn to_json(&self) -> Value {
+        json!({ "reason_code": self.reason_code(), "format": self.format, "what": self.what, "why": self.why })
+    }
+}

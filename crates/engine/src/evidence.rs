@@ -1,0 +1,195 @@
+//! The chain of evidence for "held" or "free": each question, what was seen, and what follows.
+
+use std::time::Duration;
+
+use lockkeeper_core::liveness::{Contract, LockSight, ProcessSight, Sight, Verdict, Voucher};
+use lockkeeper_core::record::Lease;
+use lockkeeper_core::resource::Target;
+use lockkeeper_core::time::{Moment, format_span};
+
+use super::{Engine, HolderEntry, WaiterEntry};
+use lockkeeper_store::StoreError;
+
+/// Why a name or path is held, or free.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// What was asked about.
+    pub target: Target,
+    /// The moment of the look.
+    pub now: Moment,
+    /// Every lease that meets it, with the chain for each.
+    pub holders: Vec<Chain>,
+    /// Who waits for it, in order.
+    pub waiters: Vec<WaiterEntry>,
+}
+
+/// The evidence on one lease.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    /// The lease and its verdict.
+    pub holder: HolderEntry,
+    /// What both the lease and the question match.
+    pub witness: String,
+    /// The questions in the order in which they count.
+    pub steps: Vec<Step>,
+    /// What to do about it.
+    pub advice: String,
+}
+
+/// One question of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What was asked.
+    pub question: &'static str,
+    /// What was seen.
+    pub seen: String,
+    /// What follows from it.
+    pub means: String,
+}
+
+impl Evidence {
+    /// Whether anybody holds it.
+    pub fn is_held(&self) -> bool {
+        self.holders.iter().any(|chain| !chain.holder.verdict.is_free())
+    }
+}
+
+impl Engine {
+    /// Gathers the evidence on one name or path.
+    pub fn why(&self, target: &Target) -> Result<Evidence, StoreError> {
+        let listing = self.listing()?;
+        let now = listing.now;
+        let chains = listing.holders.into_iter().filter_map(|holder| {
+            let witness = holder.lease.claim.targets().find_map(|held| held.meets(target))?;
+            let sight = self.senses.look(&holder.lease.claim.proof);
+            let steps = steps(&holder.lease, sight, holder.verdict, now);
+            let advice = advice(&holder.lease, holder.verdict);
+            Some(Chain { holder, witness, steps, advice })
+        });
+        let waits =
+            |waiter: &WaiterEntry| waiter.ticket.claim.targets().any(|want| want.meets(target).is_some());
+        let waiters = listing.waiters.into_iter().filter(waits).collect();
+        Ok(Evidence { target: target.clone(), now, holders: chains.collect(), waiters })
+    }
+}
+
+/// The chain for one lease.
+pub fn steps(lease: &Lease, sight: Sight, verdict: Verdict, now: Moment) -> Vec<Step> {
+    let step = |question, seen: String, means: &str| Step { question, seen, means: means.to_owned() };
+    let origin = &lease.claim.proof.origin;
+    let mut chain = Vec::new();
+    match sight {
+        Sight::OtherHost => {
+            chain.push(step("machine", format!("taken on {}", origin.host), "nothing can be seen from here"));
+        }
+        Sight::OtherBoot => {
+            chain.push(step(
+                "boot",
+                "the machine was booted since".to_owned(),
+                "every process of then is gone",
+            ));
+        }
+        Sight::OtherPidNamespace => {
+            let seen = format!("this boot of {}, in another pid namespace", origin.host);
+            chain.push(step("machine", seen, "its processes cannot be told from here"));
+        }
+        Sight::Lock(_) | Sight::Process(_) | Sight::Nothing => {
+            chain.push(step(
+                "machine",
+                format!("this boot of {}", origin.host),
+                "its processes can be looked at",
+            ));
+        }
+    }
+    chain.extend(voucher_step(lease, sight));
+    chain.push(time_step(lease, now));
+    let means = match verdict {
+        Verdict::Alive => "held: its holder lives",
+        Verdict::Unknown => "held: nothing proves that its holder died",
+        Verdict::Dead(_) => "free: its holder died; whoever asks next gets it at once",
+        Verdict::Expired => "free: its time is up; whoever asks next gets it at once",
+        Verdict::Overdue => "held: its time is up, and whoever waits stops its processes first",
+    };
+    chain.push(step("verdict", verdict_word(verdict).to_owned(), means));
+    chain
+}
+
+fn voucher_step(lease: &Lease, sight: Sight) -> Option<Step> {
+    let process = lease.claim.proof.process().map_or(0, |process| process.pid);
+    let (question, seen, means) = match sight {
+        Sight::Lock(LockSight::Held) => {
+            ("kernel lock", format!("held (taken by process {process})"), "it lives")
+        }
+        Sight::Lock(LockSight::Free) => ("kernel lock", "free".to_owned(), "no process of it is left"),
+        Sight::Lock(LockSight::Unreadable) => {
+            ("kernel lock", "cannot be looked at".to_owned(), "proves nothing")
+        }
+        Sight::Process(ProcessSight::Running) => ("process", format!("{process} runs"), "it lives"),
+        Sight::Process(ProcessSight::Gone) => ("process", format!("{process} has ended"), "it died"),
+        Sight::Process(ProcessSight::Reused) => {
+            ("process", format!("{process} is another process now"), "it died")
+        }
+        Sight::Process(ProcessSight::Unreadable) => {
+            ("process", format!("{process} cannot be looked at"), "proves nothing")
+        }
+        Sight::OtherPidNamespace => {
+            ("process", format!("{process} belongs to another pid namespace"), "proves nothing")
+        }
+        Sight::Nothing => ("process", "none stands for it".to_owned(), "only time tells"),
+        Sight::OtherHost | Sight::OtherBoot => return None,
+    };
+    Some(Step { question, seen, means: means.to_owned() })
+}
+
+fn time_step(lease: &Lease, now: Moment) -> Step {
+    let renewed = format!("renewed {} ago", format_span(now.since(lease.heartbeat_at)));
+    let (seen, means) = match lease.expires_at() {
+        None => (format!("{renewed}, no TTL"), "it does not run out".to_owned()),
+        Some(end) if end < now => {
+            let over = format_span(now.since(end));
+            let means = match lease.claim.contract {
+                Contract::Strict if lease.claim.proof.voucher != Voucher::Time => {
+                    "overdue, but a live holder keeps it (contract strict)"
+                }
+                Contract::Strict | Contract::Lease => "its time is up",
+                Contract::Kill => "its time is up: it is to be stopped (contract kill)",
+            };
+            (format!("{renewed}, ran out {over} ago"), means.to_owned())
+        }
+        Some(end) => (renewed, format!("{} left", format_span(end.since(now).max(Duration::from_millis(1))))),
+    };
+    Step { question: "time", seen, means }
+}
+
+/// The verdict in one word.
+pub fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Alive => "alive",
+        Verdict::Unknown => "unknown",
+        Verdict::Dead(_) => "dead",
+        Verdict::Expired => "expired",
+        Verdict::Overdue => "overdue",
+    }
+}
+
+fn advice(lease: &Lease, verdict: Verdict) -> String {
+    let id = lease.id;
+    match verdict {
+        Verdict::Dead(_) | Verdict::Expired => {
+            "nothing: just take it, or put it away with `lockkeeper locks cleanup`".to_owned()
+        }
+        Verdict::Alive => format!(
+            "wait for it (`acquire --wait`), ask {} to let go, or force it with `lockkeeper locks break {id} --yes`",
+            lease.claim.owner
+        ),
+        Verdict::Unknown if lease.expires_at().is_some() => {
+            format!("wait until its TTL ends, or force it with `lockkeeper locks break {id} --yes`")
+        }
+        Verdict::Unknown => {
+            format!(
+                "it never ends by itself: if you know that it is over, `lockkeeper locks break {id} --yes`"
+            )
+        }
+        Verdict::Overdue => "wait for it: whoever waits stops it".to_owned(),
+    }
+}

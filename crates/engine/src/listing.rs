@@ -1,0 +1,104 @@
+//! Who holds, who waits, and for whom.
+
+use std::collections::BTreeMap;
+
+use lockkeeper_core::draft::Draft;
+use lockkeeper_core::liveness::Verdict;
+use lockkeeper_core::record::{Lease, Ticket};
+use lockkeeper_core::resource::{Key, Resource, Target};
+use lockkeeper_core::time::Moment;
+use lockkeeper_core::waiting::{Asker, Jam, jams};
+
+use super::seen::Seen;
+use super::{Engine, undecided};
+use lockkeeper_store::StoreError;
+
+/// Everything that a store has at one moment.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The moment.
+    pub now: Moment,
+    /// Leases, oldest first, the dead ones included.
+    pub holders: Vec<HolderEntry>,
+    /// Tickets, in the order in which they are served.
+    pub waiters: Vec<WaiterEntry>,
+}
+
+/// A lease and what is to be made of it.
+#[derive(Clone, Debug)]
+pub struct HolderEntry {
+    /// The lease.
+    pub lease: Lease,
+    /// Whether its holder lives.
+    pub verdict: Verdict,
+}
+
+/// A ticket and what it waits for.
+#[derive(Clone, Debug)]
+pub struct WaiterEntry {
+    /// The ticket.
+    pub ticket: Ticket,
+    /// Whether its waiter lives.
+    pub verdict: Verdict,
+    /// What stands in its way; of the tickets ahead, the nearest on each resource.
+    pub jams: Vec<Jam>,
+    /// Its place in the longest line that it stands in, from 1.
+    pub position: usize,
+}
+
+/// A lease in the way of somebody who has not asked yet.
+#[derive(Clone, Debug)]
+pub struct InTheWay<'l> {
+    /// The lease and whether its holder lives.
+    pub holder: &'l HolderEntry,
+    /// The name, or a path that both match.
+    pub witness: String,
+}
+
+impl Listing {
+    /// The leases that would keep somebody from holding these. How many slots are left is not counted.
+    pub fn in_the_way(&self, resources: &[Resource]) -> Vec<InTheWay<'_>> {
+        let held = self.holders.iter().filter(|holder| !holder.verdict.is_free());
+        held.filter_map(|holder| {
+            let meets = |wanted: &Resource| {
+                holder.lease.claim.resources.iter().find_map(|held| held.excludes(wanted))
+            };
+            Some(InTheWay { holder, witness: resources.iter().find_map(meets)? })
+        })
+        .collect()
+    }
+}
+
+impl Engine {
+    /// Looks at everything; changes nothing and keeps nobody waiting.
+    pub fn listing(&self) -> Result<Listing, StoreError> {
+        let mut listing = None;
+        self.store.snapshot(&mut |records| {
+            let (leases, tickets) = records.everything()?;
+            let mut view = Seen::new(records, &self.senses);
+            let mut draft = Draft::new(&mut view);
+            let judged = leases.into_iter().map(|lease| {
+                let verdict = draft.judge_lease(&lease);
+                HolderEntry { lease, verdict }
+            });
+            let holders = judged.collect();
+            let mut waiters = Vec::with_capacity(tickets.len());
+            let mut lines: BTreeMap<Key, usize> = BTreeMap::new();
+            for ticket in tickets {
+                let verdict = draft.judge_ticket(&ticket);
+                let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
+                let jams = jams(&mut draft, asker)?;
+                let places = ticket.claim.targets().map(Target::key).map(|key| {
+                    let place = lines.entry(key).or_default();
+                    *place += usize::from(!verdict.is_free());
+                    *place
+                });
+                let position = places.max().unwrap_or(1).max(1);
+                waiters.push(WaiterEntry { ticket, verdict, jams, position });
+            }
+            listing = Some(Listing { now: draft.now(), holders, waiters });
+            Ok(())
+        })?;
+        listing.ok_or_else(undecided)
+    }
+}

@@ -1,0 +1,156 @@
+//! What reason codes mean and what to do about them, in English, Japanese and Chinese.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A language that messages exist in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Language {
+    /// English.
+    #[default]
+    En,
+    /// Japanese.
+    Ja,
+    /// Chinese, simplified.
+    Zh,
+}
+
+impl Language {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::En, Self::Ja, Self::Zh];
+
+    /// `en`, `ja` or `zh`.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::En => "en",
+            Self::Ja => "ja",
+            Self::Zh => "zh",
+        }
+    }
+
+    /// The language of a tag such as `ja` or `zh-Hans-CN`.
+    pub fn of_tag(tag: &str) -> Option<Self> {
+        let primary = tag.trim().split('-').next().unwrap_or_default();
+        Self::ALL.into_iter().find(|language| primary.eq_ignore_ascii_case(language.code()))
+    }
+
+    /// The best language of an `Accept-Language` header.
+    pub fn accepted(header: &str) -> Option<Self> {
+        let mut best: Option<(f32, Self)> = None;
+        for range in header.split(',') {
+            let mut parts = range.split(';');
+            let Some(language) = parts.next().and_then(Self::of_tag) else { continue };
+            let weight = parts.find_map(|part| part.trim().strip_prefix("q=")?.parse().ok()).unwrap_or(1.0);
+            if weight > 0.0 && best.is_none_or(|(known, _)| weight > known) {
+                best = Some((weight, language));
+            }
+        }
+        best.map(|(_, language)| language)
+    }
+}
+
+/// What a reason code means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    /// In a few words.
+    pub title: String,
+    /// In a sentence.
+    pub summary: String,
+    /// What to do, the most likely first.
+    pub actions: Vec<String>,
+}
+
+/// The table of one language, by reason code.
+pub type Table = BTreeMap<String, Message>;
+
+/// The tables of all languages.
+#[derive(Clone, Debug)]
+pub struct Messages([Table; 3]);
+
+impl Messages {
+    /// Reads the tables that the program carries.
+    pub fn load() -> Self {
+        Self(Language::ALL.map(|language| {
+            serde_json::from_str(source(language)).expect("a test reads every table that is built in")
+        }))
+    }
+
+    /// The table of a language.
+    pub fn table(&self, language: Language) -> &Table {
+        let [en, ja, zh] = &self.0;
+        match language {
+            Language::En => en,
+            Language::Ja => ja,
+            Language::Zh => zh,
+        }
+    }
+
+    /// What a code means; none for codes that only a command gives.
+    pub fn get(&self, language: Language, code: &str) -> Option<&Message> {
+        self.table(language).get(code)
+    }
+}
+
+/// The text of a table: `messages.v1.LANG.json`.
+pub const fn source(language: Language) -> &'static str {
+    match language {
+        Language::En => include_str!("messages/messages.v1.en.json"),
+        Language::Ja => include_str!("messages/messages.v1.ja.json"),
+        Language::Zh => include_str!("messages/messages.v1.zh.json"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_language_says_the_same_things() {
+        let messages = Messages::load();
+        let english = messages.table(Language::En);
+        for language in Language::ALL {
+            let table = messages.table(language);
+            assert_eq!(table.keys().collect::<Vec<_>>(), english.keys().collect::<Vec<_>>(), "{language:?}");
+            for (code, message) in table {
+                assert!(!message.title.is_empty() && !message.summary.is_empty(), "{language:?} {code}");
+                assert_eq!(message.actions.len(), english[code].actions.len(), "{language:?} {code}");
+                assert!(message.actions.iter().all(|action| !action.is_empty()), "{language:?} {code}");
+            }
+        }
+    }
+
+    /// Requirement 194.
+    #[test]
+    fn the_japanese_queue_message_is_the_one_of_the_specification() {
+        let messages = Messages::load();
+        let message = messages.get(Language::Ja, "QUEUE_IN_PROGRESS").unwrap();
+        assert_eq!(message.title, "キュー実行がすでに動作中です");
+        assert_eq!(message.summary, "Auto-runは同時に1つのみ実行できます。");
+        assert_eq!(
+            message.actions,
+            [
+                "別タブ/別ウィンドウで起動していないか確認",
+                "しばらく待つ（TTLで回収されます）",
+                "必要なら doctor(full) でロック回収を実施"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_language_that_is_wanted_most_is_chosen() {
+        for (header, expected) in [
+            ("ja", Some(Language::Ja)),
+            ("zh-CN,zh;q=0.9,en;q=0.8", Some(Language::Zh)),
+            ("fr, ja;q=0.3, en;q=0.7", Some(Language::En)),
+            ("en;q=0, zh-Hant;q=0.1", Some(Language::Zh)),
+            ("fr, *;q=0.1", None),
+            ("", None),
+            ("ja;q=nonsense", Some(Language::Ja)),
+        ] {
+            assert_eq!(Language::accepted(header), expected, "{header}");
+        }
+    }
+}

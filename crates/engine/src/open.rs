@@ -1,0 +1,46 @@
+//! Opens the engine over the store of a state folder: the one place that chooses a backend.
+
+use std::io;
+use std::path::Path;
+
+use lockkeeper_core::id::Owner;
+use lockkeeper_platform::{origin, random};
+use lockkeeper_store::{SqliteStore, StoreError};
+use thiserror::Error;
+
+use crate::{Engine, Senses};
+
+/// Why there is no engine.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system did not tell which machine and process this is.
+    #[error("cannot find out about this process or machine")]
+    Machine(#[source] io::Error),
+}
+
+/// Opens the engine over the store in this folder, and creates the folder if it is missing.
+pub fn open_engine(folder: &Path) -> Result<Engine, OpenError> {
+    let here = origin::origin().map_err(OpenError::Machine)?;
+    let store = SqliteStore::open(folder, &here.boot)?;
+    let senses = Senses::new(folder, here).map_err(|source| StoreError::Io {
+        action: "open the locks in",
+        path: folder.to_owned(),
+        source,
+    })?;
+    Ok(Engine::new(Box::new(store), senses))
+}
+
+/// Whether this folder has a store.
+pub fn has_store(folder: &Path) -> bool {
+    SqliteStore::exists(folder)
+}
+
+/// Makes an owner that nobody else has: `kind:pid.random`.
+pub fn unique_owner(kind: &str) -> io::Result<Owner> {
+    let number = random::number()?;
+    let text = format!("{kind}:{}.{:08x}", std::process::id(), number & 0xffff_ffff);
+    text.parse().map_err(io::Error::other)
+}

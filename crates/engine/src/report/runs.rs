@@ -1,0 +1,84 @@
+//! What goes wrong with requests, runs and conflicts.
+
+use super::{Exit, Report};
+use crate::conflicts::ConflictsError;
+use crate::runs::new_request::BadRequest;
+use crate::runs::{Refused, RunError};
+
+impl From<RunError> for Report {
+    fn from(error: RunError) -> Self {
+        let error = match error {
+            RunError::Store(error) => return error.into(),
+            error => error,
+        };
+        let hint = error.hint();
+        match &error {
+            RunError::NoRun(id) => {
+                Self::of(Exit::Usage, "NO_SUCH_RUN", &error).with_context("run_id", id.as_str())
+            }
+            RunError::Ambiguous { text, .. } => {
+                Self::of(Exit::Usage, "AMBIGUOUS", &error).with_context("run_id", text.as_str())
+            }
+            RunError::NoRequest(id) => {
+                Self::of(Exit::Usage, "NO_SUCH_REQUEST", &error).with_context("request_id", id.as_str())
+            }
+            RunError::Lost { run, current, .. } => Self::of(Exit::Refused, "TRANSITION_REFUSED", &error)
+                .with_context("run_id", run.as_str())
+                .with_context("status", current.as_str()),
+            RunError::InProgress { request, run, status } => {
+                Self::of(Exit::Refused, "RUN_IN_PROGRESS", &error)
+                    .with_context("request_id", request.as_str())
+                    .with_context("run_id", run.as_str())
+                    .with_context("status", status.as_str())
+            }
+            RunError::Machine(_) => Self::of(Exit::Failed, "MACHINE", &error),
+            RunError::Store(_) => Self::of(Exit::Failed, "STORE_FAILED", &error),
+        }
+        .with_hint(hint)
+    }
+}
+
+impl From<Refused> for Report {
+    fn from(refused: Refused) -> Self {
+        let refused = match refused {
+            Refused::Run(error) => return error.into(),
+            refused => refused,
+        };
+        let hint = refused.hint();
+        let of_run = |report: Self, run: &Option<lockkeeper_core::id::RunId>| match run {
+            Some(run) => report.with_context("run_id", run.as_str()),
+            None => report,
+        };
+        match &refused {
+            Refused::Duplicate { request, run } => {
+                of_run(Self::of(Exit::Refused, "DUPLICATE", &refused), run)
+                    .with_context("request_id", request.as_str())
+            }
+            Refused::QueueFull { request, run, .. } => {
+                of_run(Self::of(Exit::Refused, "QUEUE_FULL", &refused), run)
+                    .with_context("request_id", request.as_str())
+            }
+            Refused::NothingToComeAfter { .. } => Self::of(Exit::Usage, "NO_SUCH_REQUEST", &refused),
+            Refused::Circle { .. } => Self::of(Exit::Usage, "CIRCLE", &refused),
+            Refused::Run(_) => Self::of(Exit::Failed, "STORE_FAILED", &refused),
+        }
+        .with_hint(hint)
+    }
+}
+
+impl From<BadRequest> for Report {
+    fn from(error: BadRequest) -> Self {
+        match error {
+            BadRequest::Pattern(error) => error.into(),
+            error => Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint()),
+        }
+    }
+}
+
+impl From<ConflictsError> for Report {
+    fn from(error: ConflictsError) -> Self {
+        let (exit, code) =
+            if error.is_usage() { (Exit::Usage, "NO_PATHS") } else { (Exit::Failed, "UNREADABLE") };
+        Self::of(exit, code, &error).with_hint(error.hint())
+    }
+}

@@ -1,0 +1,65 @@
+//! Reports of what is wrong with a STAGES.yml, and of executions that failed.
+
+use lockkeeper_stages::encoding::refusal_to_json;
+use lockkeeper_stages::{File, SelectError, StagesError};
+
+use super::{Exit, Report};
+use crate::stages::StageError;
+
+impl Report {
+    /// What keeps a STAGES.yml from being planned, under the name that it is to be called by.
+    pub fn unsound(file: &File, name: &str) -> Option<Self> {
+        let first = file.obstacles().next()?;
+        let count = file.obstacles().count();
+        let errors = if count == 1 { "an error".to_owned() } else { format!("{count} errors") };
+        let report = Self::new(Exit::Usage, "BAD_STAGES", format!("{name} has {errors}"))
+            .with_hint("`lockkeeper stages check FILE` lists all that is wrong")
+            .with_context("file", name)
+            .with_context("line", first.place.line)
+            .with_context("column", first.place.column)
+            .with_context("problems", refusal_to_json(file));
+        Some(report)
+    }
+}
+
+impl From<SelectError> for Report {
+    fn from(error: SelectError) -> Self {
+        Self::of(Exit::Usage, "BAD_INPUT", &error).with_hint(error.hint())
+    }
+}
+
+impl From<StageError> for Report {
+    fn from(error: StageError) -> Self {
+        let error = match error {
+            StageError::Refused(error) => return error.into(),
+            StageError::Run(error) => return error.into(),
+            StageError::Conflicts(error) => return error.into(),
+            error => error,
+        };
+        let (exit, code) = match &error {
+            StageError::Abort(_) => (Exit::Refused, "CONFLICT_ABORT"),
+            StageError::QueueFull { .. } => (Exit::Refused, "QUEUE_FULL"),
+            StageError::NoCommand(_) | StageError::GroupName { .. } => (Exit::Usage, "BAD_STAGES"),
+            StageError::NothingToResume { .. } => (Exit::Usage, "NOTHING_TO_RESUME"),
+            StageError::Changed { .. } => (Exit::Usage, "STAGES_CHANGED"),
+            StageError::Conducted { .. } => (Exit::Refused, "EXECUTION_RUNS"),
+            StageError::NotOurs(_) => (Exit::Refused, "DUPLICATE"),
+            StageError::Io { .. } => (Exit::Failed, "STAGES_FAILED"),
+            StageError::Refused(_) | StageError::Run(_) | StageError::Conflicts(_) => {
+                (Exit::Failed, "STAGES_FAILED")
+            }
+        };
+        let hint = error.hint();
+        Self::of(exit, code, &error).with_hint(hint)
+    }
+}
+
+impl From<StagesError> for Report {
+    fn from(error: StagesError) -> Self {
+        let (exit, code) = match error {
+            StagesError::Unreadable { .. } | StagesError::NotAFile { .. } => (Exit::Failed, "UNREADABLE"),
+            StagesError::TooLarge { .. } => (Exit::Usage, "BAD_STAGES"),
+        };
+        Self::of(exit, code, &error).with_hint(error.hint())
+    }
+}

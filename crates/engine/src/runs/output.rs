@@ -1,0 +1,273 @@
+//! What a run's command wrote, read in windows: the size of the file and the length of its lines cost no memory.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::RunFolder;
+use lockkeeper_platform::fs::NO_FOLLOW;
+
+/// How much is looked at in one go when lines are counted backwards.
+const STEP: u64 = 64 * 1024;
+/// Lines are not looked for further back than this: what has so long lines is shown from here.
+const FURTHEST: u64 = 8 * 1024 * 1024;
+
+/// A part of an output: these bytes, beginning at this place of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Where it begins. It may lie behind what was asked for when bytes were cut out there.
+    pub from: u64,
+    /// What is there; nothing at the end.
+    pub bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Where the next one begins.
+    pub fn end(&self) -> u64 {
+        self.from + self.bytes.len() as u64
+    }
+}
+
+/// Which bytes of a very large output were cut out: the file has a hole there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The first byte that is missing.
+    pub cut_from: u64,
+    /// The first byte that is there again.
+    pub cut_to: u64,
+}
+
+/// The output of one attempt.
+#[derive(Debug)]
+pub struct Output {
+    file: File,
+    inode: u64,
+    cut_path: PathBuf,
+}
+
+impl Output {
+    /// Opens the output of the present attempt, or of an earlier one; none when nothing was ever written.
+    pub fn open(folder: &RunFolder, attempt: Option<u32>) -> io::Result<Option<Self>> {
+        let (path, cut_path) = match attempt {
+            None => (folder.output(), folder.cut()),
+            Some(attempt) => (folder.output_of(attempt), folder.cut_of(attempt)),
+        };
+        let file = match File::options().read(true).custom_flags(NO_FOLLOW).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{} is no file", path.display()),
+            ));
+        }
+        Ok(Some(Self { file, inode: metadata.ino(), cut_path }))
+    }
+
+    /// Opens the output of this attempt, whether it goes on or is over; none when it has written nothing yet.
+    pub fn of_attempt(folder: &RunFolder, attempt: u32) -> io::Result<Option<Self>> {
+        if let Some(over) = Self::open(folder, Some(attempt))? {
+            return Ok(Some(over));
+        }
+        let present = Self::open(folder, None)?;
+        // It may have been put aside between the two looks: then that was the output of a later one.
+        match Self::open(folder, Some(attempt))? {
+            Some(over) => Ok(Some(over)),
+            None => Ok(present),
+        }
+    }
+
+    /// How many attempts have put their output aside.
+    pub fn attempts_over(folder: &RunFolder) -> u32 {
+        (1..).take_while(|attempt| folder.output_of(*attempt).exists()).last().unwrap_or(0)
+    }
+
+    /// How long it is by now, with what was cut out.
+    pub fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Whether nothing more will come: the next attempt has begun to write to a file of its own.
+    pub fn is_over(&self, folder: &RunFolder) -> bool {
+        let present = std::fs::metadata(folder.output());
+        present.is_ok_and(|metadata| metadata.ino() != self.inode)
+    }
+
+    /// Reads at most `most` bytes from this place on, and never across what was cut out.
+    pub fn read(&self, from: u64, most: usize) -> io::Result<Window> {
+        let mut bytes = vec![0; most];
+        let mut from = from;
+        loop {
+            let cut = self.cut()?;
+            from = cut.as_ref().filter(|cut| cut.contains(&from)).map_or(from, |cut| cut.end);
+            let room = cut.filter(|cut| cut.start > from).map_or(most as u64, |cut| cut.start - from);
+            let room = usize::try_from(room).unwrap_or(most).min(most);
+            let read = self.read_at(&mut bytes[..room], from)?;
+            // The writer may have cut out meanwhile what was just read, and left zeros there.
+            let now = self.cut()?.unwrap_or(0..0);
+            if now.start < from + read as u64 && from < now.end {
+                continue;
+            }
+            bytes.truncate(read);
+            return Ok(Window { from, bytes });
+        }
+    }
+
+    /// Where the last `count` lines begin. A line that is not ended counts as one.
+    pub fn last_lines(&self, count: u64) -> io::Result<u64> {
+        let end = self.len()?;
+        let floor = end.saturating_sub(FURTHEST);
+        let floor = self.cut()?.map_or(floor, |cut| if cut.end <= end { floor.max(cut.end) } else { floor });
+        if count == 0 {
+            return Ok(end);
+        }
+        let mut left = count;
+        let mut at = end;
+        let mut buffer = vec![0; STEP as usize];
+        while at > floor {
+            let begin = at.saturating_sub(STEP).max(floor);
+            let window = &mut buffer[..(at - begin) as usize];
+            let read = self.read_at(window, begin)?;
+            for place in (0..read).rev().filter(|place| window[*place] == b'\n') {
+                let next = begin + place as u64 + 1;
+                // The last one ends a line and begins none.
+                if next == end {
+                    continue;
+                }
+                left -= 1;
+                if left == 0 {
+                    return Ok(next);
+                }
+            }
+            at = begin;
+        }
+        Ok(floor)
+    }
+
+    /// The bytes that are missing.
+    pub fn cut(&self) -> io::Result<Option<Range<u64>>> {
+        read_cut(&self.cut_path)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], from: u64) -> io::Result<usize> {
+        let mut read = 0;
+        while read < bytes.len() {
+            match self.file.read_at(&mut bytes[read..], from + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+}
+
+fn read_cut(path: &Path) -> io::Result<Option<Range<u64>>> {
+    match std::fs::read(path) {
+        // One that is being written counts when it can be read.
+        Ok(text) => Ok(serde_json::from_slice::<Cut>(&text).ok().map(|cut| cut.cut_from..cut.cut_to)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// An output with this in it, and a cut.
+    fn output(text: &[u8], cut: Option<Cut>) -> (tempfile::TempDir, Output) {
+        let state = tempfile::tempdir().unwrap();
+        let folder = RunFolder::new(state.path(), &"RUN-1".parse().unwrap());
+        folder.make().unwrap();
+        std::fs::write(folder.output(), text).unwrap();
+        if let Some(cut) = cut {
+            std::fs::write(folder.cut(), serde_json::to_string(&cut).unwrap()).unwrap();
+        }
+        let output = Output::open(&folder, None).unwrap().unwrap();
+        (state, output)
+    }
+
+    fn tail(output: &Output, lines: u64) -> String {
+        let from = output.last_lines(lines).unwrap();
+        String::from_utf8(output.read(from, 1000).unwrap().bytes).unwrap()
+    }
+
+    #[test]
+    fn the_last_lines_are_found_with_and_without_an_end() {
+        let (_state, ended) = output(b"a\nb\nc\n", None);
+        let (_other, open) = output(b"a\nb\nc", None);
+        for (lines, expected) in [(0, ""), (1, "c"), (2, "b\nc"), (3, "a\nb\nc"), (9, "a\nb\nc")] {
+            assert_eq!(tail(&open, lines), expected);
+            assert_eq!(tail(&ended, lines).trim_end(), expected);
+        }
+        let (_state, blank) = output(b"\n\n\n", None);
+        assert_eq!(tail(&blank, 2), "\n\n");
+        let (_state, nothing) = output(b"", None);
+        assert_eq!(tail(&nothing, 2), "");
+    }
+
+    #[test]
+    fn lines_are_found_across_steps() {
+        let long = "x".repeat(STEP as usize + 10);
+        let (_state, output) = output(format!("first\n{long}\n{long}\nlast\n").as_bytes(), None);
+        assert_eq!(output.last_lines(2).unwrap(), 6 + long.len() as u64 + 1);
+        assert_eq!(output.last_lines(3).unwrap(), 6);
+        assert_eq!(output.last_lines(4).unwrap(), 0);
+    }
+
+    #[test]
+    fn attempts_are_found_wherever_their_output_is_by_now() {
+        let (state, first) = output(b"first", None);
+        let folder = RunFolder::new(state.path(), &"RUN-1".parse().unwrap());
+        let text = |attempt| {
+            let output = Output::of_attempt(&folder, attempt).unwrap();
+            output.map(|output| String::from_utf8(output.read(0, 99).unwrap().bytes).unwrap())
+        };
+        assert_eq!((text(1).as_deref(), first.is_over(&folder)), (Some("first"), false));
+        std::fs::rename(folder.output(), folder.output_of(1)).unwrap();
+        assert_eq!((text(1).as_deref(), text(2), first.is_over(&folder)), (Some("first"), None, false));
+        std::fs::write(folder.output_of(2), "second").unwrap();
+        std::fs::write(folder.output(), "third").unwrap();
+        assert_eq!((text(1).as_deref(), text(2).as_deref()), (Some("first"), Some("second")));
+        assert_eq!((text(3).as_deref(), Output::attempts_over(&folder)), (Some("third"), 2));
+        assert!(first.is_over(&folder));
+    }
+
+    #[test]
+    fn what_was_cut_out_is_passed_over() {
+        let (_state, output) = output(b"begin\0\0\0\0end\n", Some(Cut { cut_from: 5, cut_to: 9 }));
+        assert_eq!(output.read(0, 100).unwrap(), Window { from: 0, bytes: b"begin".to_vec() });
+        assert_eq!(output.read(5, 100).unwrap(), Window { from: 9, bytes: b"end\n".to_vec() });
+        assert_eq!(output.read(7, 2).unwrap(), Window { from: 9, bytes: b"en".to_vec() });
+        assert_eq!(output.read(13, 2).unwrap(), Window { from: 13, bytes: Vec::new() });
+        assert_eq!(output.last_lines(5).unwrap(), 9);
+    }
+
+    /// The file is sparse: a gigabyte on paper, a few pages on the disk.
+    #[test]
+    fn a_gigabyte_in_one_line_is_answered_at_once() {
+        let (state, output) = output(b"", None);
+        let folder = RunFolder::new(state.path(), &"RUN-1".parse().unwrap());
+        let file = File::options().write(true).open(folder.output()).unwrap();
+        file.set_len(1 << 30).unwrap();
+        file.write_at(b"\nlast\n", (1 << 30) - 6).unwrap();
+        let begun = Instant::now();
+        assert_eq!(tail(&output, 1), "last\n");
+        assert_eq!(output.last_lines(20).unwrap(), (1 << 30) - FURTHEST);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+}

@@ -1,0 +1,67 @@
+//! What agents do: a command for each, from the file or from a template.
+
+use lockkeeper_core::id::RequestId;
+use thiserror::Error;
+
+use crate::runs::template::Template;
+use lockkeeper_stages::{Group, PhasePlan};
+
+/// One command of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentCommand {
+    /// Who does it.
+    pub agent: String,
+    /// What it is about.
+    pub task: Option<String>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+}
+
+/// An agent that nothing is known to be done for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("agent `{agent}` of group `{group}` has no command")]
+pub struct NoCommand {
+    /// Which group.
+    pub group: String,
+    /// Which agent.
+    pub agent: String,
+}
+
+/// The commands of each group, by its place in the plan.
+pub(super) fn commands(
+    plan: &PhasePlan,
+    template: Option<&Template>,
+) -> Result<Vec<Vec<AgentCommand>>, NoCommand> {
+    plan.groups.iter().map(|group| of_group(&plan.phase, group, template)).collect()
+}
+
+fn of_group(phase: &str, group: &Group, template: Option<&Template>) -> Result<Vec<AgentCommand>, NoCommand> {
+    let id = &group.id.value;
+    let filled = |agent: &str, task: &str| {
+        template.map(|template| {
+            template.fill(&[("agent", agent), ("task", task), ("group", id), ("phase", phase)])
+        })
+    };
+    if group.agents.is_empty() {
+        let about = group.name.as_deref().unwrap_or(id);
+        let command = group.command.clone().or_else(|| filled(id, about));
+        let command = command.ok_or_else(|| NoCommand { group: id.clone(), agent: id.clone() })?;
+        return Ok(vec![AgentCommand { agent: id.clone(), task: group.name.clone(), command }]);
+    }
+    let mut commands = Vec::new();
+    for agent in &group.agents {
+        let name = &agent.name.value;
+        let about = agent.task.as_deref().unwrap_or(name);
+        let own = agent.command.clone().or_else(|| group.command.clone());
+        let command = own.or_else(|| filled(name, about));
+        let command = command.ok_or_else(|| NoCommand { group: id.clone(), agent: name.clone() })?;
+        commands.push(AgentCommand { agent: name.clone(), task: agent.task.clone(), command });
+    }
+    Ok(commands)
+}
+
+/// The request's id: the same whenever this agent of this execution is meant.
+pub(super) fn request_id(execution: &str, group: usize, agent: usize) -> RequestId {
+    let id = format!("{execution}.{}.{}", group + 1, agent + 1);
+    id.parse().expect("letters, digits, dots and dashes are an id")
+}

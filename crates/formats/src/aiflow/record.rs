@@ -1,0 +1,169 @@
+//! The record of a request or queue lock, and the rule by which it is stale.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::hostile::Sighting;
+use crate::json::{self, Unread};
+use crate::{HeldReason, StaleReason, Verdict};
+use lockkeeper_platform::process::{self, IdentifyError, MAX_PID};
+use lockkeeper_platform::wall_clock::WallTime;
+
+const VERSION: &str = "1.0";
+/// What the format writes for the machine that it runs on.
+const HERE: &str = "127.0.0.1";
+
+/// What a lock is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// The whole queue.
+    Queue,
+    /// One request.
+    Request(String),
+}
+
+impl Subject {
+    /// The word in `lock_type`.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Request(_) => "request",
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queue => f.write_str("the queue"),
+            Self::Request(id) => write!(f, "request {id}"),
+        }
+    }
+}
+
+/// Who holds a request or the queue, and until when unless it says more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AiflowRecord {
+    /// What is locked.
+    pub subject: Subject,
+    /// The request that is worked on: that of the lock, or the queue's present one.
+    pub request_id: Option<String>,
+    /// The run that is under way.
+    pub run_id: Option<String>,
+    /// The process that holds it. None when the record names none that could be one.
+    pub pid: Option<u32>,
+    /// The machine of that process.
+    pub host: String,
+    /// When it was taken.
+    pub created_at: WallTime,
+    /// When its time is up, unless it is extended.
+    pub expires_at: WallTime,
+}
+
+impl AiflowRecord {
+    /// A new record of a process on this machine.
+    pub(super) fn new(
+        subject: &Subject,
+        run_id: Option<&str>,
+        pid: u32,
+        ttl: Duration,
+        now: WallTime,
+    ) -> Self {
+        let request_id = match subject {
+            Subject::Queue => None,
+            Subject::Request(id) => Some(id.clone()),
+        };
+        Self {
+            subject: subject.clone(),
+            request_id,
+            run_id: run_id.map(str::to_owned),
+            pid: Some(pid),
+            host: HERE.to_owned(),
+            created_at: now,
+            expires_at: now.after(ttl),
+        }
+    }
+
+    /// The rule of the format: expired, and its process dead or unknown. A live process keeps an expired lock.
+    pub fn judge(&self, now: WallTime) -> Verdict {
+        if self.expires_at >= now {
+            return Verdict::Held(HeldReason::InTime);
+        }
+        // A number means something only on the machine that gave it; elsewhere time alone counts.
+        let Some(pid) = self.pid.filter(|_| self.is_of_this_machine()) else {
+            return Verdict::Stale(StaleReason::Expired);
+        };
+        match process::identify(pid) {
+            Ok(_) => Verdict::Held(HeldReason::ProcessAlive),
+            Err(IdentifyError::NotRunning(_) | IdentifyError::Thread(_)) => {
+                Verdict::Stale(StaleReason::ProcessGone)
+            }
+            Err(IdentifyError::OutOfRange(_)) => Verdict::Stale(StaleReason::Expired),
+            Err(IdentifyError::Unreadable { .. }) => Verdict::Held(HeldReason::NotUnderstood),
+        }
+    }
+
+    fn is_of_this_machine(&self) -> bool {
+        let loopback = matches!(self.host.as_str(), "" | HERE | "localhost" | "::1");
+        loopback || self.host.as_bytes() == rustix::system::uname().nodename().to_bytes()
+    }
+
+    /// Reads the record of a subject.
+    pub(super) fn read(subject: &Subject, sighting: &Sighting) -> Result<Self, Unread> {
+        let object = json::object(sighting)?;
+        let wrong = |what: String| Err(Unread::NotUnderstood(what));
+        match object.get("version") {
+            Some(Value::String(version)) if version == VERSION => {}
+            Some(version) => return wrong(format!("its version is {version}, not \"{VERSION}\"")),
+            None => return wrong("it has no version".to_owned()),
+        }
+        let kind = json::text(&object, "lock_type")?;
+        if kind != subject.word() {
+            return wrong(format!("its lock_type is `{}`, not `{}`", kind.escape_debug(), subject.word()));
+        }
+        let optional = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
+        let request_id = optional("request_id");
+        if let Subject::Request(id) = subject
+            && request_id.as_ref() != Some(id)
+        {
+            return wrong(format!("its request_id is {:?}, not {id:?}", request_id.unwrap_or_default()));
+        }
+        let written_at = sighting.modified_at();
+        Ok(Self {
+            subject: subject.clone(),
+            request_id,
+            run_id: optional("run_id"),
+            pid: pid(object.get("pid")),
+            host: optional("host").unwrap_or_default(),
+            created_at: json::time(&object, "created_at", written_at)?,
+            expires_at: json::time(&object, "expires_at", written_at)?,
+        })
+    }
+
+    pub(super) fn content(&self) -> Vec<u8> {
+        json::content(&self.to_object())
+    }
+
+    /// The same keys and spellings as in the file.
+    pub fn to_object(&self) -> Map<String, Value> {
+        let values: [(&str, Value); 8] = [
+            ("version", VERSION.into()),
+            ("lock_type", self.subject.word().into()),
+            ("request_id", self.request_id.clone().into()),
+            ("run_id", self.run_id.clone().into()),
+            ("pid", self.pid.into()),
+            ("host", self.host.as_str().into()),
+            ("created_at", self.created_at.local().into()),
+            ("expires_at", self.expires_at.local().into()),
+        ];
+        values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+/// Zero and negative numbers mean groups of processes: they name nobody.
+fn pid(value: Option<&Value>) -> Option<u32> {
+    let number = u32::try_from(value?.as_u64()?).ok()?;
+    (1..=MAX_PID).contains(&number).then_some(number)
+}

@@ -1,0 +1,79 @@
+//! The one deadlock monitor of a lock folder: a process that holds `deadlock_monitor.pid` locked while it runs.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{OFlags, fstat};
+
+use super::folder::open_in;
+use super::{Folders, GroupError, failed};
+use lockkeeper_platform::flock;
+use lockkeeper_platform::lockers::{self, FileId, Locker};
+
+const NAME: &str = "deadlock_monitor.pid";
+
+/// The monitor's lock. Whoever holds it is the monitor, or is about to start it.
+#[derive(Debug)]
+pub struct MonitorLock {
+    file: File,
+    path: PathBuf,
+}
+
+impl MonitorLock {
+    /// Takes it, or tells that there is a monitor.
+    pub fn take(folders: &Folders) -> Result<Option<Self>, GroupError> {
+        folders.begin()?;
+        let opened = open_in(folders.first(), NAME, OFlags::RDWR | OFlags::CREATE)?;
+        let path = opened.path;
+        let taken = flock::try_lock(&opened.file);
+        match taken.map_err(|source| GroupError::Io { action: "lock", path: path.clone(), source })? {
+            true => Ok(Some(Self { file: File::from(opened.file), path })),
+            false => Ok(None),
+        }
+    }
+
+    /// Takes up the lock that the starting command hands over as standard input, if it did.
+    pub fn adopt(folders: &Folders) -> Result<Option<Self>, GroupError> {
+        let path = folders.first().join(NAME);
+        let (Ok(given), Ok(named)) = (fstat(rustix::stdio::stdin()), rustix::fs::lstat(&path)) else {
+            return Ok(None);
+        };
+        if !flock::same_file(&given, &named) {
+            return Ok(None);
+        }
+        let file = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
+        Ok(Some(Self { file: File::from(file.map_err(failed("use", &path))?), path }))
+    }
+
+    /// Writes down whose it is.
+    pub fn sign(&mut self, pid: u32) -> Result<(), GroupError> {
+        let write = |file: &mut File| {
+            file.set_len(0)?;
+            file.write_all(format!("{pid}\n").as_bytes())
+        };
+        let path = self.path.clone();
+        write(&mut self.file).map_err(|source| GroupError::Io { action: "write", path, source })
+    }
+
+    /// A copy of the descriptor to hand over, while this one stays.
+    pub fn share(&self) -> Result<OwnedFd, GroupError> {
+        rustix::io::fcntl_dupfd_cloexec(self.file.as_fd(), 3).map_err(failed("share", &self.path))
+    }
+
+    /// The process that is the monitor now.
+    pub fn holder(folders: &Folders) -> Result<Option<Locker>, GroupError> {
+        let opened = match open_in(folders.first(), NAME, OFlags::RDONLY) {
+            Ok(opened) => opened,
+            Err(GroupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let file = FileId::of(&opened.facts);
+        let own = std::process::id();
+        let sight = lockers::look(&[file]).pop().unwrap_or_default();
+        Ok(sight.holders.into_iter().find(|holder| holder.process.pid != own))
+    }
+}

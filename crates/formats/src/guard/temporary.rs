@@ -1,0 +1,121 @@
+//! Files under random names: new records before they have their name, spares, and what was displaced.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use rustix::fs::{AtFlags, Dir, unlinkat};
+
+use super::Guard;
+use crate::hostile::FileId;
+use lockkeeper_platform::{random, swap};
+
+const PREFIX: &str = ".lockkeeper-";
+const SUFFIX: &str = ".tmp";
+
+/// A file under a random name. The name is removed when this is dropped, unless it was given away.
+#[derive(Debug)]
+pub(super) struct Temporary<'g, 'f> {
+    guard: &'g Guard<'f>,
+    name: String,
+    file: File,
+    kept: bool,
+}
+
+impl<'g, 'f> Temporary<'g, 'f> {
+    /// Creates an empty file. Only under the guard, so that no sweep takes it for an orphan.
+    pub(super) fn create(guard: &'g Guard<'f>, mode: u32) -> io::Result<Self> {
+        let name = unused_name()?;
+        let file = File::from(swap::create_new(guard.as_fd(), &name, mode)?);
+        Ok(Self { guard, name, file, kept: false })
+    }
+
+    /// Writes the whole content, and reads it back.
+    pub(super) fn fill(&self, content: &[u8]) -> io::Result<bool> {
+        self.file.write_all_at(content, 0)?;
+        reads_back(&self.file, content)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn id(&self) -> io::Result<FileId> {
+        FileId::of(&self.file)
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives up the name, which now belongs to the file that was published, or to a spare.
+    pub(super) fn keep(mut self) -> io::Result<(String, File)> {
+        self.kept = true;
+        Ok((self.name.clone(), self.file.try_clone()?))
+    }
+}
+
+impl Drop for Temporary<'_, '_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What cannot be removed now is swept by the next taker.
+            let _ = unlinkat(self.guard.as_fd(), &*self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Whether the file holds exactly this.
+pub(super) fn reads_back(file: &File, content: &[u8]) -> io::Result<bool> {
+    let mut read = vec![0; content.len() + 1];
+    let mut length = 0;
+    while length < read.len() {
+        match file.read_at(&mut read[length..], length as u64) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(&read[..length] == content)
+}
+
+/// Makes up a name that nothing has.
+pub(super) fn unused_name() -> io::Result<String> {
+    Ok(format!("{PREFIX}{:016x}{SUFFIX}", random::number()?))
+}
+
+/// Removes what killed processes left behind. A living holder has its spare locked; anything else with such a name
+/// exists only under the guard, which is ours.
+pub(super) fn sweep(guard: &Guard<'_>) -> io::Result<()> {
+    for name in orphans(guard)? {
+        let _ = unlinkat(guard.as_fd(), &*name, AtFlags::empty());
+    }
+    Ok(())
+}
+
+/// The names of what killed processes left behind.
+pub(super) fn orphans(guard: &Guard<'_>) -> io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(guard.as_fd())? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        let digits = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
+        let is_ours = digits
+            .is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        if is_ours && is_orphan(guard, name) {
+            found.push(name.to_owned());
+        }
+    }
+    Ok(found)
+}
+
+/// Whether it is a file of ours that nobody has locked. What cannot be opened is left alone. It may have a second name:
+/// where publishing takes two steps, its writer was killed between them.
+fn is_orphan(guard: &Guard<'_>, name: &str) -> bool {
+    let Ok(file) = swap::open_existing(guard.as_fd(), name).map(File::from) else { return false };
+    let ours = file
+        .metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw());
+    // The lock that this takes ends with the descriptor.
+    ours && swap::try_lock(file).unwrap_or(false)
+}

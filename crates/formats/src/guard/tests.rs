@@ -1,0 +1,237 @@
+//! The takeover protocol, step by step and with hostile files.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::hostile::{FileName, Sighting};
+use crate::{HeldReason, StaleReason, Verdict};
+
+fn lock_in(dir: &Path) -> LockFile {
+    LockFile::new(Folder::open(dir).unwrap(), FileName::new("a.lock").unwrap(), 0o600, |content| {
+        content.starts_with(b"record")
+    })
+}
+
+fn stale(_: &Sighting) -> Verdict {
+    Verdict::Stale(StaleReason::Expired)
+}
+
+fn held(_: &Sighting) -> Verdict {
+    Verdict::Held(HeldReason::InTime)
+}
+
+fn take(dir: &Path, content: &str, judge: fn(&Sighting) -> Verdict) -> Take {
+    lock_in(dir).take(content.as_bytes(), &mut |sighting| judge(sighting)).unwrap()
+}
+
+fn taken(take: Take) -> Held {
+    match take {
+        Take::Taken { held, .. } => held,
+        Take::Busy { verdict, .. } => panic!("busy: {verdict}"),
+    }
+}
+
+fn names(dir: &Path) -> Vec<PathBuf> {
+    let mut names: Vec<PathBuf> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_lock_is_taken_held_and_released_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = taken(take(dir.path(), "record 1", held));
+    let path = dir.path().join("a.lock");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "record 1");
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    match take(dir.path(), "record 2", held) {
+        Take::Busy { sighting: Some(sighting), verdict: Verdict::Held(HeldReason::InTime) } => {
+            assert_eq!(sighting.bytes(), b"record 1");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(first.release().unwrap(), Removal::Removed(_)));
+    assert!(names(dir.path()).is_empty());
+}
+
+#[test]
+fn a_stale_record_is_replaced_and_its_holder_learns_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut old = taken(take(dir.path(), "record 1", held));
+    assert!(matches!(old.beat(b"record 1b").unwrap(), Beat::Kept));
+    match take(dir.path(), "record 2", stale) {
+        Take::Taken { replaced: Some(replaced), .. } => assert_eq!(replaced.bytes(), b"record 1b"),
+        other => panic!("{other:?}"),
+    }
+    match old.beat(b"record 1c").unwrap() {
+        Beat::Lost(Some(instead)) => assert_eq!(instead.bytes(), b"record 2"),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(old.release().unwrap(), Removal::Lost(_)));
+    assert_eq!(fs::read_to_string(dir.path().join("a.lock")).unwrap(), "record 2");
+    assert_eq!(names(dir.path()), [Path::new("a.lock")]);
+}
+
+#[test]
+fn heartbeats_alternate_between_two_files_and_never_make_one_shorter() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.lock");
+    let mut lock = taken(take(dir.path(), "record long", held));
+    let mut inodes = vec![path.metadata().unwrap().ino()];
+    for content in ["record b", "record c", "record d much longer", "record e"] {
+        assert!(matches!(lock.beat(content.as_bytes()).unwrap(), Beat::Kept));
+        assert_eq!(fs::read_to_string(&path).unwrap().trim_end(), content);
+        inodes.push(path.metadata().unwrap().ino());
+        assert_eq!(names(dir.path()).len(), 2);
+    }
+    assert_eq!(inodes[0], inodes[2]);
+    assert_eq!(inodes[1], inodes[3]);
+    assert!(matches!(lock.release().unwrap(), Removal::Removed(_)));
+    assert!(names(dir.path()).is_empty());
+}
+
+#[test]
+fn what_the_dead_left_behind_is_swept_and_a_living_spare_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let orphan = dir.path().join(".lockkeeper-0123456789abcdef.tmp");
+    let strangers = [".lockkeeper-notes.tmp", ".lockkeeper-0123456789abcdeg.tmp", "b.lock", "b.tmp"];
+    fs::write(&orphan, "half a rec").unwrap();
+    for stranger in strangers {
+        fs::write(dir.path().join(stranger), "").unwrap();
+    }
+    let mut living = taken(take(dir.path(), "record 1", held));
+    living.beat(b"record 1b").unwrap();
+    assert!(!orphan.exists());
+    let other =
+        LockFile::new(Folder::open(dir.path()).unwrap(), FileName::new("other.lock").unwrap(), 0o600, |_| {
+            true
+        });
+    drop(other.take(b"record", &mut |sighting| held(sighting)).unwrap());
+    assert!(matches!(living.beat(b"record 1c").unwrap(), Beat::Kept));
+    for stranger in strangers {
+        assert!(dir.path().join(stranger).exists(), "{stranger}");
+    }
+}
+
+/// Requirement 202.
+#[test]
+fn a_record_that_somebody_wrote_into_is_not_ours_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut lock = taken(take(dir.path(), "record 1", held));
+    fs::write(dir.path().join("a.lock"), "record 2").unwrap();
+    assert!(matches!(lock.beat(b"record 1b").unwrap(), Beat::Lost(Some(_))));
+    assert!(matches!(lock.release().unwrap(), Removal::Lost(_)));
+    assert_eq!(fs::read_to_string(dir.path().join("a.lock")).unwrap(), "record 2");
+}
+
+/// A foreign program replaces the record after it was judged stale: ours has to give way.
+#[test]
+fn a_record_that_changed_after_it_was_judged_is_put_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.lock");
+    let beside = dir.path().join("beside");
+    fs::write(&path, "record old").unwrap();
+    fs::write(&beside, "record revived").unwrap();
+    let mut judge = |sighting: &Sighting| {
+        let _ = fs::rename(&beside, &path);
+        stale(sighting)
+    };
+    match lock_in(dir.path()).take(b"record 2", &mut judge).unwrap() {
+        Take::Busy { sighting: Some(sighting), verdict: Verdict::Held(HeldReason::Changed) } => {
+            assert_eq!(sighting.bytes(), b"record revived");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), "record revived");
+    assert_eq!(names(dir.path()), [Path::new("a.lock")]);
+}
+
+/// A foreign program writes into the record in place after it was judged: same file, other content.
+#[test]
+fn a_record_that_was_rewritten_in_place_after_it_was_judged_is_put_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.lock");
+    fs::write(&path, "record old").unwrap();
+    let mut judge = |sighting: &Sighting| {
+        fs::write(&path, "record new").unwrap();
+        stale(sighting)
+    };
+    let outcome = lock_in(dir.path()).take(b"record 2", &mut judge).unwrap();
+    assert!(matches!(outcome, Take::Busy { verdict: Verdict::Held(HeldReason::Changed), .. }));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "record new");
+}
+
+#[test]
+fn a_stale_record_that_vanishes_is_no_obstacle() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.lock");
+    fs::write(&path, "record old").unwrap();
+    let mut judge = |sighting: &Sighting| {
+        fs::remove_file(&path).unwrap();
+        stale(sighting)
+    };
+    let outcome = lock_in(dir.path()).take(b"record 2", &mut judge).unwrap();
+    assert!(matches!(outcome, Take::Taken { .. }), "{outcome:?}");
+}
+
+/// Requirement 202. Whoever is not the holder neither renews nor removes.
+#[test]
+fn commands_renew_and_remove_only_what_they_recognise() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.lock");
+    drop(taken(take(dir.path(), "record 1", held)));
+    let lock = lock_in(dir.path());
+    assert!(matches!(lock.renew(&mut |_| None).unwrap(), Renewal::Lost(Some(_))));
+    assert!(matches!(lock.remove(&mut |_| false).unwrap(), Removal::Lost(_)));
+    assert!(matches!(lock.renew(&mut |_| Some(b"record 1b".to_vec())).unwrap(), Renewal::Renewed));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "record 1b");
+    assert!(matches!(lock.remove(&mut |_| true).unwrap(), Removal::Removed(_)));
+    assert!(matches!(lock.remove(&mut |_| true).unwrap(), Removal::Absent));
+    assert!(matches!(lock.renew(&mut |_| panic!("nothing is there")).unwrap(), Renewal::Lost(None)));
+    assert!(names(dir.path()).is_empty());
+}
+
+#[test]
+fn rubbish_is_never_published() {
+    let dir = tempfile::tempdir().unwrap();
+    let outcome = lock_in(dir.path()).take(b"rubbish", &mut |sighting| held(sighting));
+    assert!(matches!(outcome, Err(GuardError::ReadBack { .. })));
+    assert!(names(dir.path()).is_empty());
+}
+
+#[test]
+fn a_folder_tells_what_it_can_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let strength = Folder::open(dir.path()).unwrap().probe().unwrap();
+    assert!(matches!(strength, Strength::Exchange | Strength::MoveAside));
+    assert!(names(dir.path()).is_empty());
+    assert!(matches!(Folder::open(&dir.path().join("missing")), Err(GuardError::Folder { .. })));
+}
+
+/// Requirement 201. A reader that opens the path at any time sees a whole record.
+#[test]
+fn readers_see_whole_records_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.lock");
+    let mut lock = taken(take(dir.path(), "record 0000", held));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seen = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let text = fs::read_to_string(&path).unwrap();
+                assert!(text.starts_with("record ") && text.trim_end().len() == 11, "{text:?}");
+                seen += 1;
+            }
+            seen
+        });
+        for number in 0..500 {
+            assert!(matches!(lock.beat(format!("record {number:04}").as_bytes()).unwrap(), Beat::Kept));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(reader.join().unwrap() > 0);
+    });
+}

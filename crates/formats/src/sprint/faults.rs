@@ -1,0 +1,85 @@
+//! Which sentence of the format an error of the takeover protocol becomes.
+
+use std::io;
+
+use super::problem::Problem;
+use super::status::Mode;
+use crate::guard::GuardError;
+use crate::hostile::HostileError;
+
+/// The folder cannot be used at all.
+pub(super) fn on_open(error: GuardError) -> Problem {
+    Problem::RootNotAccessible(Some(cause(error)))
+}
+
+/// Another user's lock can be seen, but not be removed. Waiting for the folder in vain is part of a write.
+pub(super) fn on_look(error: GuardError, mode: Mode) -> Problem {
+    match (&error, mode) {
+        (GuardError::Stuck { .. }, Mode::Acquire) => Problem::WriteFailed(cause(error)),
+        (GuardError::Hostile { source: HostileError::Owner(_), .. }, Mode::Release) => {
+            Problem::DeleteDenied(cause(error))
+        }
+        (_, Mode::Acquire | Mode::Release | Mode::Check) => Problem::CannotRead(cause(error)),
+    }
+}
+
+/// The new record could not be put in place.
+pub(super) fn on_write(error: GuardError) -> Problem {
+    match error {
+        GuardError::Hostile { .. } => Problem::CannotRead(cause(error)),
+        GuardError::Rename { source, .. } => Problem::RenameFailed(source),
+        GuardError::Write { source, .. } => Problem::WriteFailed(source),
+        GuardError::Folder { .. }
+        | GuardError::Network { .. }
+        | GuardError::Unlockable { .. }
+        | GuardError::Stuck { .. }
+        | GuardError::ReadBack { .. } => Problem::WriteFailed(cause(error)),
+    }
+}
+
+/// The record could not be removed.
+pub(super) fn on_delete(error: GuardError) -> Problem {
+    match error {
+        GuardError::Hostile { .. } => on_look(error, Mode::Release),
+        GuardError::Rename { source, .. } | GuardError::Write { source, .. }
+            if source.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            Problem::DeleteDenied(source)
+        }
+        GuardError::Rename { source, .. } | GuardError::Write { source, .. } => Problem::DeleteFailed(source),
+        GuardError::Folder { .. }
+        | GuardError::Network { .. }
+        | GuardError::Unlockable { .. }
+        | GuardError::Stuck { .. }
+        | GuardError::ReadBack { .. } => Problem::DeleteFailed(cause(error)),
+    }
+}
+
+/// An error with its own causes, as the cause of another.
+pub(super) fn cause(error: GuardError) -> io::Error {
+    io::Error::other(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requirements 19, 37, 38, 45.
+    #[test]
+    fn what_the_system_refuses_has_the_sentence_of_the_seed() {
+        let path = || std::path::PathBuf::from(".sprint-running");
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let sentence = |problem: Problem| problem.to_string();
+        let rename = |source| GuardError::Rename { path: path(), source };
+        let write = |source| GuardError::Write { path: path(), source };
+        let foreign = || GuardError::Hostile { path: path(), source: HostileError::Owner(7) };
+        assert_eq!(sentence(on_write(rename(denied()))), "Atomic rename failed");
+        assert_eq!(sentence(on_write(write(full()))), "Failed to write lock file");
+        assert_eq!(sentence(on_write(GuardError::Stuck { path: path() })), "Failed to write lock file");
+        assert_eq!(sentence(on_delete(rename(denied()))), "Cannot delete lock file: permission denied");
+        assert_eq!(sentence(on_delete(rename(full()))), "Cannot delete lock file");
+        assert_eq!(sentence(on_look(foreign(), Mode::Release)), "Cannot delete lock file: permission denied");
+        assert_eq!(sentence(on_look(foreign(), Mode::Acquire)), "Cannot read lock file");
+    }
+}

@@ -1,0 +1,341 @@
+//! A status line: what is in it, what may be written, and what else is read.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::json;
+use lockkeeper_platform::wall_clock::WallTime;
+
+/// The longest line that is written, in bytes and with its newline.
+pub const MAX_LINE: usize = 64 * 1024;
+/// The longest task or worker id that is written, in bytes.
+const MAX_ID: usize = 255;
+/// How deep `meta` may be nested: well below where readers, ours and others, give up.
+const MAX_DEPTH: usize = 64;
+/// Where a worker's id is written.
+const WORKER: &str = "worker_id";
+
+/// What a worker says about a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// It begins.
+    Start,
+    /// It is done.
+    Done,
+    /// It waits for something.
+    Wait,
+    /// It failed.
+    Error,
+    /// It needs somebody.
+    Help,
+    /// It was left out.
+    Skip,
+    /// It was given to a worker. Other programs write this; we only read it.
+    Assigned,
+}
+
+impl State {
+    /// Those that may be written.
+    pub const WRITTEN: [Self; 6] = [Self::Start, Self::Done, Self::Wait, Self::Error, Self::Help, Self::Skip];
+
+    /// The word in the log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "START",
+            Self::Done => "DONE",
+            Self::Wait => "WAIT",
+            Self::Error => "ERROR",
+            Self::Help => "HELP",
+            Self::Skip => "SKIP",
+            Self::Assigned => "ASSIGNED",
+        }
+    }
+
+    /// Whether somebody should look at it.
+    pub const fn needs_help(self) -> bool {
+        match self {
+            Self::Error | Self::Help => true,
+            Self::Start | Self::Done | Self::Wait | Self::Skip | Self::Assigned => false,
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for State {
+    type Err = LineError;
+
+    fn from_str(text: &str) -> Result<Self, LineError> {
+        let mut known = Self::WRITTEN.into_iter().chain([Self::Assigned]);
+        known.find(|state| state.as_str() == text).ok_or_else(|| LineError::State(text.to_owned()))
+    }
+}
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusLine {
+    state: State,
+    task: String,
+    at: WallTime,
+    message: Option<String>,
+    meta: Option<Map<String, Value>>,
+    worker: Option<String>,
+}
+
+impl StatusLine {
+    /// A line to be written.
+    pub fn new(state: State, task: impl Into<String>, at: WallTime) -> Result<Self, LineError> {
+        if state == State::Assigned {
+            return Err(LineError::NeverWritten);
+        }
+        let task = checked("task id", task.into())?;
+        Ok(Self { state, task, at: at.in_milliseconds(), message: None, meta: None, worker: None })
+    }
+
+    /// Adds words for people.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+
+    /// Adds what programs want to know; this is the one place for extensions.
+    pub fn with_meta(mut self, meta: Map<String, Value>) -> Result<Self, LineError> {
+        if meta.values().any(|value| !is_shallow(value, MAX_DEPTH)) {
+            return Err(LineError::TooDeep);
+        }
+        let worker = worker_in(&meta);
+        let known = std::mem::take(&mut self.worker);
+        self.meta = Some(meta);
+        match (worker, known) {
+            (None, Some(worker)) => self.with_worker(worker),
+            (worker, _) => Ok(Self { worker, ..self }),
+        }
+    }
+
+    /// Adds who says it, as `meta.worker_id`.
+    pub fn with_worker(mut self, worker: impl Into<String>) -> Result<Self, LineError> {
+        let worker = checked("worker id", worker.into())?;
+        self.meta.get_or_insert_default().insert(WORKER.to_owned(), worker.as_str().into());
+        self.worker = Some(worker);
+        Ok(self)
+    }
+
+    /// What is said.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// About which task.
+    pub fn task(&self) -> &str {
+        &self.task
+    }
+
+    /// When it was said.
+    pub const fn at(&self) -> WallTime {
+        self.at
+    }
+
+    /// In words.
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
+    /// What programs want to know.
+    pub const fn meta(&self) -> Option<&Map<String, Value>> {
+        self.meta.as_ref()
+    }
+
+    /// Who says it.
+    pub fn worker(&self) -> Option<&str> {
+        self.worker.as_deref()
+    }
+
+    /// The line as it stands in the log, without its newline and however long it is.
+    pub fn to_text(&self) -> String {
+        let fields = Written {
+            state: self.state.as_str(),
+            task_id: &self.task,
+            timestamp: self.at.to_string(),
+            message: self.message.as_deref(),
+            meta: self.meta.as_ref(),
+        };
+        json::to_text(&fields).expect("texts, numbers and objects with text keys can always be written")
+    }
+
+    /// The bytes to write, newline included.
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, LineError> {
+        if self.state == State::Assigned {
+            return Err(LineError::NeverWritten);
+        }
+        let mut bytes = self.to_text().into_bytes();
+        bytes.push(b'\n');
+        if bytes.len() > MAX_LINE {
+            return Err(LineError::TooLong { length: bytes.len() });
+        }
+        Ok(bytes)
+    }
+}
+
+impl FromStr for StatusLine {
+    type Err = LineError;
+
+    /// Reads what any program of the protocol writes.
+    fn from_str(text: &str) -> Result<Self, LineError> {
+        // A list would be taken for the fields in order.
+        if !text.trim_start().starts_with('{') {
+            return Err(LineError::NotAnObject);
+        }
+        let read: Read<'_> = serde_json::from_str(text).map_err(LineError::Json)?;
+        let state = read.state.parse()?;
+        if read.task_id.is_empty() {
+            return Err(LineError::Empty { what: "task id" });
+        }
+        let at = time_of(read.timestamp.or(read.ts))?;
+        let mut meta = match read.meta {
+            Some(Value::Object(meta)) => Some(meta),
+            // An optional field that is not what it should be does not make the rest worthless.
+            Some(_) | None => None,
+        };
+        let mut worker = meta.as_ref().and_then(worker_in);
+        if let Some(top) = read.worker_id.as_ref().and_then(text_of).filter(|_| worker.is_none()) {
+            meta.get_or_insert_default().insert(WORKER.to_owned(), top.as_str().into());
+            worker = Some(top);
+        }
+        let message = read.message.as_ref().and_then(text_of);
+        Ok(Self { state, task: read.task_id.into_owned(), at, message, meta, worker })
+    }
+}
+
+/// Why something is not a status line.
+#[derive(Debug, Error)]
+pub enum LineError {
+    /// A state that the protocol does not have.
+    #[error("`{}` is not a state", .0.escape_debug())]
+    State(String),
+    /// ASSIGNED.
+    #[error("the state ASSIGNED is read, but never written")]
+    NeverWritten,
+    /// An id without anything in it.
+    #[error("the {what} is empty")]
+    Empty {
+        /// Of what.
+        what: &'static str,
+    },
+    /// An id that nobody could read.
+    #[error("the {what} is longer than {MAX_ID} bytes or has control characters")]
+    Id {
+        /// Of what.
+        what: &'static str,
+    },
+    /// The line is too long to be appended safely.
+    #[error("the status line has {length} bytes, more than {MAX_LINE}")]
+    TooLong {
+        /// How long it is.
+        length: usize,
+    },
+    /// `meta` is nested too deeply for readers.
+    #[error("meta is nested more than {MAX_DEPTH} deep")]
+    TooDeep,
+    /// Something else than an object.
+    #[error("it is not a JSON object")]
+    NotAnObject,
+    /// Not JSON, or a field is missing.
+    #[error("it is not a status line")]
+    Json(#[source] serde_json::Error),
+    /// A time that cannot be read, or none.
+    #[error("it has no time that can be read")]
+    Time,
+}
+
+impl LineError {
+    /// The way out.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::State(_) | Self::NeverWritten => "states are START, DONE, WAIT, ERROR, HELP, SKIP",
+            Self::Empty { .. } => "give it at least one character",
+            Self::Id { .. } => "use a shorter one, without control characters",
+            Self::TooLong { .. } => "put long text into a file and its path into the message",
+            Self::TooDeep => "make meta flatter",
+            Self::NotAnObject | Self::Json(_) | Self::Time => {
+                "a status line is a JSON object with state, task_id and timestamp"
+            }
+        }
+    }
+}
+
+/// The fields that are written, in this order.
+#[derive(Serialize)]
+struct Written<'l> {
+    state: &'static str,
+    task_id: &'l str,
+    timestamp: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'l str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meta: Option<&'l Map<String, Value>>,
+}
+
+/// The fields that are read; others are passed over.
+#[derive(Deserialize)]
+struct Read<'l> {
+    #[serde(borrow)]
+    state: Cow<'l, str>,
+    #[serde(borrow)]
+    task_id: Cow<'l, str>,
+    timestamp: Option<Value>,
+    ts: Option<Value>,
+    message: Option<Value>,
+    meta: Option<Value>,
+    worker_id: Option<Value>,
+}
+
+fn checked(what: &'static str, id: String) -> Result<String, LineError> {
+    if id.is_empty() {
+        Err(LineError::Empty { what })
+    } else if id.len() > MAX_ID || id.contains(char::is_control) {
+        Err(LineError::Id { what })
+    } else {
+        Ok(id)
+    }
+}
+
+fn worker_in(meta: &Map<String, Value>) -> Option<String> {
+    meta.get(WORKER).and_then(text_of)
+}
+
+/// A text, or what stands for one in the lines of other programs.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Some(value.to_string()),
+    }
+}
+
+/// ISO 8601, or seconds since 1970 as Python's `time.time()` gives them.
+fn time_of(value: Option<Value>) -> Result<WallTime, LineError> {
+    let read = match value {
+        Some(Value::String(text)) => text.parse().ok(),
+        Some(Value::Number(seconds)) => seconds.as_f64().and_then(WallTime::from_unix_seconds),
+        Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
+    };
+    read.map(WallTime::in_milliseconds).ok_or(LineError::Time)
+}
+
+fn is_shallow(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+        Value::Array(values) => depth > 1 && values.iter().all(|value| is_shallow(value, depth - 1)),
+        Value::Object(fields) => depth > 1 && fields.values().all(|value| is_shallow(value, depth - 1)),
+    }
+}

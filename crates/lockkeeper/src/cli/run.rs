@@ -1,0 +1,84 @@
+//! `run`: everything about one run.
+
+mod logs;
+mod moves;
+mod show;
+mod wait;
+
+use clap::Subcommand;
+use lockkeeper_core::run::Run;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::{RunError, Runs};
+
+use super::Verb;
+use super::context::{Context, Globals};
+
+pub(super) use wait::wait_for;
+
+/// Show a run, its events and its output; wait for it; call it off; run it again
+#[derive(clap::Args)]
+#[command(
+    after_help = "A run is named by its id, by an end of it that no other has, or by its request's id.\n\n\
+    `claim` and `mark` are the bare compare-and-set for programs that execute runs themselves: exit 0 won, 75 lost."
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show all of a run
+    Show(Which),
+    /// What happened to it, one line each
+    Events(show::EventsArgs),
+    /// Its output, byte for byte
+    Logs(logs::Args),
+    /// Wait for its end, and exit as its command did
+    Wait(wait::Args),
+    /// Call it off; whoever executes it ends the command
+    Cancel(moves::CancelArgs),
+    /// Run its request again
+    Retry(Which),
+    /// Take it, for a program that executes it itself; prints the number of the claim
+    Claim(moves::ClaimArgs),
+    /// Move it, for a program that executes it itself
+    Mark(moves::MarkArgs),
+}
+
+/// Which run is meant.
+#[derive(clap::Args)]
+struct Which {
+    /// A run's id, an end of it, or a request's id
+    #[arg(value_name = "RUN")]
+    run: String,
+}
+
+impl Which {
+    /// Opens the store and finds it. Runs whose time in the queue is up are given up first.
+    fn find(&self, context: &Context) -> Result<(Runs, Run), Report> {
+        let no_run = || RunError::NoRun(self.run.clone());
+        let runs = context.existing_runs()?.ok_or_else(no_run)?;
+        runs.expire()?;
+        let run = runs.find(&self.run)?;
+        Ok((runs, run))
+    }
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "run";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        let context = Context::new(globals)?;
+        match &self.command {
+            Command::Show(which) => show::run(&context, which),
+            Command::Events(args) => show::events(&context, args),
+            Command::Logs(args) => logs::run(&context, args),
+            Command::Wait(args) => wait::run(&context, args),
+            Command::Cancel(args) => moves::cancel(&context, args),
+            Command::Retry(which) => moves::retry(&context, which),
+            Command::Claim(args) => moves::claim(&context, args),
+            Command::Mark(args) => moves::mark(&context, args),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `stages`: phases of groups from a STAGES.yml; here the arguments, and the file that all of them read.
+
+mod check;
+mod live;
+mod plan;
+mod problems;
+mod report;
+mod run;
+
+use std::io;
+use std::path::Path;
+
+use clap::Subcommand;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_stages::File;
+
+use super::context::{Context, Globals};
+use super::{Verb, print, table};
+
+/// Check, plan and run phases of groups that would collide without a plan
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  lockkeeper stages check STAGES.yml\n  lockkeeper stages plan STAGES.yml P3\n  \
+    lockkeeper stages plan STAGES.yml P3 --svg > plan.svg\n  lockkeeper stages run STAGES.yml P3\n  \
+    lockkeeper stages report STAGES.yml"
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List everything that is wrong with a file, and the keys that mean nothing here; exit 2 if it has errors
+    Check(check::Args),
+    /// Show how a phase would run: mode, waves, conflicts, and the reasons
+    Plan(plan::Args),
+    /// Run a phase, or all of them: groups side by side where they do not collide
+    Run(run::Args),
+    /// Sum up what was run: speed-up, waits, conflicts, downgrades
+    Report(report::Args),
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "stages";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        let context = Context::new(globals)?;
+        match &self.command {
+            Command::Check(args) => check::run(&context, args),
+            Command::Plan(args) => plan::run(&context, args),
+            Command::Run(args) => run::run(&context, args),
+            Command::Report(args) => report::run(&context, args),
+        }
+    }
+}
+
+/// Reads the file, whatever is wrong with it.
+pub(super) fn load(name: &str) -> Result<File, Report> {
+    let file = match name {
+        "-" => File::from_reader("stdin", io::stdin().lock()),
+        path => File::load(Path::new(path)),
+    };
+    file.map_err(Report::from)
+}
+
+/// Reads a file that is to be used: one with errors is refused, and all of them are told.
+pub(super) fn load_sound(context: &Context, name: &str) -> Result<File, Report> {
+    let file = load(name)?;
+    let Some(report) = Report::unsound(&file, &table::plain(&file.name)) else { return Ok(file) };
+    if !context.json {
+        for problem in file.obstacles() {
+            print::talk(&problems::render(&file, problem));
+        }
+    }
+    Err(report)
+}

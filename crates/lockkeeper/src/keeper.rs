@@ -1,0 +1,269 @@
+//! Lockkeeper as a library: a keeper, orders for leases, and guards that hold them.
+
+mod clerk;
+mod guard;
+mod order;
+mod sentinel;
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use lockkeeper_core::deadlock::Link;
+use lockkeeper_core::id::{IdError, Owner};
+use lockkeeper_core::lease::NotCurrent;
+use lockkeeper_core::liveness::{ProcessRef, Proof, Voucher};
+use lockkeeper_core::pattern::PatternError;
+use lockkeeper_core::time::SpanError;
+use lockkeeper_core::waiting::Jam;
+use thiserror::Error;
+
+pub use guard::Guard;
+pub use order::Order;
+
+use clerk::Clerk;
+use lockkeeper_engine::Engine;
+use lockkeeper_engine::location::Surroundings;
+use lockkeeper_engine::open::{OpenError, has_store, open_engine};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_platform::life::LifeLock;
+use lockkeeper_platform::{process, random};
+use lockkeeper_store::{Bell, StoreError};
+use sentinel::Sentinel;
+
+/// Opens leases in one store and keeps them for this process.
+///
+/// Cheap to clone; all clones are the same holder. Every method may be called from any thread.
+/// Where many take turns, one of them decides for all, on a thread of its own that ends soon after its last turn, or with the
+/// last clone.
+///
+/// ```
+/// # use lockkeeper::{Keeper, KeeperError};
+/// # let folder = tempfile::tempdir()?;
+/// let keeper = Keeper::open(folder.path())?;
+///
+/// // Any number of readers, or one writer.
+/// let one = keeper.lock("docs").shared().acquire()?;
+/// let two = keeper.lock("docs").shared().acquire()?;
+/// assert!(matches!(keeper.lock("docs").acquire(), Err(KeeperError::Held { .. })));
+/// # drop((one, two));
+///
+/// // At most three builds at a time.
+/// let build = keeper.lock("build").slots(3).acquire()?;
+///
+/// // Several things at once, all or none; patterns that overlap exclude each other.
+/// let edit = keeper.lock("git/index").path("src/**/*.rs").reason("rename").acquire()?;
+/// assert!(keeper.path("src/main.rs").acquire().is_err());
+/// # drop((build, edit));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Keeper {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    resident: OnceLock<Resident>,
+    becoming_resident: Mutex<()>,
+    /// Bells that nobody sleeps on now.
+    idle_bells: Mutex<Vec<Box<dyn Bell>>>,
+    /// How many orders had no owner of their own.
+    orders: AtomicU64,
+    sentinel: OnceLock<Sentinel>,
+    clerk: Clerk,
+}
+
+/// This process as a holder that stays.
+pub(crate) struct Resident {
+    pub(crate) lock: LifeLock,
+    pub(crate) process: ProcessRef,
+}
+
+impl Keeper {
+    /// Opens the store in this folder, which is made if it is not there.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, KeeperError> {
+        Ok(Self::over(open_engine(folder.as_ref())?))
+    }
+
+    /// Opens the store in this folder if there is one: who only looks leaves nothing behind.
+    pub fn open_existing(folder: impl AsRef<Path>) -> Result<Option<Self>, KeeperError> {
+        let folder = folder.as_ref();
+        if has_store(folder) { Self::open(folder).map(Some) } else { Ok(None) }
+    }
+
+    /// Opens the store of the repository that this process is in, or the one that `LOCKKEEPER_DIR` names.
+    ///
+    /// Files of settings are the command's: what they say about the folder does not count here.
+    pub fn discover() -> Result<Self, KeeperError> {
+        let named = std::env::var_os("LOCKKEEPER_DIR").filter(|value| !value.is_empty()).map(Into::into);
+        let surroundings = Surroundings::of_process(named).map_err(KeeperError::Machine)?;
+        Self::open(surroundings.locate().state)
+    }
+
+    /// Keeps leases in any engine.
+    pub fn over(engine: Engine) -> Self {
+        let shared = Shared {
+            engine: Arc::new(engine),
+            resident: OnceLock::new(),
+            becoming_resident: Mutex::new(()),
+            idle_bells: Mutex::new(Vec::new()),
+            orders: AtomicU64::new(0),
+            sentinel: OnceLock::new(),
+            clerk: Clerk::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Begins an order for a lease on a name.
+    pub fn lock(&self, name: &str) -> Order<'_> {
+        Order::new(self).and(name)
+    }
+
+    /// Begins an order for a lease on a pattern over paths.
+    pub fn path(&self, pattern: &str) -> Order<'_> {
+        Order::new(self).path(pattern)
+    }
+
+    /// The engine below, for everything else that can be asked.
+    pub fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    /// The proof that lasts as long as this process and the commands that share its lock.
+    pub fn resident_proof(&self) -> Result<Proof, KeeperError> {
+        let resident = self.resident()?;
+        let voucher = Voucher::KernelLock { holder: resident.lock.holder(), process: resident.process };
+        Ok(Proof { origin: self.engine().senses().origin().clone(), voucher })
+    }
+
+    pub(crate) fn resident(&self) -> Result<&Resident, KeeperError> {
+        if let Some(resident) = self.shared.resident.get() {
+            return Ok(resident);
+        }
+        let _one_at_a_time = locked(&self.shared.becoming_resident);
+        if let Some(resident) = self.shared.resident.get() {
+            return Ok(resident);
+        }
+        let process = process::current().map_err(KeeperError::Machine)?;
+        let holder = random::holder_id().map_err(KeeperError::Machine)?;
+        let lock = self.engine().senses().life().hold(holder).map_err(KeeperError::Machine)?;
+        Ok(self.shared.resident.get_or_init(|| Resident { lock, process }))
+    }
+
+    /// The lock that vouches for this process, to be shared with commands that it starts.
+    pub fn life_lock(&self) -> Result<&LifeLock, KeeperError> {
+        self.resident().map(|resident| &resident.lock)
+    }
+
+    /// An owner that nobody else is or ever was: `lib:pid.random.number`. They lie side by side in a store, where each
+    /// costs less than one that is all random.
+    fn new_owner(&self) -> Result<Owner, KeeperError> {
+        let holder = self.resident()?.lock.holder().0;
+        let number = self.shared.orders.fetch_add(1, Ordering::Relaxed);
+        let text = format!("lib:{}.{:08x}.{number}", std::process::id(), holder & 0xffff_ffff);
+        text.parse().map_err(KeeperError::Id)
+    }
+
+    /// A bell from an earlier wait.
+    fn idle_bell(&self) -> Option<Box<dyn Bell>> {
+        let bell = locked(&self.shared.idle_bells).pop()?;
+        bell.quiet();
+        Some(bell)
+    }
+
+    fn return_bell(&self, bell: Box<dyn Bell>) {
+        locked(&self.shared.idle_bells).push(bell);
+    }
+
+    fn sentinel(&self) -> Result<&Sentinel, KeeperError> {
+        if let Some(sentinel) = self.shared.sentinel.get() {
+            return Ok(sentinel);
+        }
+        let started = Sentinel::start(self)?;
+        Ok(self.shared.sentinel.get_or_init(|| started))
+    }
+}
+
+/// Why there is no lease.
+#[derive(Debug, Error)]
+pub enum KeeperError {
+    /// A name or an owner is not one.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// A pattern is not one.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// A TTL is not one.
+    #[error(transparent)]
+    Span(#[from] SpanError),
+    /// The order asks for nothing, or for something that cannot be.
+    #[error("{0}")]
+    Order(&'static str),
+    /// Others hold it, or hold it still after the time to wait.
+    #[error("{}", held_message(jams))]
+    Held {
+        /// Who and what is in the way.
+        jams: Vec<Jam>,
+    },
+    /// Waiting would never end.
+    #[error("waiting would never end: {}", links.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    Deadlock {
+        /// Who waits for whom.
+        links: Vec<Link>,
+    },
+    /// The lease is not held any more.
+    #[error("the lease was lost")]
+    Lost(#[from] NotCurrent),
+    /// The place in line was taken away by somebody else.
+    #[error("the ticket was removed while it was in line")]
+    TicketRemoved,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The machine did not tell what is needed.
+    #[error("cannot find out about this process or machine")]
+    Machine(#[source] io::Error),
+}
+
+impl From<OpenError> for KeeperError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Store(error) => Self::Store(error),
+            OpenError::Machine(error) => Self::Machine(error),
+        }
+    }
+}
+
+fn held_message(jams: &[Jam]) -> String {
+    let Some(jam) = jams.first() else { return "it is held".to_owned() };
+    let owner = jam.leases.first().map(|found| &found.record.claim.owner);
+    let ahead = jam.tickets.first().map(|found| &found.record.claim.owner);
+    match (owner, ahead) {
+        (Some(owner), _) => format!("{} is held by {owner}", jam.resource.target),
+        (None, Some(ahead)) => format!("{ahead} is first in line for {}", jam.resource.target),
+        (None, None) => format!("{} is held", jam.resource.target),
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl From<KeeperError> for Report {
+    fn from(error: KeeperError) -> Self {
+        match error {
+            KeeperError::Id(error) => error.into(),
+            KeeperError::Pattern(error) => error.into(),
+            KeeperError::Span(error) => error.into(),
+            KeeperError::Store(error) => error.into(),
+            KeeperError::Lost(error) => error.into(),
+            KeeperError::Order(message) => Self::usage(message),
+            KeeperError::Held { .. } => Self::of(Exit::Refused, "LOCK_HELD", &error),
+            KeeperError::Deadlock { .. } => Self::of(Exit::Refused, "DEADLOCK", &error),
+            KeeperError::TicketRemoved => Self::of(Exit::Refused, "TICKET_REMOVED", &error),
+            KeeperError::Machine(_) => Self::machine(&error),
+        }
+    }
+}

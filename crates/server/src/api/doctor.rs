@@ -1,0 +1,41 @@
+//! `/api/doctor`: whether all is well, and in the full pass making it so.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use super::super::extract::Params;
+use super::super::failure::{ErrorShape, Failure};
+use super::super::site::Site;
+use lockkeeper_engine::doctor::Pass;
+use lockkeeper_engine::report::Report;
+
+/// How thorough.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Mode {
+    /// `quick` looks only; `full` also recovers what is stale.
+    mode: Option<String>,
+}
+
+/// Checks everything that locks depend on.
+#[utoipa::path(get, path = "/api/doctor", operation_id = "examine", tag = "doctor", params(Mode), responses(
+    (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = Object),
+    (status = BAD_REQUEST, description = "No such mode", body = ErrorShape),
+))]
+pub(crate) async fn examine(
+    State(site): State<Site>,
+    Params(mode): Params<Mode>,
+) -> Result<Json<Value>, Failure> {
+    let pass = match mode.mode.as_deref() {
+        None | Some("quick") => Pass::Quick,
+        Some("full") => Pass::Full,
+        Some(other) => {
+            let message = format!("`{}` is no mode", other.escape_debug());
+            return Err(Report::usage(message).with_hint("modes are quick and full").into());
+        }
+    };
+    Ok(Json(site.consult(move |site| Ok(site.examine(pass).to_json())).await?))
+}

@@ -1,0 +1,110 @@
+//! Reading requests: bodies, queries and ids, each refused in the one shape when it cannot be read.
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::response::IntoResponse;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use std::time::Duration;
+
+use lockkeeper_core::time::parse_span;
+
+use super::failure::Failure;
+use super::site::Site;
+use lockkeeper_engine::report::{Exit, Report};
+
+/// A JSON body.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Site> for Body<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, site: &Site) -> Result<Self, Failure> {
+        let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        // A form on a foreign page can send other kinds without being asked for permission first.
+        let is_json = kind.is_some_and(|kind| {
+            let essence = kind.split(';').next().unwrap_or_default().trim();
+            essence.eq_ignore_ascii_case("application/json")
+        });
+        let bytes = match Bytes::from_request(request, site).await {
+            Ok(bytes) => bytes,
+            Err(rejection) => return Err(unread(rejection, site)),
+        };
+        if !is_json && !bytes.is_empty() {
+            let report =
+                Report::new(Exit::Usage, "UNSUPPORTED_MEDIA_TYPE", "the body is not said to be JSON")
+                    .with_hint("send the header Content-Type: application/json");
+            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, report));
+        }
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        serde_json::from_slice(text).map(Self).map_err(|error| {
+            let message = format!("the body cannot be used: {error}");
+            Report::usage(message).with_hint("/api/openapi.json describes every body").into()
+        })
+    }
+}
+
+fn unread(rejection: BytesRejection, site: &Site) -> Failure {
+    let status = rejection.into_response().status();
+    let limit = site.limits().body_bytes;
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        let report =
+            Report::new(Exit::Usage, "BODY_TOO_LARGE", format!("the body has more than {limit} bytes"))
+                .with_hint("send less")
+                .with_context("limit", limit);
+        return Failure::new(status, report);
+    }
+    Report::usage("the body ended early").with_hint("send it again").into()
+}
+
+/// The query of an address.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Site> for Params<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
+        let read = Query::<T>::from_request_parts(parts, site).await;
+        read.map(|Query(query)| Self(query)).map_err(|rejection| {
+            let message = format!("the query cannot be used: {}", rejection.body_text());
+            Report::usage(message).with_hint("/api lists what each address takes").into()
+        })
+    }
+}
+
+/// The text in the variable part of an address.
+pub(super) struct Id(pub(super) String);
+
+impl FromRequestParts<Site> for Id {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
+        let read = Path::<String>::from_request_parts(parts, site).await;
+        read.map(|Path(id)| Self(id)).map_err(|_| Report::usage("the id in the address is not text").into())
+    }
+}
+
+/// A span: a number of seconds, or a text such as `5m`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Span {
+    /// Seconds.
+    Seconds(u64),
+    /// `300s`, `5m`, `24h`.
+    Text(String),
+}
+
+impl Span {
+    pub(super) fn get(&self) -> Result<Duration, Report> {
+        match self {
+            Self::Seconds(seconds) => Ok(Duration::from_secs(*seconds)),
+            Self::Text(text) => Ok(parse_span(text)?),
+        }
+    }
+}

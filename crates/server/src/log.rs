@@ -1,0 +1,64 @@
+//! What the server says about itself: lines for people or JSON for programs, on stderr.
+
+use std::io;
+
+use tracing_subscriber::filter::LevelFilter;
+
+use lockkeeper_engine::work::Told;
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A line that people read.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verbosity {
+    /// What failed.
+    Error,
+    /// And what is suspicious.
+    Warn,
+    /// And what was changed.
+    Info,
+    /// And every request.
+    Debug,
+}
+
+/// Begins to log, once for the whole process; later calls change nothing.
+pub fn start(format: Format, verbosity: Verbosity) {
+    let level = match verbosity {
+        Verbosity::Error => LevelFilter::ERROR,
+        Verbosity::Warn => LevelFilter::WARN,
+        Verbosity::Info => LevelFilter::INFO,
+        Verbosity::Debug => LevelFilter::DEBUG,
+    };
+    let builder = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(level)
+        .with_target(false)
+        .with_ansi(false);
+    // Somebody who logs already goes on logging.
+    let _ = match format {
+        Format::Text => builder.try_init(),
+        Format::Json => builder.json().flatten_event(true).try_init(),
+    };
+}
+
+/// Logs what a worker tells.
+pub fn told(told: &Told) {
+    match told {
+        Told::Started(run) => tracing::info!(run = %run.id, request = %run.request, "started"),
+        Told::Waiting(run, why) => tracing::info!(run = %run.id, why, "waits"),
+        Told::Retrying(run) => tracing::info!(run = %run.id, "failed, will be tried again"),
+        Told::Ended(run) => tracing::info!(run = %run.id, status = %run.status, "ended"),
+        Told::Adopted(run) => tracing::info!(run = %run.id, "its worker is gone, looked after here"),
+        Told::Superseded(run) => tracing::warn!(run = %run.id, "somebody else has it now"),
+        Told::Draining => tracing::info!("no more runs are begun"),
+        Told::Stopping => tracing::info!("those that run are ended"),
+        Told::Trouble(what) => tracing::warn!(what, "trouble"),
+    }
+}

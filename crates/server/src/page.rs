@@ -1,0 +1,147 @@
+//! The page: drawn on the server, kept up to date by one small module in the browser.
+
+mod activity;
+mod assets;
+mod board;
+mod collisions;
+mod description;
+mod doctor;
+mod errors;
+mod execution;
+mod filter;
+mod graph;
+mod locks;
+mod login;
+mod open_requests;
+mod plan;
+mod request;
+mod run;
+mod spans;
+mod stages;
+mod status;
+mod words;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+
+use super::cookies::cookie;
+use super::failure::{Failure, Reader};
+use super::site::Site;
+pub(super) use description::Catalogue;
+pub(super) use errors::{error_page, wants_page};
+use lockkeeper_engine::messages::Language;
+use words::Words;
+
+/// The cookie that keeps the theme of a browser.
+const THEME_COOKIE: &str = "lockkeeper_theme";
+
+/// All addresses that give pages.
+pub(super) fn routes(catalogue: Catalogue) -> Router<Site> {
+    Router::new()
+        .route("/", get(board::page))
+        .route("/requests", get(|| async { Redirect::to("/") }))
+        .route("/requests/{id}", get(request::page))
+        .route("/runs", get(activity::page))
+        .route("/runs/{id}", get(run::page))
+        .route("/locks", get(locks::page))
+        .route("/stages", get(stages::page))
+        .route("/stages/plan", get(plan::page))
+        .route("/stages/{id}", get(execution::page))
+        .route("/doctor", get(doctor::page))
+        .route("/login", get(login::page).post(login::log_in))
+        .merge(catalogue.routes())
+        .merge(assets::routes())
+}
+
+/// What stands around every page.
+struct Frame {
+    language: Language,
+    words: &'static Words,
+    theme: &'static str,
+    tab: &'static str,
+    queue: Option<Banner>,
+}
+
+/// Says that somebody works through the queue.
+struct Banner {
+    runs: u32,
+    current: Option<String>,
+    stopping: bool,
+}
+
+/// A page that can be gone to.
+struct Tab {
+    href: &'static str,
+    name: &'static str,
+    key: &'static str,
+    current: bool,
+}
+
+impl Frame {
+    fn new(language: Language, headers: &HeaderMap) -> Self {
+        let theme = match cookie(headers, THEME_COOKIE) {
+            Some("light") => "light",
+            Some("dark") => "dark",
+            Some(_) | None => "auto",
+        };
+        Self { language, words: Words::of(language), theme, tab: "", queue: None }
+    }
+
+    /// Says which tab it is.
+    fn at(mut self, tab: &'static str) -> Self {
+        self.tab = tab;
+        self
+    }
+
+    fn tabs(&self) -> Vec<Tab> {
+        let words = self.words;
+        let all = [
+            ("/", words.board, "b"),
+            ("/locks", words.locks, "l"),
+            ("/stages", words.stages, "s"),
+            ("/runs", words.activity, "r"),
+            ("/doctor", words.doctor, "d"),
+            ("/api", "API", "a"),
+        ];
+        all.into_iter().map(|(href, name, key)| Tab { href, name, key, current: href == self.tab }).collect()
+    }
+
+    fn themes(&self) -> [(&'static str, &'static str); 3] {
+        let words = self.words;
+        [("auto", words.theme_auto), ("light", words.theme_light), ("dark", words.theme_dark)]
+    }
+
+    fn languages(&self) -> [(Language, &'static str); 3] {
+        [(Language::En, "English"), (Language::Ja, "日本語"), (Language::Zh, "中文")]
+    }
+}
+
+impl FromRequestParts<Site> for Frame {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
+        let reader = parts.extensions.get::<Reader>();
+        let language = reader.map_or(site.settings().language, |reader| reader.0);
+        let auto = site.consult(super::api::queue::auto_run).await?;
+        let queue = auto.map(|auto| Banner {
+            runs: auto.runs,
+            current: auto.current.map(|run| run.to_string()),
+            stopping: auto.stop,
+        });
+        Ok(Self { queue, ..Self::new(language, &parts.headers) })
+    }
+}
+
+/// Draws a page.
+fn draw(page: &impl Template) -> Result<Response, Failure> {
+    let text =
+        page.render().map_err(|error| Failure::internal(format!("a page cannot be drawn: {error}")))?;
+    let headers = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CACHE_CONTROL, "no-store")];
+    Ok((headers, text).into_response())
+}

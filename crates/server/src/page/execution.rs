@@ -1,0 +1,142 @@
+//! The page of one execution: its groups and their runs, who collides with whom, and how it went over time.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::super::api::stages::detail;
+use super::super::extract::Id;
+use super::super::failure::Failure;
+use super::super::project;
+use super::super::site::Site;
+use super::collisions::{Collisions, mode_tone, rule, tone};
+use super::spans::{Face, Point};
+use super::status::{Badge, of_execution, of_group, of_run, of_view};
+use super::words::Words;
+use super::{Frame, draw};
+use lockkeeper_engine::stages::overview::{Detail, ExecutionState, GroupView};
+use lockkeeper_platform::clock;
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_stages::picture::{Chart, Mark};
+use lockkeeper_stages::span_in_words;
+
+#[derive(Template)]
+#[template(path = "execution.html")]
+struct Page {
+    frame: Frame,
+    now: i64,
+    id: String,
+    phase: String,
+    file: String,
+    can_plan: bool,
+    mode: Option<String>,
+    reason: Option<String>,
+    badge: Badge,
+    is_running: bool,
+    started: Point,
+    /// How long it took, and how long one by one.
+    took: Option<(String, String)>,
+    speed_up: Option<String>,
+    waited: Option<String>,
+    stopped: Option<String>,
+    downgrades: Vec<(String, String, String)>,
+    groups: Vec<Row>,
+    collisions: Option<Collisions>,
+    chart: Option<String>,
+}
+
+struct Row {
+    id: String,
+    name: Option<String>,
+    badge: Badge,
+    /// While it runs.
+    since: Option<Point>,
+    took: Option<String>,
+    why: Option<String>,
+    runs: Vec<(String, String, Badge)>,
+}
+
+pub(super) async fn page(State(site): State<Site>, Id(id): Id, frame: Frame) -> Result<Response, Failure> {
+    let (detail, file, can_plan) = site
+        .consult(move |site| {
+            let detail = detail(site, &id)?;
+            let file = detail.entry.execution.file.as_str();
+            let can_plan = !project::known_files(site, [file].into_iter()).is_empty();
+            let file = project::shown(site, file.as_ref());
+            Ok((detail, file, can_plan))
+        })
+        .await?;
+    let (words, face) = (frame.words, Face::new(clock::now()));
+    let (execution, session) = (&detail.entry.execution, &detail.entry.session);
+    let is_running = detail.entry.state == ExecutionState::Running;
+    let ended = |span: Option<std::time::Duration>| span.filter(|_| !is_running).map(span_in_words);
+    let page = Page {
+        now: face.now(),
+        id: execution.id.clone(),
+        phase: execution.phase.clone(),
+        file,
+        can_plan,
+        mode: session.mode.clone(),
+        reason: detail.plan.as_ref().map(|plan| plan.reason.clone()),
+        badge: of_execution(detail.entry.state, words),
+        is_running,
+        started: face.since_time(WallTime::from_micros(execution.started_at)),
+        took: ended(session.wall).zip(ended(session.serial)),
+        speed_up: session.speed_up().filter(|_| !is_running).map(|times| format!("{times:.1}×")),
+        waited: ended(session.waited),
+        stopped: session.stopped.clone().filter(|_| !is_running),
+        downgrades: session
+            .downgrades
+            .iter()
+            .map(|(at, rule, what)| (at.to_string(), rule.clone(), what.clone()))
+            .collect(),
+        groups: detail.groups.iter().map(|view| Row::new(view, &detail, words, &face)).collect(),
+        collisions: collisions(&detail, words),
+        chart: chart(&detail, words),
+        frame: frame.at("/stages"),
+    };
+    draw(&page)
+}
+
+impl Row {
+    fn new(view: &GroupView, detail: &Detail, words: &'static Words, face: &Face) -> Self {
+        let planned =
+            detail.plan.iter().flat_map(|plan| &plan.groups).find(|group| group.group_id == view.id);
+        let bar = view.bar.as_ref();
+        let is_going = view.status() == "STARTED";
+        let runs = view
+            .runs
+            .iter()
+            .map(|(agent, run)| (agent.clone(), run.id.to_string(), of_run(run.status, words)));
+        Self {
+            id: view.id.clone(),
+            name: planned.and_then(|group| group.name.clone()),
+            badge: of_view(view, words),
+            since: bar.filter(|_| is_going).map(|bar| face.since_time(bar.began_at)),
+            took: bar
+                .filter(|bar| bar.status != "SKIPPED")
+                .and_then(|bar| Some(span_in_words(bar.ended_at?.since(bar.began_at)))),
+            why: view.waits_for.clone().or_else(|| bar?.reason.clone()),
+            runs: runs.collect(),
+        }
+    }
+}
+
+/// The plan that it began with, and how its groups stand by now.
+fn collisions(detail: &Detail, words: &'static Words) -> Option<Collisions> {
+    let plan = detail.plan.as_ref()?;
+    let marks = plan.groups.iter().map(|group| {
+        let view = detail.groups.iter().rev().find(|view| view.id == group.group_id);
+        let badge = view.map_or_else(|| of_group("WAITING", words), |view| of_view(view, words));
+        Mark { tone: badge.tone, text: badge.text }
+    });
+    let marks: Vec<Mark<'_>> = marks.collect();
+    Some(Collisions::new(plan, "plan".to_owned(), words, &marks))
+}
+
+fn chart(detail: &Detail, words: &'static Words) -> Option<String> {
+    let is_running = detail.entry.state == ExecutionState::Running;
+    let now = is_running.then(WallTime::now);
+    let bars = detail.entry.session.bars(now, |status| of_group(status, words).text);
+    (!bars.is_empty()).then(|| Chart::of(&bars).draw(words.over_time))
+}

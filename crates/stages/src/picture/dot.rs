@@ -1,0 +1,67 @@
+//! A plan in the language of Graphviz: waves as clusters, waits as arrows, exclusions as lines.
+
+use std::fmt::Write;
+
+use lockkeeper_core::plan::Cause;
+
+use crate::plan::PhasePlan;
+
+/// Writes the plans of phases as one graph.
+pub fn dot(plans: &[PhasePlan]) -> String {
+    let mut text = String::from("digraph stages {\n  rankdir=LR;\n  node [shape=box, style=rounded];\n");
+    for (number, planned) in plans.iter().enumerate() {
+        phase(&mut text, number, planned).expect("writing to a String cannot fail");
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn phase(text: &mut String, number: usize, planned: &PhasePlan) -> std::fmt::Result {
+    let plan = &planned.plan;
+    let node = |place: usize| format!("p{number}g{place}");
+    writeln!(text, "  subgraph cluster_p{number} {{")?;
+    writeln!(text, "    label={};", quoted(&format!("{} {}\n{}", planned.phase, plan.mode, plan.reason)))?;
+    for (wave, members) in plan.waves.iter().enumerate() {
+        writeln!(text, "    subgraph cluster_p{number}w{wave} {{")?;
+        writeln!(text, "      label=\"wave {}\"; style=dashed;", wave + 1)?;
+        for place in members {
+            writeln!(text, "      {} [label={}];", node(*place), quoted(planned.id(*place)))?;
+        }
+        writeln!(text, "    }}")?;
+    }
+    if plan.waves.is_empty() {
+        for place in 0..planned.groups.len() {
+            writeln!(text, "    {} [label={}];", node(place), quoted(planned.id(place)))?;
+        }
+    }
+    for (place, step) in plan.steps.iter().enumerate() {
+        for bond in &step.after {
+            let style = match bond.cause {
+                Cause::Completion | Cause::Beginning => "solid",
+                Cause::Conflict(_) | Cause::Folder(_) | Cause::Phase => "dashed",
+            };
+            let label = quoted(&planned.explain(bond));
+            writeln!(text, "    {} -> {} [style={style}, label={label}];", node(bond.group), node(place))?;
+        }
+        for bond in step.excludes.iter().filter(|bond| bond.group > place) {
+            let label = quoted(&planned.explain(bond));
+            let ends = format!("{} -> {}", node(place), node(bond.group));
+            writeln!(text, "    {ends} [dir=none, color=red, constraint=false, label={label}];")?;
+        }
+    }
+    if plan.steps.is_empty() {
+        for conflict in &planned.findings.conflicts {
+            let ends = format!("{} -> {}", node(conflict.group1), node(conflict.group2));
+            writeln!(text, "    {ends} [dir=none, color=red, label={}];", quoted(&conflict.witness))?;
+        }
+    }
+    writeln!(text, "  }}")
+}
+
+fn quoted(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!(
+        "\"{}\"",
+        escaped.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>()
+    )
+}

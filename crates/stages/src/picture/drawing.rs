@@ -1,0 +1,187 @@
+//! What all pictures of a plan consist of: boxes for groups, arrows for waits, numbered lines for conflicts.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write;
+
+use lockkeeper_core::conflict::Severity;
+
+use super::labels::{Labels, filled};
+use super::layout::{BOX_TEXT, BOX_WIDTH, Card, Layout, fitted};
+use super::lines::line;
+use crate::shape::{CauseShape, ConflictShape, PlanShape};
+
+/// A picture on its way; written as text, since SVG is text.
+pub(super) struct Drawing<'a> {
+    pub(super) text: &'a mut String,
+    pub(super) plan: &'a PlanShape,
+    pub(super) labels: &'a Labels,
+    /// The id of the head of an arrow.
+    pub(super) arrow: &'a str,
+}
+
+impl Drawing<'_> {
+    /// Whether nothing runs.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.plan.mode == "ABORT"
+    }
+
+    /// The names of the columns, over them; the numbers of waves where they have none.
+    pub(super) fn columns(&mut self, place: &Layout<'_>, y: usize, names: &[&str]) -> std::fmt::Result {
+        for (wave, x) in place.columns.iter().enumerate() {
+            let name = match names.get(wave) {
+                Some(name) => (*name).to_owned(),
+                None if self.is_aborted() => self.labels.nothing_runs.to_owned(),
+                None => filled(self.labels.wave, wave + 1),
+            };
+            self.line(*x, y, "dim", &name)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn cards(&mut self, place: &Layout<'_>) -> std::fmt::Result {
+        for (card, group) in place.cards.iter().zip(&self.plan.groups) {
+            let Card { x, y, height, .. } = card;
+            writeln!(
+                self.text,
+                "<rect class=\"card\" x=\"{x}\" y=\"{y}\" width=\"{BOX_WIDTH}\" height=\"{height}\" rx=\"8\"/>"
+            )?;
+            self.line(x + 14, y + 25, "text strong", &fitted(&group.group_id, BOX_TEXT, 8))?;
+            for (number, (class, line)) in card.lines.iter().enumerate() {
+                self.line(x + 14, y + 47 + number * 20, class, line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Arrows for dependencies and turns, and dashed lines between groups of one folder that exclude each other.
+    pub(super) fn waits(&mut self, place: &Layout<'_>) -> std::fmt::Result {
+        for (number, group) in self.plan.groups.iter().enumerate() {
+            let Some(target) = place.card(&group.group_id) else { continue };
+            // An exclusion stands at both groups, and is drawn once.
+            let is_before = |id: &str| place.place(id).is_some_and(|other| other < number);
+            let folders = group.excludes().iter().filter(|bond| is_before(&bond.group_id));
+            let arrows = group.after().iter().map(|bond| (bond, true));
+            for (bond, arrow) in arrows.chain(folders.map(|bond| (bond, false))) {
+                let class = match bond.cause {
+                    CauseShape::Dependency | CauseShape::DependencyBegun => "wait",
+                    // These are drawn as conflicts.
+                    CauseShape::Conflict => continue,
+                    CauseShape::SameDir | CauseShape::Phase => "wait turn",
+                };
+                let Some(source) = place.card(&bond.group_id) else { continue };
+                let (from, to) = if arrow { (source, target) } else { in_order(source, target) };
+                let head = self.head(arrow);
+                let curve = line(from, to, arrow).path;
+                let why = escaped(&format!("{}: {}", group.group_id, bond.reason));
+                writeln!(
+                    self.text,
+                    "<path class=\"{class}\"{head} d=\"{curve}\"><title>{why}</title></path>"
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lines between groups that conflict, with a head where the one waits for the other.
+    pub(super) fn meetings(&mut self, place: &Layout<'_>) -> std::fmt::Result {
+        let plan = self.plan;
+        let mut turns = HashSet::new();
+        for group in &plan.groups {
+            let conflicts = group.after().iter().filter(|bond| bond.cause == CauseShape::Conflict);
+            turns.extend(conflicts.map(|bond| pair(&group.group_id, &bond.group_id)));
+        }
+        for conflict in &plan.conflicts {
+            let Some((a, b)) = ends(place, conflict) else { continue };
+            let class = class(&conflict.severity);
+            let why = escaped(&filled(self.labels.both_match, &conflict.witness));
+            let in_turn = turns.contains(&pair(&conflict.group1, &conflict.group2));
+            let (head, curve) = (self.head(in_turn), line(a, b, in_turn).path);
+            writeln!(
+                self.text,
+                "<path class=\"meet {class}\"{head} d=\"{curve}\"><title>{why}</title></path>"
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The disc with the number of a conflict.
+    pub(super) fn disc(&mut self, number: usize, at: (usize, usize), class: &str) -> std::fmt::Result {
+        let (x, y) = at;
+        writeln!(self.text, "<circle class=\"disc {class}\" cx=\"{x}\" cy=\"{y}\" r=\"12\"/>")?;
+        writeln!(
+            self.text,
+            "<text class=\"text strong\" x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{number}</text>",
+            y + 5
+        )
+    }
+
+    pub(super) fn line(&mut self, x: usize, y: usize, class: &str, text: &str) -> std::fmt::Result {
+        writeln!(self.text, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>", escaped(text))
+    }
+
+    fn head(&self, arrow: bool) -> String {
+        if arrow { format!(" marker-end=\"url(#{})\"", self.arrow) } else { String::new() }
+    }
+}
+
+/// The head of an arrow.
+pub(super) fn marker(id: &str) -> String {
+    format!(
+        "<defs><marker id=\"{id}\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"8\" markerHeight=\"8\" \
+         orient=\"auto\"><path class=\"head\" d=\"M0 0 10 5 0 10z\"/></marker></defs>"
+    )
+}
+
+/// Where the numbers of conflicts stand; those that would lie on each other are moved apart.
+#[derive(Default)]
+pub(super) struct Discs(BTreeMap<(usize, usize), usize>);
+
+impl Discs {
+    pub(super) fn place(&mut self, a: &Card, b: &Card) -> (usize, usize) {
+        let (x, y) = line(a, b, false).middle;
+        let slot = self.0.entry((x, y / 24)).or_default();
+        let x = x + *slot * 26;
+        *slot += 1;
+        (x, y)
+    }
+}
+
+/// The boxes of two groups that conflict, the earlier, then the upper one first.
+pub(super) fn ends<'l>(place: &'l Layout<'_>, conflict: &ConflictShape) -> Option<(&'l Card, &'l Card)> {
+    Some(in_order(place.card(&conflict.group1)?, place.card(&conflict.group2)?))
+}
+
+fn in_order<'l>(a: &'l Card, b: &'l Card) -> (&'l Card, &'l Card) {
+    if (a.wave, a.y) <= (b.wave, b.y) { (a, b) } else { (b, a) }
+}
+
+/// Two groups, whichever is named first.
+fn pair<'p>(a: &'p str, b: &'p str) -> (&'p str, &'p str) {
+    if a <= b { (a, b) } else { (b, a) }
+}
+
+/// The class of a severity.
+pub(super) fn class(severity: &str) -> &'static str {
+    match severity.parse::<Severity>() {
+        Ok(Severity::Fatal) => "fatal",
+        Ok(Severity::Major) | Err(_) => "major",
+        Ok(Severity::Minor) => "minor",
+    }
+}
+
+/// A text that is no markup, whatever it says.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            // XML has no way to write these.
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}

@@ -1,0 +1,296 @@
+//! Encodes claims as bytes, as short as possible, because a store reads and writes several with every decision.
+//!
+//! A number is written seven bits a byte, the lowest first, with the high bit set on all but the last byte. A text
+//! is its length and its bytes. What is optional is announced in the first byte, so that nothing stands for nothing.
+
+pub mod errand;
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use lockkeeper_core::id::{HolderId, LeaseId};
+use lockkeeper_core::liveness::{Contract, Origin, ProcessRef, Proof, Voucher};
+use lockkeeper_core::record::Claim;
+use lockkeeper_core::resource::{Mode, Resource, Target};
+use lockkeeper_core::time::Ttl;
+
+/// The lowest two bits of the first byte say who vouches, the next two what the contract is.
+const CONTRACT: u32 = 2;
+const HAS_TTL: u8 = 1 << 4;
+const HAS_REASON: u8 = 1 << 5;
+const HAS_TICKET: u8 = 1 << 6;
+
+/// A claim as bytes.
+pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
+    let (voucher, holder) = match claim.proof.voucher {
+        Voucher::KernelLock { holder, .. } => (0, Some(holder)),
+        Voucher::Process(_) => (1, None),
+        Voucher::Time => (2, None),
+    };
+    let contract = match claim.contract {
+        Contract::Strict => 0,
+        Contract::Lease => 1,
+        Contract::Kill => 2,
+    };
+    let flag = |flag: u8, is_there: bool| if is_there { flag } else { 0 };
+    let mut bytes = Vec::with_capacity(160);
+    bytes.push(
+        voucher
+            | contract << CONTRACT
+            | flag(HAS_TTL, claim.ttl.is_some())
+            | flag(HAS_REASON, claim.reason.is_some())
+            | flag(HAS_TICKET, claim.ticket.is_some()),
+    );
+    put_text(&mut bytes, claim.owner.as_str());
+    put_number(&mut bytes, claim.resources.len() as u64);
+    for resource in &claim.resources {
+        put_resource(&mut bytes, resource);
+    }
+    let origin = &claim.proof.origin;
+    put_text(&mut bytes, &origin.host);
+    put_text(&mut bytes, &origin.boot);
+    put_number(&mut bytes, origin.pid_namespace);
+    if let Some(holder) = holder {
+        put_number(&mut bytes, holder.0);
+    }
+    if let Some(process) = claim.proof.process() {
+        put_number(&mut bytes, process.pid.into());
+        put_number(&mut bytes, process.started);
+    }
+    if let Some(ttl) = claim.ttl {
+        put_number(&mut bytes, u64::try_from(ttl.get().as_micros()).unwrap_or(u64::MAX));
+    }
+    if let Some(reason) = &claim.reason {
+        put_text(&mut bytes, reason);
+    }
+    if let Some(ticket) = &claim.ticket {
+        put_text(&mut bytes, ticket.as_str());
+    }
+    bytes
+}
+
+/// Reads what [`claim_to_bytes`] wrote; nothing else is taken for a claim.
+pub fn claim_from_bytes(bytes: &[u8]) -> Option<Claim> {
+    let (&first, rest) = bytes.split_first()?;
+    let mut reader = Reader(rest);
+    let owner = reader.text()?.parse().ok()?;
+    let count = reader.number()?;
+    // Each takes more than a byte, so that no number asks for more memory than there are bytes.
+    let count = usize::try_from(count).ok().filter(|count| (1..rest.len()).contains(count))?;
+    let resources: Option<Vec<Resource>> = (0..count).map(|_| reader.resource()).collect();
+    let origin = Origin {
+        host: reader.text()?.to_owned(),
+        boot: reader.text()?.to_owned(),
+        pid_namespace: reader.number()?,
+    };
+    let voucher = match first & 3 {
+        0 => Voucher::KernelLock { holder: HolderId(reader.number()?), process: reader.process()? },
+        1 => Voucher::Process(reader.process()?),
+        2 => Voucher::Time,
+        _ => return None,
+    };
+    let contract = match first >> CONTRACT & 3 {
+        0 => Contract::Strict,
+        1 => Contract::Lease,
+        2 => Contract::Kill,
+        _ => return None,
+    };
+    let ttl = match first & HAS_TTL {
+        0 => None,
+        _ => Some(Ttl::new(Duration::from_micros(reader.number()?)).ok()?),
+    };
+    let reason = match first & HAS_REASON {
+        0 => None,
+        _ => Some(reader.text()?.to_owned()),
+    };
+    let ticket = match first & HAS_TICKET {
+        0 => None,
+        _ => Some(reader.text()?.parse().ok()?),
+    };
+    let is_whole = reader.0.is_empty() && first >> 7 == 0;
+    let proof = Proof { origin, voucher };
+    is_whole.then_some(Claim { owner, resources: resources?, proof, contract, ttl, reason, ticket })
+}
+
+/// Ids of leases, one after the other.
+pub fn lease_ids_to_bytes(ids: &[LeaseId]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ids.iter().for_each(|id| put_number(&mut bytes, id.0));
+    bytes
+}
+
+/// Reads what [`lease_ids_to_bytes`] wrote.
+pub fn lease_ids_from_bytes(bytes: &[u8]) -> Option<Vec<LeaseId>> {
+    let mut reader = Reader(bytes);
+    let mut ids = Vec::new();
+    while !reader.0.is_empty() {
+        ids.push(LeaseId(reader.number()?));
+    }
+    Some(ids)
+}
+
+fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    put_number(bytes, text.len() as u64);
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+/// The lowest bit tells names from paths; above it 0 is exclusive, 1 shared, and one more than the slots else.
+fn put_resource(bytes: &mut Vec<u8>, resource: &Resource) {
+    let mode = match resource.mode {
+        Mode::Exclusive => 0,
+        Mode::Shared => 1,
+        Mode::Slots(slots) => u64::from(slots.get()) + 1,
+    };
+    let is_path = match resource.target {
+        Target::Name(_) => 0,
+        Target::Path(_) => 1,
+    };
+    put_number(bytes, mode << 1 | is_path);
+    put_text(bytes, resource.target.as_str());
+}
+
+/// The bytes that were not read yet.
+struct Reader<'b>(&'b [u8]);
+
+impl<'b> Reader<'b> {
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            let bits = u64::from(byte & 0x7f);
+            // The tenth byte has room for one bit only.
+            if bits << shift >> shift != bits {
+                return None;
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn text(&mut self) -> Option<&'b str> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn process(&mut self) -> Option<ProcessRef> {
+        Some(ProcessRef { pid: u32::try_from(self.number()?).ok()?, started: self.number()? })
+    }
+
+    fn resource(&mut self) -> Option<Resource> {
+        let kind = self.number()?;
+        let mode = match kind >> 1 {
+            0 => Mode::Exclusive,
+            1 => Mode::Shared,
+            more => Mode::Slots(NonZeroU32::new(u32::try_from(more - 1).ok()?)?),
+        };
+        let text = self.text()?;
+        let target = match kind & 1 {
+            0 => Target::Name(text.parse().ok()?),
+            _ => Target::Path(text.parse().ok()?),
+        };
+        Some(Resource { target, mode })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(voucher: Voucher, ttl: Option<Duration>) -> Claim {
+        let slots = NonZeroU32::new(3).unwrap();
+        let origin = Origin { host: "host".to_owned(), boot: "b-1".to_owned(), pid_namespace: u64::MAX };
+        Claim {
+            owner: "worker:1".parse().unwrap(),
+            resources: vec![
+                Resource { target: Target::Name("git/index".parse().unwrap()), mode: Mode::Exclusive },
+                Resource { target: Target::Path("src/{a,b}/**".parse().unwrap()), mode: Mode::Shared },
+                Resource {
+                    target: Target::Name("数据库 \"x\"".parse().unwrap()), mode: Mode::Slots(slots)
+                },
+            ],
+            proof: Proof { origin, voucher },
+            contract: Contract::Kill,
+            ttl: ttl.map(|span| Ttl::new(span).unwrap()),
+            reason: ttl.map(|_| "a \\ reason\n".to_owned()),
+            ticket: ttl.map(|_| "my turn".parse().unwrap()),
+        }
+    }
+
+    fn claims() -> Vec<Claim> {
+        let process = ProcessRef { pid: 42, started: u64::MAX };
+        let vouchers =
+            [Voucher::KernelLock { holder: HolderId(7), process }, Voucher::Process(process), Voucher::Time];
+        let spans = [None, Some(Duration::from_micros(1_500_001))];
+        vouchers.iter().flat_map(|voucher| spans.map(|span| claim(*voucher, span))).collect()
+    }
+
+    #[test]
+    fn claims_come_back_as_they_went() {
+        for claim in claims() {
+            assert_eq!(claim_from_bytes(&claim_to_bytes(&claim)), Some(claim));
+        }
+    }
+
+    #[test]
+    fn ids_come_back_as_they_went() {
+        for ids in [vec![], vec![0], vec![127, 128, 1 << 62, u64::MAX]] {
+            let ids: Vec<LeaseId> = ids.into_iter().map(LeaseId).collect();
+            assert_eq!(lease_ids_from_bytes(&lease_ids_to_bytes(&ids)), Some(ids));
+        }
+        for bad in [&[0x80][..], &[0xff; 10], &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2]] {
+            assert_eq!(lease_ids_from_bytes(bad), None, "{bad:?}");
+        }
+    }
+
+    /// Invariant 12.
+    #[test]
+    fn a_claim_that_was_cut_or_has_a_tail_is_none() {
+        for claim in claims() {
+            let mut bytes = claim_to_bytes(&claim);
+            for length in 0..bytes.len() {
+                assert_eq!(claim_from_bytes(&bytes[..length]), None, "{length} of {}", bytes.len());
+            }
+            bytes.push(0);
+            assert_eq!(claim_from_bytes(&bytes), None);
+        }
+    }
+
+    /// Invariant 12.
+    #[test]
+    fn what_is_not_a_claim_is_not_guessed_at() {
+        let good = claim_to_bytes(&claim(Voucher::Time, None));
+        assert!(claim_from_bytes(&good).is_some());
+        let at = |text: &[u8]| good.windows(text.len()).position(|part| part == text).unwrap();
+        let changes = [
+            ("a voucher", 0, good[0] | 3),
+            ("a contract", 0, good[0] | 3 << CONTRACT),
+            ("a flag", 0, good[0] | 1 << 7),
+            ("an owner", at(b"worker:1") + 6, b'.'),
+            ("the length of an owner", 1, 0xff),
+            ("the number of resources", at(b"worker:1") + 8, 0),
+            ("a name", at(b"git/index"), b'*'),
+            ("a text", at(b"git/index"), 0xff),
+            ("slots", at("数".as_bytes()) - 2, 0xff),
+        ];
+        for (what, place, byte) in changes {
+            let mut bad = good.clone();
+            bad[place] = byte;
+            assert_ne!(bad, good, "{what}");
+            assert_eq!(claim_from_bytes(&bad), None, "{what}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The tables of requests and runs. The database itself refuses what the state machine does not have.
+
+use std::path::Path;
+
+use lockkeeper_core::run::{MOVES, Status};
+use rusqlite::Connection;
+
+use crate::StoreError;
+use crate::sqlite::{self, explain};
+
+/// `LkRu`: tells the database from those of other programs.
+const APPLICATION_ID: i64 = 0x4c6b_5275;
+/// Counts up with every change of the tables that an older program could not use.
+///
+/// | version | what is new |
+/// |---|---|
+/// | 2 | a request stays `QUEUED` until its run has ended; `event` has no counter of its own, what is pruned leaves a row |
+const VERSION: i64 = 2;
+
+/// Times are in microseconds: `_at` on the wall clock, `_moment` (and what is compared with them) on this boot's.
+///
+/// Every page that a move touches is written twice, to the log and to the database. So whether somebody has begun with
+/// a request, only its latest run tells: `request.status` is `QUEUED` until that has ended.
+const TABLES: &str = "
+CREATE TABLE clock (boot TEXT NOT NULL) STRICT;
+CREATE TABLE request (
+    seq INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    title TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    key TEXT UNIQUE,
+    created_at INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    latest INTEGER,
+    unmet INTEGER NOT NULL CHECK (unmet >= 0)
+) STRICT;
+CREATE INDEX request_status ON request (status, seq);
+CREATE TABLE dependency (
+    request INTEGER NOT NULL, after INTEGER NOT NULL, PRIMARY KEY (request, after), CHECK (request <> after)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX dependency_after ON dependency (after);
+CREATE TABLE worker (
+    id TEXT PRIMARY KEY, holder INTEGER NOT NULL, host TEXT NOT NULL, boot TEXT NOT NULL,
+    pid_namespace INTEGER NOT NULL, pid INTEGER NOT NULL, pid_started INTEGER NOT NULL,
+    jobs INTEGER NOT NULL, started_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE auto_run (
+    worker TEXT NOT NULL, started_at INTEGER NOT NULL, runs INTEGER NOT NULL, current TEXT,
+    stop INTEGER NOT NULL, ended TEXT
+) STRICT;
+CREATE TABLE event (
+    position INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,
+    from_status TEXT, to_status TEXT NOT NULL, attempt INTEGER NOT NULL, claim INTEGER NOT NULL,
+    reason TEXT, message TEXT,
+    UNIQUE (run, seq)
+) STRICT;";
+
+/// What a run's row may say. It is what `Run::check` says, once more, for whoever else writes to the database.
+///
+/// Words are compared one by one: for a list of three and more, SQLite makes a table at every move.
+const RUN: &str = "
+CREATE TABLE run (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    request INTEGER NOT NULL,
+    status TEXT NOT NULL CHECK ({statuses}),
+    attempt INTEGER NOT NULL CHECK (attempt >= 0),
+    claim INTEGER NOT NULL CHECK (claim >= attempt),
+    worker TEXT,
+    holder INTEGER, pid INTEGER, pid_started INTEGER,
+    lease INTEGER, token INTEGER,
+    priority INTEGER NOT NULL,
+    ready INTEGER NOT NULL,
+    wish TEXT NOT NULL,
+    queued_at INTEGER NOT NULL, queued_moment INTEGER NOT NULL, give_up_at INTEGER,
+    started_at INTEGER, started_moment INTEGER, timeout INTEGER, retry_at INTEGER,
+    completed_at INTEGER, completed_moment INTEGER,
+    exit_code INTEGER, signal INTEGER, reason TEXT, message TEXT,
+    help INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    CHECK (({terminal}) = (completed_at IS NOT NULL)),
+    CHECK (completed_at IS NULL OR worker IS NULL),
+    CHECK (status <> 'queued' OR (worker IS NULL AND claim = 0 AND started_at IS NULL)),
+    CHECK (status NOT IN ('running', 'cancelling') OR (attempt > 0 AND started_at IS NOT NULL)),
+    CHECK (status <> 'running' OR (worker IS NULL) = (retry_at IS NOT NULL)),
+    CHECK (completed_at IS NULL OR status = 'succeeded' OR reason IS NOT NULL)
+) STRICT;
+CREATE INDEX run_request ON run (request, seq);
+CREATE INDEX run_status ON run (status, seq);
+CREATE INDEX run_queue ON run (priority DESC, seq) WHERE status = 'queued' AND ready = 1;
+CREATE INDEX run_wish ON run (wish, priority DESC, seq) WHERE status = 'queued' AND ready = 1;
+CREATE INDEX run_give_up ON run (give_up_at) WHERE status = 'queued' AND give_up_at IS NOT NULL;
+CREATE INDEX run_retry ON run (retry_at) WHERE retry_at IS NOT NULL;";
+
+/// How a run may move.
+const TRIGGER: &str = "
+CREATE TRIGGER run_moves BEFORE UPDATE OF status, claim ON run
+WHEN NEW.claim < OLD.claim OR (OLD.status <> NEW.status AND NOT ({moves}))
+BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;";
+
+/// Indexes that are not in every store of an older version.
+const LATER: [(&str, &str); 5] = [
+    ("run_doubtful", "run (seq) WHERE ready < 0"),
+    ("request_next", "request (priority DESC, created_at, id) WHERE status = 'QUEUED' AND unmet = 0"),
+    ("request_after", "request (seq) WHERE status = 'QUEUED' AND unmet > 0"),
+    ("run_outside", "run (seq) WHERE worker IS NOT NULL AND holder IS NULL"),
+    ("run_left", "run (seq) WHERE holder IS NOT NULL AND completed_at IS NOT NULL"),
+];
+
+/// Brings a store up to date that was made by an older program; the caller keeps everybody else out.
+pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let indexes: String =
+        LATER.iter().map(|(name, what)| format!("CREATE INDEX IF NOT EXISTS {name} ON {what};")).collect();
+    let script = format!(
+        "BEGIN IMMEDIATE;
+         {indexes}
+         DROP INDEX IF EXISTS run_living;
+         DROP TRIGGER IF EXISTS run_claims;
+         DROP TRIGGER IF EXISTS run_moves;
+         {}
+         UPDATE request SET status = 'QUEUED' WHERE status = 'RUNNING';
+         PRAGMA user_version = {VERSION};
+         COMMIT;",
+        trigger()
+    );
+    connection.execute_batch(&script).map_err(|error| {
+        // What failed counts, not how the clearing up went.
+        let _ = connection.execute_batch("ROLLBACK");
+        explain(path, error)
+    })
+}
+
+/// Whether a store has everything.
+pub(super) fn is_complete(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let names = LATER.map(|(name, _)| format!("'{name}'")).join(", ");
+    let sql = format!(
+        "SELECT user_version, (SELECT count(*) FROM sqlite_schema WHERE name IN ({names})) FROM pragma_user_version"
+    );
+    let found = connection.query_row(&sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+    found
+        .map(|(version, indexes)| version == VERSION && indexes == LATER.len() as i64)
+        .map_err(|error| explain(path, error))
+}
+
+pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
+    sqlite::connect(path)
+}
+
+/// Whether the tables are there; fails when they are not ours, or newer than this program.
+pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let format = sqlite::Format { application_id: APPLICATION_ID, version: VERSION };
+    sqlite::version(connection, path, format).map(|version| version.is_some())
+}
+
+/// Makes the tables; the caller keeps everybody else out.
+pub(super) fn set_up(connection: &Connection, path: &Path, boot: &str) -> Result<(), StoreError> {
+    // A move touches a dozen pages, some bytes on each: the smaller they are, the less a commit writes.
+    connection.execute_batch("PRAGMA page_size = 1024;").map_err(|error| explain(path, error))?;
+    sqlite::use_log(connection, path)?;
+    let script = format!(
+        "BEGIN IMMEDIATE;
+         {TABLES}
+         {}
+         {}
+         PRAGMA application_id = {APPLICATION_ID};
+         PRAGMA user_version = {VERSION};",
+        run_table(),
+        trigger()
+    );
+    let made = connection.execute_batch(&script).and_then(|()| {
+        connection.execute("INSERT INTO clock VALUES (?1)", [boot])?;
+        connection.execute_batch("COMMIT")
+    });
+    made.map_err(|error| explain(path, error))
+}
+
+/// Settings that a connection does not remember.
+pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    sqlite::use_log(connection, path)?;
+    // A checkpoint forces the log and the database; commits are forced by whoever needs them to be.
+    connection
+        .execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 4000;")
+        .map_err(|error| explain(path, error))
+}
+
+fn run_table() -> String {
+    let any_of = |keep: fn(&Status) -> bool| {
+        let words = Status::ALL.iter().filter(|status| keep(status)).map(|one| format!("status = '{one}'"));
+        words.collect::<Vec<_>>().join(" OR ")
+    };
+    RUN.replace("{statuses}", &any_of(|_| true)).replace("{terminal}", &any_of(|status| status.is_terminal()))
+}
+
+fn trigger() -> String {
+    let moves =
+        MOVES.iter().map(|one| format!("(OLD.status = '{}' AND NEW.status = '{}')", one.from, one.to));
+    TRIGGER.replace("{moves}", &moves.collect::<Vec<_>>().join(" OR "))
+}

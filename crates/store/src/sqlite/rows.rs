@@ -1,0 +1,234 @@
+//! Records as rows: one way in, one way out, and nothing impossible gets through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
+use lockkeeper_core::time::{Moment, Ttl};
+use rusqlite::Row;
+
+use crate::StoreError;
+use crate::encoding;
+
+/// What is read of a lease.
+macro_rules! select_leases {
+    ($rest:literal) => {
+        concat!("SELECT r.id, token, claim, since, seen_at, pickup_by, revoked FROM ", $rest)
+    };
+}
+
+/// What is read of a ticket.
+macro_rules! select_tickets {
+    ($rest:literal) => {
+        concat!(
+            "SELECT r.id, r.rank, claim, priority, since, seen_at, stays, bell, under, upgrades FROM ",
+            $rest
+        )
+    };
+}
+
+/// One lease.
+pub(super) const LEASE: &str = select_leases!("record r WHERE r.id = ?1 AND rank IS NULL");
+/// Every lease, oldest first.
+pub(super) const ALL_LEASES: &str = select_leases!("record r WHERE rank IS NULL ORDER BY r.id DESC");
+/// The leases filed under one key.
+pub(super) const LEASES_AT: &str =
+    select_leases!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 0 AND k.key = ?1");
+/// The leases filed under a range of keys.
+pub(super) const LEASES_BELOW: &str =
+    select_leases!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 0 AND k.key >= ?1 AND k.key < ?2");
+/// One ticket.
+pub(super) const TICKET: &str = select_tickets!("record r WHERE r.id = ?1 AND rank IS NOT NULL");
+/// Every ticket, in the order in which they are served.
+pub(super) const ALL_TICKETS: &str =
+    select_tickets!("record r WHERE rank IS NOT NULL ORDER BY r.rank, r.id DESC");
+/// Whether there is any ticket.
+pub(super) const ANY_TICKET: &str = "SELECT 1 FROM filed WHERE waits = 1 LIMIT 1";
+/// Every ticket, as often as it is filed.
+pub(super) const FILED_TICKETS: &str =
+    select_tickets!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 1");
+/// The line for one key, from a place on towards its end.
+pub(super) const LINE_UP_AT: &str = select_tickets!(
+    "filed k JOIN record r ON r.id = -k.id
+     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) > (?2, ?3) ORDER BY k.rank, k.id"
+);
+/// The line for one key, from a place on towards its beginning.
+pub(super) const LINE_DOWN_AT: &str = select_tickets!(
+    "filed k JOIN record r ON r.id = -k.id
+     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) < (?2, ?3) ORDER BY k.rank DESC, k.id DESC"
+);
+/// What stands behind a place in the lines for a range of keys.
+pub(super) const LINES_UP_BELOW: &str = select_tickets!(
+    "filed k JOIN record r ON r.id = -k.id
+     WHERE k.waits = 1 AND k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) > (?3, ?4)"
+);
+/// What stands before a place in the lines for a range of keys.
+pub(super) const LINES_DOWN_BELOW: &str = select_tickets!(
+    "filed k JOIN record r ON r.id = -k.id
+     WHERE k.waits = 1 AND k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) < (?3, ?4)"
+);
+
+/// Adds a lease that is not there.
+pub(super) const INSERT_LEASE: &str =
+    "INSERT INTO record (id, token, claim, since, seen_at, pickup_by, revoked)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+/// Changes a lease that is there.
+pub(super) const UPDATE_LEASE: &str = "UPDATE record SET (token, claim, since, seen_at, pickup_by, revoked)
+     = (?2, ?3, ?4, ?5, ?6, ?7) WHERE id = ?1 AND rank IS NULL";
+/// Adds a ticket that is not there.
+pub(super) const INSERT_TICKET: &str =
+    "INSERT INTO record (id, rank, claim, priority, since, seen_at, stays, bell, under, upgrades)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+/// Changes a ticket that is there.
+pub(super) const UPDATE_TICKET: &str =
+    "UPDATE record SET (rank, claim, priority, since, seen_at, stays, bell, under, upgrades)
+     = (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) WHERE id = ?1 AND rank IS NOT NULL";
+/// Makes a lease of a ticket that is there.
+pub(super) const GRANT: &str =
+    "UPDATE record SET (rank, token, since, seen_at, pickup_by, revoked, priority, stays, bell, under, upgrades)
+     = (NULL, ?3, ?4, ?5, ?6, ?7, NULL, NULL, NULL, NULL, NULL) WHERE id = ?1 AND rank = ?2";
+/// Takes a lease or a ticket away.
+pub(super) const REMOVE: &str = "DELETE FROM record WHERE id = ?1";
+
+/// Files a record under a key.
+pub(super) const FILE: &str = "INSERT INTO filed VALUES (?1, ?4, ?2, ?3)";
+/// Files a record under two keys, as most have: its name and its owner.
+pub(super) const FILE_TWICE: &str = "INSERT INTO filed VALUES (?1, ?4, ?2, ?3), (?1, ?5, ?2, ?3)";
+/// Whether a record is filed under a key.
+pub(super) const IS_FILED: &str =
+    "SELECT 1 FROM filed WHERE waits = ?1 AND key = ?4 AND rank = ?2 AND id = ?3";
+/// Takes a record out from under a key.
+pub(super) const UNFILE: &str = "DELETE FROM filed WHERE waits = ?1 AND key = ?4 AND rank = ?2 AND id = ?3";
+
+/// Where a record is filed under each of its keys: whether it waits, its rank, and its id.
+pub(super) type Place = (bool, i64, i64);
+
+/// Where a lease is filed.
+pub(super) fn place_of_lease(lease: &Lease) -> Place {
+    (false, 0, integer(lease.id.0))
+}
+
+/// Where a ticket is filed.
+pub(super) fn place_of_ticket(ticket: &Ticket) -> Place {
+    (true, ticket.rank.at, integer(ticket.id.0))
+}
+
+/// What a row has as its id.
+pub(super) fn row_id(id: LeaseId) -> i64 {
+    -integer(id.0)
+}
+
+/// The values of a lease's columns.
+pub(super) fn lease_values(lease: &Lease) -> impl rusqlite::Params {
+    (
+        row_id(lease.id),
+        integer(lease.token.0),
+        encoding::claim_to_bytes(&lease.claim),
+        lease.acquired_at.as_micros(),
+        lease.heartbeat_at.as_micros(),
+        lease.pickup_by.map(Moment::as_micros),
+        lease.revoked,
+    )
+}
+
+/// The values of what changes when a ticket becomes a lease.
+pub(super) fn grant_values(ticket: &Ticket, lease: &Lease) -> impl rusqlite::Params {
+    (
+        row_id(ticket.id),
+        ticket.rank.at,
+        integer(lease.token.0),
+        lease.acquired_at.as_micros(),
+        lease.heartbeat_at.as_micros(),
+        lease.pickup_by.map(Moment::as_micros),
+        lease.revoked,
+    )
+}
+
+/// The values of a ticket's columns.
+pub(super) fn ticket_values(ticket: &Ticket) -> impl rusqlite::Params {
+    (
+        row_id(ticket.id),
+        ticket.rank.at,
+        encoding::claim_to_bytes(&ticket.claim),
+        ticket.priority.get(),
+        ticket.enqueued_at.as_micros(),
+        ticket.seen_at.as_micros(),
+        micros(ticket.stays),
+        ticket.bell.map(|bell| integer(bell.0)),
+        encoding::lease_ids_to_bytes(&ticket.under),
+        ticket.upgrades.map(|id| integer(id.0)),
+    )
+}
+
+/// Reads a row of `select_leases`.
+pub(super) fn lease_from(row: &Row<'_>) -> Result<Lease, StoreError> {
+    Ok(Lease {
+        id: id_from(row)?,
+        token: Token(number(row, 1)?),
+        claim: claim_from(row, 2)?,
+        acquired_at: Moment::from_micros(get(row, 3)?),
+        heartbeat_at: Moment::from_micros(get(row, 4)?),
+        pickup_by: get::<Option<i64>>(row, 5)?.map(Moment::from_micros),
+        revoked: get(row, 6)?,
+    })
+}
+
+/// Reads a row of `select_tickets`.
+pub(super) fn ticket_from(row: &Row<'_>) -> Result<Ticket, StoreError> {
+    let id = id_from(row)?;
+    let under = encoding::lease_ids_from_bytes(get_bytes(row, 8)?);
+    Ok(Ticket {
+        id,
+        rank: Rank { at: get(row, 1)?, id },
+        claim: claim_from(row, 2)?,
+        priority: Priority::new(get(row, 3)?).map_err(|_| impossible("priority"))?,
+        enqueued_at: Moment::from_micros(get(row, 4)?),
+        seen_at: Moment::from_micros(get(row, 5)?),
+        stays: ttl_from(get(row, 6)?)?,
+        bell: get::<Option<i64>>(row, 7)?.map(|bell| BellId(bell.cast_unsigned())),
+        under: under.ok_or_else(|| impossible("list of leases"))?,
+        upgrades: get::<Option<i64>>(row, 9)?.map(|id| LeaseId(id.cast_unsigned())),
+    })
+}
+
+fn id_from(row: &Row<'_>) -> Result<LeaseId, StoreError> {
+    let id = get::<i64>(row, 0)?.checked_neg();
+    id.map(|id| LeaseId(id.cast_unsigned())).ok_or_else(|| impossible("id"))
+}
+
+fn claim_from(row: &Row<'_>, index: usize) -> Result<Arc<Claim>, StoreError> {
+    let claim = encoding::claim_from_bytes(get_bytes(row, index)?);
+    claim.map(Arc::new).ok_or_else(|| impossible("claim"))
+}
+
+/// SQLite's integers are signed: what does not fit never occurs, since numbers are drawn from one.
+fn integer(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+fn micros(ttl: Ttl) -> i64 {
+    i64::try_from(ttl.get().as_micros()).unwrap_or(i64::MAX)
+}
+
+fn ttl_from(micros: i64) -> Result<Ttl, StoreError> {
+    let span = u64::try_from(micros).map(Duration::from_micros);
+    span.ok().and_then(|span| Ttl::new(span).ok()).ok_or_else(|| impossible("ttl"))
+}
+
+fn number(row: &Row<'_>, index: usize) -> Result<u64, StoreError> {
+    get::<i64>(row, index).map(i64::cast_unsigned)
+}
+
+fn get<T: rusqlite::types::FromSql>(row: &Row<'_>, index: usize) -> Result<T, StoreError> {
+    row.get(index).map_err(|error| StoreError::Mismatch(error.to_string()))
+}
+
+fn get_bytes<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r [u8], StoreError> {
+    let bytes = row.get_ref(index).ok().and_then(|value| value.as_blob().ok());
+    bytes.ok_or_else(|| StoreError::Mismatch(format!("column {index} has no bytes")))
+}
+
+fn impossible(column: &str) -> StoreError {
+    StoreError::Mismatch(format!("a row has an impossible {column}"))
+}

@@ -1,0 +1,132 @@
+//! Random changes, made to SQLite and to the strict double: both take or refuse the same, and show the same.
+
+use std::sync::Arc;
+
+use lockkeeper_core::draft::{Change, Walk};
+use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::record::{Lease, Rank, Ticket};
+use lockkeeper_core::resource::Target;
+use lockkeeper_core::time::Moment;
+use proptest::prelude::*;
+
+use super::engines::{Memory, Sqlite};
+use super::lookup::{leases_within, tickets_within};
+use super::sample::{lease, name, path, ticket};
+use super::{Harness, decide, gives_up, look};
+use lockkeeper_store::{Store, StoreError};
+
+const TARGETS: usize = 8;
+
+fn target(number: usize) -> Target {
+    let paths = ["**", "src/**", "src/a/**", "src/a-b/x", "src/a/b/*.rs", "docs"];
+    if number < 2 { name(["db", "src"][number]) } else { path(paths[number - 2]) }
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Add,
+    /// Adds under the same id whatever is there.
+    AddBlindly,
+    Update,
+    Remove,
+    Grant,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    kind: Kind,
+    is_lease: bool,
+    id: u64,
+    targets: Vec<usize>,
+    at: i64,
+    /// Whether the decision gives up after this step.
+    gives_up: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let kind = prop_oneof![4 => Just(Kind::Add), 1 => Just(Kind::AddBlindly), 2 => Just(Kind::Update), 3 => Just(Kind::Remove), 2 => Just(Kind::Grant)];
+    let targets = prop::collection::vec(0..TARGETS, 1..4);
+    (kind, any::<bool>(), 1..6u64, targets, -3..3i64, prop::bool::weighted(0.1)).prop_map(
+        |(kind, is_lease, id, targets, at, gives_up)| Step { kind, is_lease, id, targets, at, gives_up },
+    )
+}
+
+/// The change that a step comes to, given what is there.
+fn change(step: &Step, held: Option<Lease>, waits: Option<Ticket>) -> Option<Change> {
+    let mut targets: Vec<Target> = Vec::new();
+    for number in &step.targets {
+        let target = target(*number);
+        if !targets.contains(&target) {
+            targets.push(target);
+        }
+    }
+    let owner = format!("o{}", step.at);
+    let new_lease = || lease(step.id, &owner, &targets);
+    let new_ticket = || ticket(step.id, step.at, &owner, &targets);
+    let touched = Moment::from_micros(step.at);
+    match (&step.kind, step.is_lease) {
+        (Kind::Add, true) => held.is_none().then(|| Change::AddLease(new_lease())),
+        (Kind::Add, false) => waits.is_none().then(|| Change::AddTicket(new_ticket())),
+        (Kind::AddBlindly, true) => Some(Change::AddLease(new_lease())),
+        (Kind::AddBlindly, false) => Some(Change::AddTicket(new_ticket())),
+        (Kind::Update, true) => {
+            Some(Change::UpdateLease(Lease { heartbeat_at: touched, ..held.unwrap_or_else(new_lease) }))
+        }
+        (Kind::Update, false) => {
+            Some(Change::UpdateTicket(Ticket { seen_at: touched, ..waits.unwrap_or_else(new_ticket) }))
+        }
+        (Kind::Grant, _) => {
+            let ticket = waits.unwrap_or_else(new_ticket);
+            let lease = Lease { claim: Arc::clone(&ticket.claim), acquired_at: touched, ..new_lease() };
+            Some(Change::Grant(ticket, lease))
+        }
+        (Kind::Remove, true) => Some(Change::RemoveLease(held.unwrap_or_else(new_lease))),
+        (Kind::Remove, false) => Some(Change::RemoveTicket(waits.unwrap_or_else(new_ticket))),
+    }
+}
+
+/// Runs one decision of several steps; whether it was taken.
+fn run(store: &dyn Store, steps: &[Step]) -> bool {
+    let done = decide(store, |records| -> Result<(), StoreError> {
+        for step in steps {
+            let (held, waits) = (records.lease(LeaseId(step.id))?, records.ticket(LeaseId(step.id))?);
+            if let Some(change) = change(step, held, waits) {
+                records.apply(change)?;
+            }
+            if step.gives_up {
+                return Err(gives_up());
+            }
+        }
+        Ok(())
+    });
+    done.is_ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sqlite_and_its_double_agree(
+        decisions in prop::collection::vec(prop::collection::vec(step(), 1..5), 1..25),
+        place in (-4..4i64, 0..7u64),
+    ) {
+        let (sqlite, memory) = (Sqlite.place(), Memory.place());
+        let (sqlite, memory) = (sqlite.open(), memory.open());
+        for steps in &decisions {
+            prop_assert_eq!(run(&*sqlite, steps), run(&*memory, steps), "{:?}", steps);
+            let everything = |store: &dyn Store| look(store, |records| records.everything());
+            prop_assert_eq!(everything(&*sqlite), everything(&*memory));
+        }
+        let rank = Rank { at: place.0, id: LeaseId(place.1) };
+        let walks = [Walk::Up(None), Walk::Down(None), Walk::Up(Some(rank)), Walk::Down(Some(rank))];
+        for reach in (0..TARGETS).map(|number| target(number).reach()) {
+            prop_assert_eq!(leases_within(&*sqlite, &reach), leases_within(&*memory, &reach));
+            for walk in walks {
+                for at_most in [1, usize::MAX] {
+                    let within = |store: &dyn Store| tickets_within(store, &reach, walk, at_most);
+                    prop_assert_eq!(within(&*sqlite), within(&*memory), "{:?} {:?}", reach, walk);
+                }
+            }
+        }
+    }
+}
