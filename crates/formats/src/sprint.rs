@@ -9,7 +9,7 @@
 //! [`decide()`] is the whole decision, [`Judged`] the whole judgement; [`run`] carries them out.
 //!
 //! ```
-//! use lockkeeper::lockfile::sprint::{Caller, Input, Lang, Machine, Status, run};
+//! use lockkeeper_formats::sprint::{Caller, Input, Lang, Machine, Status, run};
 //!
 //! # let root = tempfile::tempdir()?;
 //! let input = Input {

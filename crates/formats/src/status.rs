@@ -15,8 +15,8 @@
 //!   waited for.
 //!
 //! ```
-//! use lockkeeper::clock::WallTime;
-//! use lockkeeper::status::{State, StatusLine, StatusLog};
+//! use lockkeeper_platform::wall_clock::WallTime;
+//! use lockkeeper_formats::status::{State, StatusLine, StatusLog};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! let log = StatusLog::open(folder.path())?;
