@@ -10,7 +10,7 @@ use lockkeeper::KeeperError;
 use lockkeeper::core::time::Ttl;
 use lockkeeper::engine::runs::RunError;
 use lockkeeper::engine::runs::new_request::Defaults;
-use lockkeeper::engine::work::{Crew, Executor, Orders};
+use lockkeeper::engine::work::Worker;
 use lockkeeper::lockfile::group::Folders;
 use lockkeeper::messages::Language;
 use lockkeeper::platform::signal::{Signal, Signals};
@@ -124,9 +124,9 @@ fn work(context: &Context, args: &Args, site: &Site) -> Result<JoinHandle<Result
     let (runs, leases) = (context.runs()?, lockkeeper::open_engine(&context.location.state)?);
     let status = Some(StatusLog::open(&args.place.status_dir)?);
     let settings = args.place.settings(context)?;
-    let executor = Executor::begin(runs, leases, settings, args.work, status, site.teller())?;
-    let crew = Crew::new(executor, Orders { jobs: args.work, drain: false })?;
-    let working = thread::Builder::new().name("crew".to_owned()).spawn(move || crew.work(&signals));
+    let worker = Worker::begin(runs, leases, settings, args.work, status, site.worker_listener())?;
+    let working = thread::Builder::new().name("worker".to_owned());
+    let working = working.spawn(move || worker.run(&signals, false));
     Ok(working.map_err(KeeperError::Machine)?)
 }
 

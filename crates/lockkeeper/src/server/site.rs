@@ -19,7 +19,7 @@ use crate::clock::WallTime;
 use crate::engine::doctor::{self, Diagnosis, Opened, Pass};
 use crate::engine::runs::{RunError, Runs};
 use crate::engine::stages::report::Report as Executions;
-use crate::engine::work::{Teller, Told};
+use crate::engine::work::{Listener, WorkerEvent};
 use crate::engine::{Engine, Listing};
 use crate::location::Location;
 use crate::messages::Messages;
@@ -137,12 +137,12 @@ impl Site {
         self.0.exporter.as_ref()
     }
 
-    /// Logs what a worker tells, and has the attempts that it made told to the collector.
-    pub fn teller(&self) -> Box<Teller> {
+    /// A listener that logs the events of a worker, and sends a span to the collector for each attempt that has ended.
+    pub fn worker_listener(&self) -> Box<Listener> {
         let here = Arc::downgrade(&self.0);
-        Box::new(move |told| {
-            log::told(told);
-            let (Told::Ended(run) | Told::Retrying(run)) = told else { return };
+        Box::new(move |event| {
+            log::worker_event(event);
+            let (WorkerEvent::Ended(run) | WorkerEvent::Retrying(run)) = event else { return };
             let Some(site) = here.upgrade() else { return };
             if let (Some(exporter), Some(span)) = (&site.exporter, Span::of_attempt(run, WallTime::now())) {
                 exporter.send(span);

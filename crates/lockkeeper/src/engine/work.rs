@@ -1,0 +1,89 @@
+//! Workers: claim queued runs, execute their commands, record how they ended.
+//!
+//! ```text
+//!                   Claimed                     Report
+//!  store ──► Claimer ─────► Attempt × job slots ─────► Completer ──► store (one transaction, one fsync)
+//!    ▲          ▲                  ▲                    │  │  └────► Events: listener, status log
+//!    │          │ free slot        │ Claimed (next run) │  └───────► leases, lock files (released)
+//!    │          └── Slots ◄────────┴────────────────────┘
+//!    │                             ▲ Control: cancel, time is up, superseded
+//!    └── Rescuer ── adopted runs ──┴──► Completer
+//! ```
+//!
+//! | type | thread | what it owns |
+//! |---|---|---|
+//! | [`Worker`] | the caller's: signals, time, requests to cancel | registration, heartbeat, the threads |
+//! | `Claimer` | `claimer` | tickets for the leases of runs |
+//! | `Attempt` | `slot N`, one for each job | one command with its log and kernel lock |
+//! | `Completer` | `completer` | the reports of all attempts |
+//! | [`Rescuer`] | the caller's, and `adopted` for each run | the evidence about other workers |
+//!
+//! A crash leaves enough behind to go on from, at every step:
+//!
+//! 1. The lease is taken first, for a kernel lock that only this run's processes will share. A crash here frees it.
+//! 2. The claim names that kernel lock. Any process that finds the run later can ask the kernel whether a process of it
+//!    lives, also when the command was started and its number was not recorded.
+//! 3. The claim is on the disk before the command begins. No power cut makes a run that has begun one that has not.
+//! 4. The command writes to its log by itself: it does not notice that its worker died.
+//! 5. The end is one compare-and-set with the claim's number. It is published, and the lease is released, when it is on
+//!    the disk.
+
+mod attempt;
+mod claimer;
+mod completer;
+mod control;
+mod events;
+mod heartbeat;
+mod lock_files;
+mod processes;
+mod rescuer;
+mod slots;
+mod stage_file;
+mod worker;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub(in crate::engine) use claimer::why;
+pub use claimer::{ClaimResult, Claimed};
+pub use events::{Listener, WorkerEvent};
+pub(in crate::engine) use processes::RUN_ID;
+pub use rescuer::Rescuer;
+pub use worker::{ControlListener, Worker};
+
+use crate::lockfile::aiflow::Aiflow;
+use crate::lockfile::swarm::Swarm;
+
+/// How commands are executed.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long a command may take to end by itself after it was asked to.
+    pub grace: Duration,
+    /// How many bytes of a command's output are kept at most.
+    pub output_limit: u64,
+    /// The interval of the heartbeat of a worker that executes something. After three missed ones others replace it.
+    pub heartbeat: Duration,
+    /// Environment variables for commands besides those of their requests: names and values.
+    pub variables: Vec<(String, String)>,
+    /// Where requests are locked in files as well, so that other programs which do that are kept out.
+    pub aiflow: Option<Aiflow>,
+    /// Where tasks of a swarm are locked in files, if a request is for one.
+    pub swarm: Option<Swarm>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(10),
+            output_limit: 256 * 1024 * 1024,
+            heartbeat: Duration::from_secs(10),
+            variables: Vec::new(),
+            aiflow: None,
+            swarm: None,
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

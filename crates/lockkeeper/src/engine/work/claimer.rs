@@ -1,0 +1,361 @@
+//! Claims queued runs for this worker: takes the lease that a run needs, then moves it from queued to running by
+//! compare-and-set.
+//!
+//! In this order a crash leaves nothing behind: the lease stands on a kernel lock that only this run's processes will
+//! share, and the claim names that lock. A worker that dies before the claim frees the lease.
+
+mod waiting_line;
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockkeeper_core::id::{HolderId, LeaseId, Owner, RunId, Token};
+use lockkeeper_core::lease::{self, Outcome, WaitTerms};
+use lockkeeper_core::liveness::{Contract, Proof, Voucher};
+use lockkeeper_core::record::{Claim, Lease};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::life::Taker;
+use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::waiting::Jam;
+
+use self::waiting_line::WaitingLine;
+use super::completer::persist;
+use super::events::{Events, WorkerEvent};
+use super::lock_files::{LockFiles, LockFormats};
+use super::slots::Slots;
+use crate::engine::Engine;
+use crate::engine::runs::claiming::Listing;
+use crate::engine::runs::{RunError, Runs};
+use crate::platform::life::LifeLock;
+use crate::platform::{clock, poll, random};
+use crate::store::runs::Worker as WorkerRecord;
+
+/// How many different leases are tried for one that can be had.
+const LOOK_AT: usize = 4096;
+/// How often leases are tried that have no ticket, and lock files: nobody tells when those become free.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// The pause after the store failed.
+const AFTER_TROUBLE: Duration = Duration::from_millis(500);
+
+/// A run that this worker has claimed, with everything that it holds.
+#[derive(Debug)]
+pub struct Claimed {
+    pub(super) run: Run,
+    pub(super) request: Request,
+    /// The kernel lock that its processes share, until only they have it.
+    pub(super) lock: Option<LifeLock>,
+    pub(super) lease: Option<Lease>,
+    pub(super) files: LockFiles,
+}
+
+impl Claimed {
+    /// The run as it was claimed.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+}
+
+/// What became of the wish to claim one run.
+#[derive(Debug)]
+pub enum ClaimResult {
+    /// It is to be executed now.
+    Claimed(Box<Claimed>),
+    /// Others hold what it needs.
+    Held(Vec<Jam>),
+    /// Somebody else has it, or it does not wait to be executed.
+    Lost,
+}
+
+/// Claims runs for one worker.
+pub(super) struct Claimer {
+    runs: Arc<Runs>,
+    leases: Arc<Engine>,
+    worker: Arc<WorkerRecord>,
+    formats: LockFormats,
+    events: Arc<Events>,
+    grace: Duration,
+}
+
+impl Claimer {
+    pub(super) fn new(
+        runs: Arc<Runs>,
+        leases: Arc<Engine>,
+        worker: Arc<WorkerRecord>,
+        formats: LockFormats,
+        events: Arc<Events>,
+        grace: Duration,
+    ) -> Self {
+        Self { runs, leases, worker, formats, events, grace }
+    }
+
+    /// Claims one run, if nobody else does and nobody holds what it needs. Never waits.
+    pub(super) fn claim(&self, id: &RunId) -> Result<ClaimResult, RunError> {
+        let Some((run, request)) = self.runs.run_with_request(id)? else { return Ok(ClaimResult::Lost) };
+        self.claim_known(&run, request, &mut WaitingLine::default())
+    }
+
+    /// Claims runs for free slots until the worker drains.
+    pub(super) fn run(&self, slots: &Slots, claimed: &Sender<Claimed>) {
+        let mut line = WaitingLine::default();
+        while slots.wait_for_free() {
+            match self.wait_for_next(slots, &mut line) {
+                Ok(Some(next)) => {
+                    slots.occupy();
+                    // Slots go on until this sender is dropped.
+                    let _ = claimed.send(next);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.events.trouble(error.to_string());
+                    thread::sleep(AFTER_TROUBLE);
+                }
+            }
+        }
+        if let Err(error) = self.leave_all(&mut line) {
+            self.events.trouble(format!("cannot give up the tickets of runs: {error}"));
+        }
+    }
+
+    /// Sleeps until a run was claimed; none when the worker drains.
+    fn wait_for_next(&self, slots: &Slots, line: &mut WaitingLine) -> Result<Option<Claimed>, RunError> {
+        // Not for longer than this: every write to the store costs more while somebody listens.
+        let mut heard = self.runs.listen()?;
+        let mut told = false;
+        loop {
+            heard.quiet(told);
+            slots.drain_wakes();
+            if slots.is_draining() {
+                return Ok(None);
+            }
+            slots.set_idle(false);
+            let looked_at = clock::now();
+            if let Some(claimed) = self.claim_next(line)? {
+                return Ok(Some(self.leave_if_last(claimed, slots, line)));
+            }
+            slots.set_idle(line.is_empty() && !line.tries_again());
+            let due = self.runs.next_due(looked_at)?;
+            let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
+            let again = line.tries_again().then_some(TRY_AGAIN);
+            let limit = [due, heard.patience(), again].into_iter().flatten().min();
+            let mut interrupts: Vec<BorrowedFd<'_>> = vec![slots.as_fd()];
+            interrupts.extend(heard.as_fd());
+            if line.is_empty() {
+                let ready = poll::wait(&interrupts, limit).map_err(RunError::Machine)?;
+                told = ready.contains(1);
+            } else {
+                let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+                if let Some(claimed) = self.wait_in_line(line, &interrupts, until)? {
+                    return Ok(Some(self.leave_if_last(claimed, slots, line)));
+                }
+                // What was written meanwhile is looked at in any case.
+                told = false;
+            }
+        }
+    }
+
+    /// Gives up all tickets if no slot is left for what they could be granted: others may want it.
+    fn leave_if_last(&self, claimed: Claimed, slots: &Slots, line: &mut WaitingLine) -> Claimed {
+        if slots.is_last_free()
+            && let Err(error) = self.leave_all(line)
+        {
+            // The run is claimed and has to be executed in any case.
+            self.events.trouble(format!("cannot give up the tickets of runs: {error}"));
+        }
+        claimed
+    }
+
+    /// Claims the next run that can begin. Runs whose leases others hold get tickets.
+    fn claim_next(&self, line: &mut WaitingLine) -> Result<Option<Claimed>, RunError> {
+        line.is_file_held = false;
+        let listing =
+            if self.formats.aiflow.is_some() { Listing::EveryRun } else { Listing::FirstOfEachLease };
+        let mut held: Vec<(Run, Request)> = Vec::new();
+        let mut tried: HashSet<String> = HashSet::new();
+        for (run, request) in self.runs.claimable(listing, LOOK_AT)? {
+            if !request.needs_lease() && !self.formats.apply_to(&request) {
+                if let Some(claimed) = self.claim_plain(&run, request, line)? {
+                    return Ok(Some(claimed));
+                }
+                continue;
+            }
+            // Thousands may need the same: it is tried once.
+            if tried.contains(&request.wish()) {
+                continue;
+            }
+            if !line.has(&owner(&run, &request)) {
+                match self.claim_known(&run, request.clone(), line)? {
+                    ClaimResult::Claimed(claimed) => return Ok(Some(*claimed)),
+                    ClaimResult::Lost => continue,
+                    ClaimResult::Held(jams) => self.publish_wait(&run, why(&jams), line),
+                }
+            }
+            tried.insert(request.wish());
+            held.push((run, request));
+        }
+        self.wait_for_leases(held, line)
+    }
+
+    /// Claims a run that needs nothing: this one, or whichever is the next of that kind by now.
+    fn claim_plain(
+        &self,
+        run: &Run,
+        request: Request,
+        line: &mut WaitingLine,
+    ) -> Result<Option<Claimed>, RunError> {
+        if run.status != Status::Queued {
+            return self.claim_with(run, request, None, line);
+        }
+        let lock = self.lock_for_next(line)?;
+        let claimed = match self.runs.claim_plain(&self.taker(lock, None)) {
+            Ok(claimed) => claimed,
+            Err(error) => Some(self.claimed_with(lock).ok_or(error)?),
+        };
+        Ok(claimed.map(|(run, request)| Claimed {
+            run,
+            request,
+            lock: line.lock.take(),
+            lease: None,
+            files: LockFiles::default(),
+        }))
+    }
+
+    fn claim_known(
+        &self,
+        run: &Run,
+        request: Request,
+        line: &mut WaitingLine,
+    ) -> Result<ClaimResult, RunError> {
+        let lease = if request.needs_lease() {
+            match self.leases.acquire(&self.lease_request(run, &request, None, line)?)? {
+                Outcome::Granted(grant) => Some(grant.lease),
+                Outcome::Held(jams) => return Ok(ClaimResult::Held(jams)),
+                Outcome::Deadlock(_) | Outcome::Waiting(_) | Outcome::Gone => {
+                    return Ok(ClaimResult::Held(Vec::new()));
+                }
+            }
+        } else {
+            None
+        };
+        let claimed = self.claim_with(run, request, lease, line)?;
+        Ok(claimed.map_or(ClaimResult::Lost, |claimed| ClaimResult::Claimed(Box::new(claimed))))
+    }
+
+    /// Claims a run whose lease is held; releases the lease when somebody else was first.
+    fn claim_with(
+        &self,
+        run: &Run,
+        request: Request,
+        lease: Option<Lease>,
+        line: &mut WaitingLine,
+    ) -> Result<Option<Claimed>, RunError> {
+        let held = lease.as_ref().map(|lease| (lease.id, lease.token));
+        let files = match self.formats.lock(&request, run, &self.worker) {
+            Ok(files) => files,
+            Err(why) => {
+                self.release(held)?;
+                line.is_file_held = true;
+                self.publish_wait(run, why, line);
+                return Ok(None);
+            }
+        };
+        let lock = self.lock_for_next(line)?;
+        let (claimed, error) = match self.runs.claim_for(&run.id, &self.taker(lock, held)) {
+            Ok(claimed) => (claimed, None),
+            Err(error) => (self.claimed_with(lock).map(|(run, _)| run), Some(error)),
+        };
+        if let Some(run) = claimed {
+            return Ok(Some(Claimed { run, request, lock: line.lock.take(), lease, files }));
+        }
+        self.release(held)?;
+        if let Err(error) = files.release() {
+            self.events.trouble(format!("cannot release the lock files of {}: {error}", run.id));
+        }
+        error.map_or(Ok(None), |error| Err(error.into()))
+    }
+
+    /// The run that was claimed with this kernel lock, after the claim failed: it may be in the store all the same.
+    fn claimed_with(&self, lock: HolderId) -> Option<(Run, Request)> {
+        persist(&self.events, "see whether a run was claimed", || self.runs.claimed_with(lock))
+    }
+
+    fn release(&self, held: Option<(LeaseId, Token)>) -> Result<(), RunError> {
+        if let Some((id, token)) = held {
+            let _ = self.leases.release(id, Some(token))?;
+        }
+        Ok(())
+    }
+
+    fn taker(&self, lock: HolderId, lease: Option<(LeaseId, Token)>) -> Taker {
+        Taker { worker: self.worker.id.clone(), holder: Some(lock), lease }
+    }
+
+    /// The kernel lock for the next run, which is made if there is none.
+    fn lock_for_next(&self, line: &mut WaitingLine) -> Result<HolderId, RunError> {
+        if line.lock.is_none() {
+            line.lock = Some(make_lock(&self.leases).map_err(RunError::Machine)?);
+        }
+        Ok(line.lock.as_ref().expect("it was made just now").holder())
+    }
+
+    fn lease_request(
+        &self,
+        run: &Run,
+        request: &Request,
+        wait: Option<WaitTerms>,
+        line: &mut WaitingLine,
+    ) -> Result<lease::Request, RunError> {
+        let holder = self.lock_for_next(line)?;
+        let voucher = Voucher::KernelLock { holder, process: self.worker.process };
+        let claim = Claim {
+            owner: owner(run, request),
+            resources: request.resources(),
+            proof: Proof { origin: self.worker.origin.clone(), voucher },
+            contract: Contract::Strict,
+            ttl: None,
+            reason: Some(request.title.clone()),
+            ticket: None,
+        };
+        Ok(lease::Request { claim, priority: request.priority, under: Vec::new(), wait, join: false })
+    }
+
+    /// Publishes what a run waits for, once for each reason.
+    fn publish_wait(&self, run: &Run, why: String, line: &mut WaitingLine) {
+        if line.published.get(&run.id) != Some(&why) {
+            line.published.insert(run.id.clone(), why.clone());
+            self.events.publish(&WorkerEvent::Waiting(run.clone(), why), None);
+        }
+    }
+}
+
+/// Takes a kernel lock with a new number.
+pub(super) fn make_lock(leases: &Engine) -> std::io::Result<LifeLock> {
+    leases.senses().life().hold(random::holder_id()?)
+}
+
+/// What a run waits for, and its position in line.
+pub(in crate::engine) fn why(jams: &[Jam]) -> String {
+    let Some(jam) = jams.first() else { return "waiting would never end".to_owned() };
+    let holder = jam.leases.first().map(|found| &found.record.claim.owner);
+    let ahead = jam.tickets.first().map(|found| &found.record.claim.owner);
+    let target = &jam.resource.target;
+    let position = jams.iter().map(|jam| jam.tickets.len()).max().unwrap_or(0) + 1;
+    match (holder, ahead) {
+        (Some(holder), _) => format!("{target} is held by {holder}, position {position}"),
+        (None, Some(ahead)) => format!("{ahead} is before it in line for {target}, position {position}"),
+        (None, None) => format!("{target} is held"),
+    }
+}
+
+/// The owner of a run's lease: the run itself, or the group that it is a part of.
+fn owner(run: &Run, request: &Request) -> Owner {
+    let own = || format!("run:{}", run.id).parse().expect("an id is never empty");
+    request.conductor().and_then(|group| group.parse().ok()).unwrap_or_else(own)
+}
+
+fn run_of(owner: &Owner) -> Option<RunId> {
+    owner.as_str().strip_prefix("run:")?.parse().ok()
+}

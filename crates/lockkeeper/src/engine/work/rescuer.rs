@@ -1,0 +1,310 @@
+//! Looks after runs whose worker is dead or silent, or was lost in a power cut: adopts live commands, ends those whose
+//! time is up, marks the rest LOST.
+//!
+//! It judges only by evidence: the kernel lock that the processes of a run share, the kernel lock and the heartbeat of
+//! its worker, the boot. What it cannot judge it leaves alone. It writes no ends: it reports them to the completer.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::liveness::LockSight;
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::Run;
+use lockkeeper_core::run::life::Seen;
+use lockkeeper_core::time::Moment;
+
+use super::completer::{Finished, Report, persist};
+use super::control::{ActiveRuns, Control, Stop, WakePipe};
+use super::events::{Events, WorkerEvent};
+use super::heartbeat::{self, HeartbeatWatch};
+use super::processes::{RunProcesses, mark};
+use crate::engine::Engine;
+use crate::engine::runs::completing::{End, Outcome};
+use crate::engine::runs::{RunError, Runs};
+use crate::exec::Ending;
+use crate::platform::process::Watch;
+use crate::platform::{clock, poll, process, tree};
+use crate::store::runs::{Worker as WorkerRecord, now};
+
+/// A worker that ends the processes of a run that is over takes the grace and this long at most.
+const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+/// A run whose time is up is reported again after this long: the store may have failed.
+const REPORT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Rescues runs for one worker, which need not claim any.
+#[derive(Clone)]
+pub struct Rescuer {
+    pub(super) runs: Arc<Runs>,
+    pub(super) leases: Arc<Engine>,
+    pub(super) worker: Arc<WorkerRecord>,
+    pub(super) active: Arc<ActiveRuns>,
+    pub(super) events: Arc<Events>,
+    pub(super) grace: Duration,
+    pub(super) heartbeat: Duration,
+    pub(super) reports: Sender<Report>,
+}
+
+/// Who executes what, as it was at one moment.
+#[derive(Default)]
+pub(super) struct Survey {
+    /// Other workers that live.
+    others: Vec<OtherWorker>,
+    /// Runs that other live workers execute.
+    theirs: Vec<Run>,
+    /// Runs that nobody looks after.
+    abandoned: Vec<Run>,
+    /// Runs that are executed here.
+    pub(super) ours: Vec<Run>,
+    /// When a run may be abandoned that is not yet.
+    pub(super) look_again: Option<Moment>,
+}
+
+/// Another worker that lives.
+struct OtherWorker {
+    id: WorkerId,
+    /// Readable once it is gone.
+    exit: Option<Arc<OwnedFd>>,
+}
+
+impl Survey {
+    /// Descriptors that become readable when another worker is gone.
+    pub(super) fn exits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.others.iter().filter_map(|other| Some(other.exit.as_ref()?.as_fd()))
+    }
+
+    /// Whether other live workers execute anything.
+    pub(super) fn others_are_busy(&self) -> bool {
+        !self.theirs.is_empty()
+    }
+}
+
+impl Rescuer {
+    /// Adopts those runs that nobody looks after, each on a thread of its own that ends with the run.
+    pub fn rescue(&self, wanted: impl Fn(&Run) -> bool) -> Result<Vec<(RunId, JoinHandle<()>)>, RunError> {
+        let mut adopted = Vec::new();
+        for run in self.survey()?.abandoned.into_iter().filter(wanted) {
+            adopted.extend(self.adopt(&run, false, None)?.map(|thread| (run.id, thread)));
+        }
+        Ok(adopted)
+    }
+
+    /// Adopts all runs that nobody looks after, and those whose worker is silent. The end of each wakes `wake`.
+    pub(super) fn rescue_all(
+        &self,
+        survey: &Survey,
+        heartbeats: &mut HeartbeatWatch,
+        wake: &Arc<WakePipe>,
+    ) -> Result<(), RunError> {
+        for run in &survey.abandoned {
+            self.adopt(run, false, Some(wake))?;
+        }
+        if survey.theirs.is_empty() {
+            return Ok(());
+        }
+        let is_busy = |id: &&WorkerId| survey.theirs.iter().any(|run| run.worker.as_ref() == Some(*id));
+        let busy = survey.others.iter().map(|other| &other.id).filter(is_busy);
+        let silent = heartbeats.look(self.runs.folder(), busy, self.heartbeat);
+        let is_silent = |run: &&Run| run.worker.as_ref().is_some_and(|id| silent.contains(id));
+        for run in survey.theirs.iter().filter(is_silent) {
+            self.adopt(run, true, Some(wake))?;
+        }
+        Ok(())
+    }
+
+    /// Finds out who executes what, and removes workers that are gone and left nothing.
+    pub(super) fn survey(&self) -> Result<Survey, RunError> {
+        let living = self.runs.living()?;
+        let mut survey = Survey::default();
+        let mut dead: HashSet<WorkerId> = HashSet::new();
+        let mut alive: HashSet<WorkerId> = HashSet::new();
+        for worker in living.workers.into_iter().filter(|worker| worker.id != self.worker.id) {
+            // Watched before the look: a worker that dies after the look is noticed.
+            let exit = self.watch_worker(&worker);
+            if self.is_gone(&worker) {
+                dead.insert(worker.id);
+                continue;
+            }
+            alive.insert(worker.id.clone());
+            survey.others.push(OtherWorker { id: worker.id, exit });
+        }
+        for run in living.runs {
+            match &run.worker {
+                Some(worker) if *worker == self.worker.id => survey.ours.push(run),
+                Some(worker) if alive.contains(worker) => survey.theirs.push(run),
+                // An executor outside of Lockkeeper: only that one knows.
+                Some(_) if run.process.is_none() => {}
+                // It is over, and its processes are being ended here.
+                None if self.active.contains(&run.id) => {}
+                None if dead.is_empty() && !survey.others.is_empty() && self.may_be_settled(&run) => {
+                    let until = self.settled_until(&run);
+                    survey.look_again = [survey.look_again, until].into_iter().flatten().min();
+                }
+                Some(_) | None => survey.abandoned.push(run),
+            }
+        }
+        let left: HashSet<&WorkerId> =
+            survey.abandoned.iter().filter_map(|run| run.worker.as_ref()).collect();
+        for worker in dead.iter().filter(|worker| !left.contains(worker)) {
+            self.runs.remove_worker(worker)?;
+            heartbeat::remove(self.runs.folder(), worker);
+        }
+        Ok(survey)
+    }
+
+    /// Removes the heartbeat files of workers that are not registered: those of earlier boots.
+    pub(super) fn remove_stray_heartbeats(&self) -> Result<(), RunError> {
+        let files = heartbeat::files(self.runs.folder());
+        let known = self.runs.living()?.workers;
+        let is_known = |path: &PathBuf| known.iter().any(|worker| path.ends_with(worker.id.as_str()));
+        for path in files.iter().filter(|path| !is_known(path)) {
+            // Another worker may do the same now.
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(())
+    }
+
+    /// A run that is over, but not settled, may be with any other worker, which ends its processes.
+    fn may_be_settled(&self, run: &Run) -> bool {
+        self.settled_until(run).is_some_and(|until| clock::now() < until)
+    }
+
+    fn settled_until(&self, run: &Run) -> Option<Moment> {
+        run.completed_at.map(|at| at.moment.after(self.grace + SETTLED_WITHIN))
+    }
+
+    /// A descriptor that becomes readable once another worker is gone.
+    fn watch_worker(&self, worker: &WorkerRecord) -> Option<Arc<OwnedFd>> {
+        let senses = self.leases.senses();
+        if senses.shares_pids_with(&worker.origin)
+            && let Watch::Exit(exit) = process::watch(worker.process)
+        {
+            return Some(exit);
+        }
+        // Process numbers of another pid namespace mean nothing here, but its kernel lock does.
+        if worker.origin.boot == senses.origin().boot { senses.sentry(worker.holder) } else { None }
+    }
+
+    fn is_gone(&self, worker: &WorkerRecord) -> bool {
+        let here = self.leases.senses().origin();
+        worker.origin.boot == here.boot && self.leases.senses().life().look(worker.holder) == LockSight::Free
+    }
+
+    /// Adopts a run; `is_silent` when its worker lives but was silent for too long. None when somebody else was first.
+    fn adopt(
+        &self,
+        run: &Run,
+        is_silent: bool,
+        wake: Option<&Arc<WakePipe>>,
+    ) -> Result<Option<JoinHandle<()>>, RunError> {
+        let pipe = WakePipe::new().map_err(RunError::Machine)?;
+        let Some((run, request)) = self.runs.adopt(run, &self.worker.id)? else { return Ok(None) };
+        self.events.publish(&WorkerEvent::Adopted(run.clone()), None);
+        let control = self.active.add(&run, Arc::new(pipe));
+        let (rescuer, wake) = (self.clone(), wake.map(Arc::clone));
+        let work = move || {
+            rescuer.look_after(run, request, is_silent, &control);
+            if let Some(wake) = wake {
+                wake.wake();
+            }
+        };
+        let spawned = thread::Builder::new().name("adopted".to_owned()).spawn(work);
+        spawned.map(Some).map_err(RunError::Machine)
+    }
+
+    /// Waits for the end of an adopted run, and until that end is written.
+    fn look_after(&self, run: Run, request: Request, is_silent: bool, control: &Control) {
+        let outcome = if !run.status.is_active() {
+            self.end_processes(&run);
+            Outcome::Recorded
+        } else if is_silent {
+            self.end_processes(&run);
+            Outcome::Seen(Seen::Replaced)
+        } else {
+            match self.events.catch_panic(&run.id, || self.wait_for_end(&run, control)) {
+                Some(Ok(outcome)) => outcome,
+                failed => {
+                    if let Some(Err(error)) = failed {
+                        self.events.trouble(format!("cannot look after {}: {error}", run.id));
+                    }
+                    self.end_processes(&run);
+                    Outcome::Seen(Seen::Vanished)
+                }
+            }
+        };
+        let (done, is_done) = channel();
+        let end = End { run, request, outcome, ended_at: now() };
+        // Without a completer this worker is about to end, and the next one looks after the run.
+        let _ = self.reports.send(Report::Finished(Box::new(Finished::of(end, Some(done)))));
+        let _ = is_done.recv();
+    }
+
+    /// Waits until nothing of a run lives.
+    fn wait_for_end(&self, run: &Run, control: &Control) -> io::Result<Outcome> {
+        let vanished = || Ok(Outcome::Seen(Seen::Vanished));
+        let Some(process) = run.process else { return vanished() };
+        let life = self.leases.senses().life();
+        let held = life.look(process.holder) == LockSight::Held;
+        // A command whose process was not recorded is found by its mark.
+        let command = process.command.or_else(|| held.then(|| tree::marked_leader(&mark(run))).flatten());
+        let exit = match command.map(process::watch) {
+            Some(Watch::Exit(exit)) => Some(exit),
+            Some(Watch::Unavailable) if held => None,
+            Some(Watch::Gone | Watch::Unavailable) | None => {
+                // Nobody saw how it ended. What it left behind is ended with it.
+                self.end_processes(run);
+                return vanished();
+            }
+        };
+        let mut report_at = run.times_out_at();
+        loop {
+            match control.take() {
+                None => {}
+                Some(Stop::Canceled) => {
+                    self.end_processes(run);
+                    return Ok(Outcome::Seen(Seen::Stopped(None)));
+                }
+                Some(Stop::Recorded) => {
+                    self.end_processes(run);
+                    return Ok(Outcome::Recorded);
+                }
+                Some(Stop::Superseded) => return Ok(Outcome::Superseded),
+            }
+            let ended = match &exit {
+                Some(exit) => poll::wait(&[exit.as_fd()], Some(Duration::ZERO))?.any(),
+                None => life.look(process.holder) != LockSight::Held,
+            };
+            if ended {
+                let status = exit.as_ref().zip(command);
+                let status = status.and_then(|(exit, command)| process::exit_status(exit, command));
+                self.end_processes(run);
+                return match status {
+                    Some(status) => Ok(Outcome::Seen(Seen::Ended(Ending::from_wait(status).into()))),
+                    None => vanished(),
+                };
+            }
+            if report_at.is_some_and(|at| at <= clock::now()) {
+                let _ = self.reports.send(Report::Overdue(run.clone()));
+                report_at = Some(clock::now().after(REPORT_AGAIN));
+            }
+            let sentry = if exit.is_none() { self.leases.senses().sentry(process.holder) } else { None };
+            let mut descriptors: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
+            descriptors.extend(exit.as_ref().map(AsFd::as_fd));
+            descriptors.extend(sentry.as_ref().map(|sentry| sentry.as_fd()));
+            poll::wait(&descriptors, report_at.map(|at| at.since(clock::now())))?;
+        }
+    }
+
+    fn end_processes(&self, run: &Run) {
+        // Workers hold the kernel locks of their runs, too: one that is silent is not a process of the run.
+        let workers = persist(&self.events, "list the workers", || self.runs.worker_processes());
+        let (leases, events) = (&*self.leases, &*self.events);
+        RunProcesses { leases, events, grace: self.grace, workers }.end_all(run);
+    }
+}

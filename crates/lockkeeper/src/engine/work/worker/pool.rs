@@ -1,0 +1,232 @@
+//! The worker pool: a claimer, one thread for each job slot, and the thread that supervises them.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockkeeper_core::run::{Run, Status};
+
+use super::{Slot, Worker};
+use crate::engine::runs::{Heard, RunError};
+use crate::engine::work::claimer::Claimed;
+use crate::engine::work::completer::Finished;
+use crate::engine::work::control::{Stop, WakePipe};
+use crate::engine::work::events::WorkerEvent;
+use crate::engine::work::heartbeat::{Heartbeat, HeartbeatWatch};
+use crate::engine::work::locked;
+use crate::engine::work::rescuer::Survey;
+use crate::engine::work::slots::Slots;
+use crate::platform::signal::{Signal, Signals};
+use crate::platform::{clock, poll, process};
+
+/// Changes within this time are looked at together.
+const TOGETHER: Duration = Duration::from_millis(20);
+/// The pause after the store failed.
+const AFTER_TROUBLE: Duration = Duration::from_millis(500);
+
+/// What the supervising thread knows.
+struct Supervision<'s> {
+    slots: &'s Slots,
+    wake: &'s Arc<WakePipe>,
+    signals: &'s Signals,
+    /// Whether to end once nothing is queued and nothing is executed.
+    drain: bool,
+    changes: Heard,
+    told: bool,
+    heartbeats: HeartbeatWatch,
+    heartbeat: Option<Heartbeat>,
+    survey: Survey,
+    /// Whether everything is to be stopped.
+    is_stopping: bool,
+}
+
+/// What a look at everything means.
+enum Look {
+    /// There is nothing left to do.
+    Finished,
+    /// Sleep until something happens, but not longer than this.
+    Sleep(Option<Duration>),
+}
+
+impl Worker {
+    /// Executes what is queued, until a signal: the first one lets what runs come to its end, the second one stops it.
+    /// With `drain` it also ends once nothing is left to do.
+    pub fn run(&self, signals: &Signals, drain: bool) -> Result<(), RunError> {
+        let wake = Arc::new(WakePipe::new().map_err(RunError::Machine)?);
+        let claimer = WakePipe::new().map_err(RunError::Machine)?;
+        let slots = Slots::new(self.record.jobs, claimer, Arc::clone(&wake));
+        let (sender, receiver) = channel();
+        let receiver = Mutex::new(receiver);
+        let mut supervision = Supervision {
+            slots: &slots,
+            wake: &wake,
+            signals,
+            drain,
+            changes: self.runs.listen()?,
+            told: false,
+            heartbeats: HeartbeatWatch::default(),
+            heartbeat: None,
+            survey: Survey::default(),
+            is_stopping: false,
+        };
+        thread::scope(|scope| {
+            let start = |name: String, body| {
+                thread::Builder::new().name(name).spawn_scoped(scope, body).map_err(RunError::Machine)
+            };
+            let mut started: Result<(), RunError> = Ok(());
+            for number in 1..=self.record.jobs {
+                let (slots, receiver) = (&slots, &receiver);
+                let body: Box<dyn FnOnce() + Send> = Box::new(move || self.run_slot(slots, receiver));
+                started = started.and_then(|()| start(format!("slot {number}"), body).map(drop));
+            }
+            let claim: Box<dyn FnOnce() + Send> = {
+                let slots = &slots;
+                Box::new(move || self.claimer.run(slots, &sender))
+            };
+            let started = started.and_then(|()| start("claimer".to_owned(), claim).map(drop));
+            let supervised = started.and_then(|()| self.supervise(&mut supervision));
+            if supervised.is_err() {
+                // Nobody would look after what runs.
+                self.active.stop_all(Stop::Canceled);
+            }
+            slots.drain();
+            supervised
+        })
+    }
+
+    /// Executes runs one after the other: what the claimer claims, and then what the completer has claimed for this
+    /// slot together with the end of the run before.
+    fn run_slot(&self, slots: &Slots, claimed: &Mutex<Receiver<Claimed>>) {
+        let mut slot = match Slot::new() {
+            Ok(slot) => slot,
+            Err(error) => return self.events.trouble(format!("cannot execute runs: {error}")),
+        };
+        let (sender, answers): (Sender<Option<Claimed>>, _) = channel();
+        // Aiflow's programs must see the lock file of a run before it is claimed: only the claimer takes those.
+        let needs_claimer = self.context.settings.aiflow.is_some();
+        loop {
+            let received = locked(claimed).recv();
+            let Ok(first) = received else { return };
+            let mut next = Some(first);
+            while let Some(claimed) = next {
+                let finished = self.attempt(claimed, &mut slot);
+                let wants_next = !needs_claimer && !slots.is_draining();
+                self.report(Finished { wants_next, reply: Some(sender.clone()), ..finished });
+                next = answers.recv().unwrap_or_default();
+            }
+            slots.release();
+        }
+    }
+
+    /// Looks after everything but the commands: signals, requests to cancel, time, other workers. A store that fails ends
+    /// nothing: what runs goes on, and the store is asked again.
+    fn supervise(&self, watch: &mut Supervision<'_>) -> Result<(), RunError> {
+        let mut trouble = String::new();
+        loop {
+            match self.look(watch) {
+                Ok(Look::Finished) => return Ok(()),
+                Ok(Look::Sleep(limit)) => {
+                    trouble.clear();
+                    self.sleep(watch, limit)?;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != trouble {
+                        self.events.trouble(format!("{text}; trying again"));
+                        trouble = text;
+                    }
+                    if watch.is_stopping {
+                        self.active.stop_all(Stop::Canceled);
+                    }
+                    self.sleep(watch, Some(AFTER_TROUBLE))?;
+                    if watch.is_stopping && watch.slots.busy() == 0 && self.active.is_empty() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn look(&self, watch: &mut Supervision<'_>) -> Result<Look, RunError> {
+        watch.changes.quiet(watch.told);
+        watch.wake.drain();
+        process::reap_orphans();
+        match (&watch.heartbeat, !self.active.is_empty()) {
+            (None, true) => watch.heartbeat = Some(self.heartbeat.start().map_err(RunError::Machine)?),
+            (Some(_), false) => watch.heartbeat = None,
+            (Some(_), true) | (None, false) => {}
+        }
+        let looked_at = clock::now();
+        for run in self.runs.expire()? {
+            self.events.publish(&WorkerEvent::Ended(run), None);
+        }
+        watch.survey = self.rescuer.survey()?;
+        if watch.is_stopping {
+            self.cancel_all(&watch.survey.ours, watch.wake);
+        }
+        self.active.forward(&watch.survey.ours, &self.runs)?;
+        self.rescuer.rescue_all(&watch.survey, &mut watch.heartbeats, watch.wake)?;
+        if self.is_finished(watch)? {
+            return Ok(Look::Finished);
+        }
+        let every = self.context.settings.heartbeat;
+        let silence = watch.heartbeats.due(watch.survey.others_are_busy(), every);
+        let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
+        let due = [self.runs.next_due(looked_at)?, watch.survey.look_again].into_iter().flatten().min();
+        let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
+        Ok(Look::Sleep([silence, due, watch.changes.patience()].into_iter().flatten().min()))
+    }
+
+    fn sleep(&self, watch: &mut Supervision<'_>, limit: Option<Duration>) -> Result<(), RunError> {
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![watch.signals.as_fd(), watch.wake.as_fd()];
+        descriptors.extend(watch.survey.exits());
+        descriptors.extend(watch.changes.as_fd());
+        let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
+        watch.told = watch.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
+        if ready.any() && !ready.contains(0) {
+            // Let what belongs together arrive.
+            poll::wait(&[watch.signals.as_fd()], Some(TOGETHER)).map_err(RunError::Machine)?;
+        }
+        for signal in watch.signals.take().map_err(RunError::Machine)? {
+            if matches!(signal, Signal::INT | Signal::TERM | Signal::HUP) {
+                self.obey(watch);
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&self, watch: &mut Supervision<'_>) {
+        if !watch.slots.is_draining() {
+            watch.slots.drain();
+            self.events.publish(&WorkerEvent::Draining, None);
+        } else if !watch.is_stopping {
+            watch.is_stopping = true;
+            self.events.publish(&WorkerEvent::Stopping, None);
+        }
+    }
+
+    fn is_finished(&self, watch: &Supervision<'_>) -> Result<bool, RunError> {
+        let is_busy = watch.slots.busy() > 0 || !self.active.is_empty();
+        if watch.slots.is_draining() {
+            return Ok(!is_busy);
+        }
+        if is_busy || !watch.drain || !watch.slots.is_idle() {
+            return Ok(false);
+        }
+        // Something may have come since the claimer looked, or wait for its next attempt. If nothing is left because the
+        // claimer has just claimed it, the claimer is not idle.
+        Ok(!self.runs.has_work()? && watch.slots.is_idle())
+    }
+
+    /// Written before any signal is sent: whatever happens to this worker, none of these runs counts as a success.
+    fn cancel_all(&self, ours: &[Run], wake: &WakePipe) {
+        for run in ours.iter().filter(|run| run.status == Status::Running) {
+            // It may have ended meanwhile.
+            if self.runs.cancel(&run.id, Some("the worker was stopped")).is_ok() {
+                wake.wake();
+            }
+        }
+    }
+}
