@@ -36,6 +36,7 @@ mod events;
 mod heartbeat;
 mod lock_files;
 mod processes;
+mod report;
 mod rescuer;
 mod slots;
 mod stage_file;

@@ -21,10 +21,11 @@ use self::log::AttemptLog;
 use self::supervision::{LeaseWatch, Supervision};
 use super::Settings;
 use super::claimer::Claimed;
-use super::completer::{Finished, Report, Started};
+
 use super::control::{Control, Stop};
 use super::events::{Events, WorkerEvent};
 use super::processes::{RunProcesses, mark};
+use super::report::{Finished, Report, Started};
 use crate::clock::WallTime;
 use crate::engine::Engine;
 use crate::engine::runs::RunFolder;

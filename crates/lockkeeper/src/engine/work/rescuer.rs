@@ -4,9 +4,10 @@
 //! It judges only by evidence: the kernel lock that the processes of a run share, the kernel lock and the heartbeat of
 //! its worker, the boot. What it cannot judge it leaves alone. It writes no ends: it reports them to the completer.
 
-use std::collections::HashSet;
+mod survey;
+
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -18,13 +19,14 @@ use lockkeeper_core::liveness::LockSight;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::run::life::Seen;
-use lockkeeper_core::time::Moment;
 
-use super::completer::{Finished, Report, persist};
+pub(super) use self::survey::Survey;
+use super::completer::persist;
 use super::control::{ActiveRuns, Control, Stop, WakePipe};
 use super::events::{Events, WorkerEvent};
 use super::heartbeat::{self, HeartbeatWatch};
 use super::processes::{RunProcesses, mark};
+use super::report::{Finished, Report};
 use crate::engine::Engine;
 use crate::engine::runs::completing::{End, Outcome};
 use crate::engine::runs::{RunError, Runs};
@@ -33,8 +35,6 @@ use crate::platform::process::Watch;
 use crate::platform::{clock, poll, process, tree};
 use crate::store::runs::{Worker as WorkerRecord, now};
 
-/// A worker that ends the processes of a run that is over takes the grace and this long at most.
-const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 /// A run whose time is up is reported again after this long: the store may have failed.
 const REPORT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -49,40 +49,6 @@ pub struct Rescuer {
     pub(super) grace: Duration,
     pub(super) heartbeat: Duration,
     pub(super) reports: Sender<Report>,
-}
-
-/// Who executes what, as it was at one moment.
-#[derive(Default)]
-pub(super) struct Survey {
-    /// Other workers that live.
-    others: Vec<OtherWorker>,
-    /// Runs that other live workers execute.
-    theirs: Vec<Run>,
-    /// Runs that nobody looks after.
-    abandoned: Vec<Run>,
-    /// Runs that are executed here.
-    pub(super) ours: Vec<Run>,
-    /// When a run may be abandoned that is not yet.
-    pub(super) look_again: Option<Moment>,
-}
-
-/// Another worker that lives.
-struct OtherWorker {
-    id: WorkerId,
-    /// Readable once it is gone.
-    exit: Option<Arc<OwnedFd>>,
-}
-
-impl Survey {
-    /// Descriptors that become readable when another worker is gone.
-    pub(super) fn exits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.others.iter().filter_map(|other| Some(other.exit.as_ref()?.as_fd()))
-    }
-
-    /// Whether other live workers execute anything.
-    pub(super) fn others_are_busy(&self) -> bool {
-        !self.theirs.is_empty()
-    }
 }
 
 impl Rescuer {
@@ -118,46 +84,6 @@ impl Rescuer {
         Ok(())
     }
 
-    /// Finds out who executes what, and removes workers that are gone and left nothing.
-    pub(super) fn survey(&self) -> Result<Survey, RunError> {
-        let living = self.runs.living()?;
-        let mut survey = Survey::default();
-        let mut dead: HashSet<WorkerId> = HashSet::new();
-        let mut alive: HashSet<WorkerId> = HashSet::new();
-        for worker in living.workers.into_iter().filter(|worker| worker.id != self.worker.id) {
-            // Watched before the look: a worker that dies after the look is noticed.
-            let exit = self.watch_worker(&worker);
-            if self.is_gone(&worker) {
-                dead.insert(worker.id);
-                continue;
-            }
-            alive.insert(worker.id.clone());
-            survey.others.push(OtherWorker { id: worker.id, exit });
-        }
-        for run in living.runs {
-            match &run.worker {
-                Some(worker) if *worker == self.worker.id => survey.ours.push(run),
-                Some(worker) if alive.contains(worker) => survey.theirs.push(run),
-                // An executor outside of Lockkeeper: only that one knows.
-                Some(_) if run.process.is_none() => {}
-                // It is over, and its processes are being ended here.
-                None if self.active.contains(&run.id) => {}
-                None if dead.is_empty() && !survey.others.is_empty() && self.may_be_settled(&run) => {
-                    let until = self.settled_until(&run);
-                    survey.look_again = [survey.look_again, until].into_iter().flatten().min();
-                }
-                Some(_) | None => survey.abandoned.push(run),
-            }
-        }
-        let left: HashSet<&WorkerId> =
-            survey.abandoned.iter().filter_map(|run| run.worker.as_ref()).collect();
-        for worker in dead.iter().filter(|worker| !left.contains(worker)) {
-            self.runs.remove_worker(worker)?;
-            heartbeat::remove(self.runs.folder(), worker);
-        }
-        Ok(survey)
-    }
-
     /// Removes the heartbeat files of workers that are not registered: those of earlier boots.
     pub(super) fn remove_stray_heartbeats(&self) -> Result<(), RunError> {
         let files = heartbeat::files(self.runs.folder());
@@ -168,32 +94,6 @@ impl Rescuer {
             let _ = std::fs::remove_file(path);
         }
         Ok(())
-    }
-
-    /// A run that is over, but not settled, may be with any other worker, which ends its processes.
-    fn may_be_settled(&self, run: &Run) -> bool {
-        self.settled_until(run).is_some_and(|until| clock::now() < until)
-    }
-
-    fn settled_until(&self, run: &Run) -> Option<Moment> {
-        run.completed_at.map(|at| at.moment.after(self.grace + SETTLED_WITHIN))
-    }
-
-    /// A descriptor that becomes readable once another worker is gone.
-    fn watch_worker(&self, worker: &WorkerRecord) -> Option<Arc<OwnedFd>> {
-        let senses = self.leases.senses();
-        if senses.shares_pids_with(&worker.origin)
-            && let Watch::Exit(exit) = process::watch(worker.process)
-        {
-            return Some(exit);
-        }
-        // Process numbers of another pid namespace mean nothing here, but its kernel lock does.
-        if worker.origin.boot == senses.origin().boot { senses.sentry(worker.holder) } else { None }
-    }
-
-    fn is_gone(&self, worker: &WorkerRecord) -> bool {
-        let here = self.leases.senses().origin();
-        worker.origin.boot == here.boot && self.leases.senses().life().look(worker.holder) == LockSight::Free
     }
 
     /// Adopts a run; `is_silent` when its worker lives but was silent for too long. None when somebody else was first.
@@ -290,7 +190,7 @@ impl Rescuer {
                 };
             }
             if report_at.is_some_and(|at| at <= clock::now()) {
-                let _ = self.reports.send(Report::Overdue(run.clone()));
+                let _ = self.reports.send(Report::Overdue(Box::new(run.clone())));
                 report_at = Some(clock::now().after(REPORT_AGAIN));
             }
             let sentry = if exit.is_none() { self.leases.senses().sentry(process.holder) } else { None };

@@ -12,9 +12,9 @@ use lockkeeper_core::time::Moment;
 use super::log::AttemptLog;
 use crate::engine::Engine;
 use crate::engine::runs::completing::Outcome;
-use crate::engine::work::completer::Report;
 use crate::engine::work::control::{Control, Stop};
 use crate::engine::work::lock_files::LockFiles;
+use crate::engine::work::report::Report;
 use crate::exec::{Ending, Event, Next};
 use crate::platform::clock;
 use crate::store::Bell;
@@ -109,7 +109,7 @@ impl<'a> Supervision<'a> {
         }
         if self.report_at.is_some_and(|at| at <= now) {
             // The completer writes the end before it has the command stopped: the run can end in no other way then.
-            let _ = self.reports.send(Report::Overdue(self.run.clone()));
+            let _ = self.reports.send(Report::Overdue(Box::new(self.run.clone())));
             self.report_at = Some(now.after(REPORT_AGAIN));
         }
         Next::WaitUntil(self.report_at.map_or(self.look_at, |at| at.min(self.look_at)))
