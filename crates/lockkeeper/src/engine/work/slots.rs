@@ -62,8 +62,9 @@ impl Slots {
         self.supervisor.wake();
     }
 
-    pub(super) fn busy(&self) -> u32 {
-        locked(&self.state).busy
+    /// Whether any slot has a run.
+    pub(super) fn is_busy(&self) -> bool {
+        locked(&self.state).busy > 0
     }
 
     pub(super) fn set_idle(&self, is_idle: bool) {

@@ -187,10 +187,7 @@ impl Worker {
     /// Executes a claimed run. Returns when its end is on the disk and everything that it held is released.
     pub fn execute(&self, claimed: Claimed) -> Result<(), RunError> {
         let finished = self.attempt(claimed, &mut Slot::new()?);
-        let (done, is_done) = channel();
-        self.report(Finished { reply: Some(done), ..finished });
-        // The completer drops the sender only after it has answered.
-        let _ = is_done.recv();
+        self.complete(finished);
         Ok(())
     }
 
@@ -215,11 +212,17 @@ impl Worker {
         since.is_some_and(|since| since >= self.context.settings.heartbeat)
     }
 
-    fn report(&self, finished: Finished) {
+    /// Has the end of an attempt written, and waits for that. Returns the next run if the attempt wants one.
+    fn complete(&self, finished: Finished) -> Option<Claimed> {
+        let (reply, answer) = channel();
         let id = finished.end.run.id.clone();
-        if self.reports.send(Report::Finished(Box::new(finished))).is_err() {
+        let report = Report::Finished(Box::new(Finished { reply: Some(reply), ..finished }));
+        // A completer that has panicked answers to nobody.
+        let answered = self.reports.send(report).is_ok().then(|| answer.recv().ok()).flatten();
+        answered.unwrap_or_else(|| {
             self.events.trouble(format!("the end of {id} cannot be written: the completer is gone"));
-        }
+            None
+        })
     }
 }
 

@@ -50,10 +50,10 @@ impl Claimer {
     /// Sleeps until a run was claimed; none when the worker drains.
     fn wait_for_next(&self, slots: &Slots, line: &mut WaitingLine) -> Result<Option<Claimed>, RunError> {
         // Not for longer than this: every write to the store costs more while somebody listens.
-        let mut heard = self.runs.listen()?;
-        let mut told = false;
+        let mut changes = self.runs.listen()?;
+        let mut was_woken = false;
         loop {
-            heard.quiet(told);
+            changes.quiet(was_woken);
             slots.drain_wakes();
             if slots.is_draining() {
                 return Ok(None);
@@ -67,19 +67,19 @@ impl Claimer {
             let due = self.runs.next_due(looked_at)?;
             let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
             let again = line.tries_again().then_some(TRY_AGAIN);
-            let limit = [due, heard.patience(), again].into_iter().flatten().min();
+            let limit = [due, changes.patience(), again].into_iter().flatten().min();
             let mut interrupts: Vec<BorrowedFd<'_>> = vec![slots.as_fd()];
-            interrupts.extend(heard.as_fd());
+            interrupts.extend(changes.as_fd());
             if line.is_empty() {
                 let ready = poll::wait(&interrupts, limit).map_err(RunError::Machine)?;
-                told = ready.contains(1);
+                was_woken = ready.contains(1);
             } else {
                 let until = limit.and_then(|limit| Instant::now().checked_add(limit));
                 if let Some(claimed) = self.wait_in_line(line, &interrupts, until)? {
                     return Ok(Some(self.leave_if_last(claimed, slots, line)));
                 }
                 // What was written meanwhile is looked at in any case.
-                told = false;
+                was_woken = false;
             }
         }
     }

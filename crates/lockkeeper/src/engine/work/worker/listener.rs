@@ -57,10 +57,10 @@ fn listen(
     end: &OwnedFd,
     signals: Option<&Signals>,
 ) -> Result<(), RunError> {
-    let mut heard = worker.runs.listen()?;
-    let mut told = false;
+    let mut changes = worker.runs.listen()?;
+    let mut was_woken = false;
     loop {
-        heard.quiet(told);
+        changes.quiet(was_woken);
         let survey = worker.rescuer.survey()?;
         worker.active.forward(&survey.ours, &worker.runs)?;
         if count.load(Ordering::SeqCst) > 1 {
@@ -71,12 +71,12 @@ fn listen(
         }
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![end.as_fd()];
         descriptors.extend(signals.map(|signals| signals.as_fd()));
-        descriptors.extend(heard.as_fd());
-        let ready = poll::wait(&descriptors, heard.patience()).map_err(RunError::Machine)?;
+        descriptors.extend(changes.as_fd());
+        let ready = poll::wait(&descriptors, changes.patience()).map_err(RunError::Machine)?;
         if ready.contains(0) {
             return Ok(());
         }
-        told = heard.as_fd().is_some() && ready.contains(descriptors.len() - 1);
+        was_woken = changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
         let came = signals.map(Signals::take).transpose().map_err(RunError::Machine)?.unwrap_or_default();
         count.fetch_add(u32::try_from(came.len()).unwrap_or(u32::MAX), Ordering::SeqCst);
     }

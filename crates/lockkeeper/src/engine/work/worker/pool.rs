@@ -1,7 +1,7 @@
 //! The worker pool: a claimer, one thread for each job slot, and the thread that supervises them.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ struct Supervision<'s> {
     /// Whether to end once nothing is queued and nothing is executed.
     drain: bool,
     changes: Heard,
-    told: bool,
+    was_woken: bool,
     heartbeats: HeartbeatWatch,
     heartbeat: Option<Heartbeat>,
     survey: Survey,
@@ -65,27 +65,24 @@ impl Worker {
             signals,
             drain,
             changes: self.runs.listen()?,
-            told: false,
+            was_woken: false,
             heartbeats: HeartbeatWatch::default(),
             heartbeat: None,
             survey: Survey::default(),
             is_stopping: false,
         };
+        let jobs = (0..self.record.jobs).map(|_| Slot::new()).collect::<Result<Vec<_>, _>>()?;
         thread::scope(|scope| {
-            let start = |name: String, body| {
-                thread::Builder::new().name(name).spawn_scoped(scope, body).map_err(RunError::Machine)
+            let (slots, receiver) = (&slots, &receiver);
+            let start = || {
+                for (number, slot) in (1..).zip(jobs) {
+                    let thread = thread::Builder::new().name(format!("slot {number}"));
+                    thread.spawn_scoped(scope, move || self.run_slot(slot, slots, receiver))?;
+                }
+                let thread = thread::Builder::new().name("claimer".to_owned());
+                thread.spawn_scoped(scope, move || self.claimer.run(slots, &sender)).map(drop)
             };
-            let mut started: Result<(), RunError> = Ok(());
-            for number in 1..=self.record.jobs {
-                let (slots, receiver) = (&slots, &receiver);
-                let body: Box<dyn FnOnce() + Send> = Box::new(move || self.run_slot(slots, receiver));
-                started = started.and_then(|()| start(format!("slot {number}"), body).map(drop));
-            }
-            let claim: Box<dyn FnOnce() + Send> = {
-                let slots = &slots;
-                Box::new(move || self.claimer.run(slots, &sender))
-            };
-            let started = started.and_then(|()| start("claimer".to_owned(), claim).map(drop));
+            let started = start().map_err(RunError::Machine);
             let supervised = started.and_then(|()| self.supervise(&mut supervision));
             if supervised.is_err() {
                 // Nobody would look after what runs.
@@ -96,15 +93,10 @@ impl Worker {
         })
     }
 
-    /// Executes runs one after the other: what the claimer claims, and then what the completer has claimed for this
-    /// slot together with the end of the run before.
-    fn run_slot(&self, slots: &Slots, claimed: &Mutex<Receiver<Claimed>>) {
-        let mut slot = match Slot::new() {
-            Ok(slot) => slot,
-            Err(error) => return self.events.trouble(format!("cannot execute runs: {error}")),
-        };
-        let (sender, answers): (Sender<Option<Claimed>>, _) = channel();
-        // Aiflow's programs must see the lock file of a run before it is claimed: only the claimer takes those.
+    /// Executes runs one after the other: a run that the claimer has claimed, then the runs that the completer claims for
+    /// this slot together with the ends of the runs before.
+    fn run_slot(&self, mut slot: Slot, slots: &Slots, claimed: &Mutex<Receiver<Claimed>>) {
+        // Aiflow's programs must see the lock file of a run before it is claimed: only the claimer does that.
         let needs_claimer = self.context.settings.aiflow.is_some();
         loop {
             let received = locked(claimed).recv();
@@ -113,8 +105,7 @@ impl Worker {
             while let Some(claimed) = next {
                 let finished = self.attempt(claimed, &mut slot);
                 let wants_next = !needs_claimer && !slots.is_draining();
-                self.report(Finished { wants_next, reply: Some(sender.clone()), ..finished });
-                next = answers.recv().unwrap_or_default();
+                next = self.complete(Finished { wants_next, ..finished });
             }
             slots.release();
         }
@@ -141,7 +132,7 @@ impl Worker {
                         self.active.stop_all(Stop::Canceled);
                     }
                     self.sleep(watch, Some(AFTER_TROUBLE))?;
-                    if watch.is_stopping && watch.slots.busy() == 0 && self.active.is_empty() {
+                    if watch.is_stopping && !self.is_busy(watch) {
                         return Err(error);
                     }
                 }
@@ -150,10 +141,10 @@ impl Worker {
     }
 
     fn look(&self, watch: &mut Supervision<'_>) -> Result<Look, RunError> {
-        watch.changes.quiet(watch.told);
+        watch.changes.quiet(watch.was_woken);
         watch.wake.drain();
         process::reap_orphans();
-        match (&watch.heartbeat, !self.active.is_empty()) {
+        match (&watch.heartbeat, self.is_busy(watch)) {
             (None, true) => watch.heartbeat = Some(self.heartbeat.start().map_err(RunError::Machine)?),
             (Some(_), false) => watch.heartbeat = None,
             (Some(_), true) | (None, false) => {}
@@ -184,7 +175,7 @@ impl Worker {
         descriptors.extend(watch.survey.exits());
         descriptors.extend(watch.changes.as_fd());
         let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
-        watch.told = watch.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
+        watch.was_woken = watch.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
         if ready.any() && !ready.contains(0) {
             // Let what belongs together arrive.
             poll::wait(&[watch.signals.as_fd()], Some(TOGETHER)).map_err(RunError::Machine)?;
@@ -207,12 +198,16 @@ impl Worker {
         }
     }
 
+    /// Whether any slot has a run, or an adopted run is looked after.
+    fn is_busy(&self, watch: &Supervision<'_>) -> bool {
+        watch.slots.is_busy() || !self.active.is_empty()
+    }
+
     fn is_finished(&self, watch: &Supervision<'_>) -> Result<bool, RunError> {
-        let is_busy = watch.slots.busy() > 0 || !self.active.is_empty();
         if watch.slots.is_draining() {
-            return Ok(!is_busy);
+            return Ok(!self.is_busy(watch));
         }
-        if is_busy || !watch.drain || !watch.slots.is_idle() {
+        if self.is_busy(watch) || !watch.drain || !watch.slots.is_idle() {
             return Ok(false);
         }
         // Something may have come since the claimer looked, or wait for its next attempt. If nothing is left because the
