@@ -100,7 +100,6 @@ impl<'a> Attempt<'a> {
             started_at: self.started_at.filter(|_| !self.is_reported),
             is_reported: self.is_reported,
             wants_next: false,
-            reply: None,
         }
     }
 

@@ -2,7 +2,7 @@
 //! time is up, marks the rest LOST.
 //!
 //! It judges only by evidence: the kernel lock that the processes of a run share, the kernel lock and the heartbeat of
-//! its worker, the boot. What it cannot judge it leaves alone. It writes no ends: it reports them to the completer.
+//! its worker, the boot. What it cannot judge it leaves alone. It writes no ends by itself: the completer does.
 
 mod survey;
 
@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use lockkeeper_core::run::Run;
 use lockkeeper_core::run::life::Seen;
 
 pub(super) use self::survey::Survey;
-use super::completer::persist;
+use super::completer::{Completer, persist};
 use super::control::{ActiveRuns, Control, Stop, WakePipe};
 use super::events::{Events, WorkerEvent};
 use super::heartbeat::{self, HeartbeatWatch};
@@ -48,6 +48,7 @@ pub struct Rescuer {
     pub(super) events: Arc<Events>,
     pub(super) grace: Duration,
     pub(super) heartbeat: Duration,
+    pub(super) completer: Arc<Completer>,
     pub(super) reports: Sender<Report>,
 }
 
@@ -138,11 +139,7 @@ impl Rescuer {
                 }
             }
         };
-        let (done, is_done) = channel();
-        let end = End { run, request, outcome, ended_at: now() };
-        // Without a completer this worker is about to end, and the next one looks after the run.
-        let _ = self.reports.send(Report::Finished(Box::new(Finished::of(end, Some(done)))));
-        let _ = is_done.recv();
+        self.completer.complete(Finished::of(End { run, request, outcome, ended_at: now() }));
     }
 
     /// Waits until nothing of a run lives.

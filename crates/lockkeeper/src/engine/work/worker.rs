@@ -46,7 +46,9 @@ pub struct Worker {
     rescuer: Rescuer,
     context: AttemptContext,
     reports: Sender<Report>,
-    completer: Option<JoinHandle<()>>,
+    completer: Arc<Completer>,
+    /// The thread of the completer.
+    publishing: Option<JoinHandle<()>>,
 }
 
 /// What a thread that executes runs keeps from one run to the next.
@@ -93,16 +95,15 @@ impl Worker {
         let active = Arc::<ActiveRuns>::default();
         let (reports, receiver) = channel();
         let grace = settings.grace;
-        let completer = Completer {
-            runs: Arc::clone(&runs),
-            leases: Arc::clone(&leases),
-            worker: Arc::clone(&record),
-            active: Arc::clone(&active),
-            events: Arc::clone(&events),
+        let completer = Arc::new(Completer::new(
+            Arc::clone(&runs),
+            Arc::clone(&leases),
+            Arc::clone(&record),
+            Arc::clone(&active),
+            Arc::clone(&events),
             grace,
-            reports: receiver,
-            locks: Vec::new(),
-        };
+            reports.clone(),
+        ));
         let rescuer = Rescuer {
             runs: Arc::clone(&runs),
             leases: Arc::clone(&leases),
@@ -111,6 +112,7 @@ impl Worker {
             events: Arc::clone(&events),
             grace,
             heartbeat: settings.heartbeat,
+            completer: Arc::clone(&completer),
             reports: reports.clone(),
         };
         rescuer.remove_stray_heartbeats()?;
@@ -131,8 +133,9 @@ impl Worker {
             events: Arc::clone(&events),
             reports: reports.clone(),
         };
-        let completer = thread::Builder::new().name("completer".to_owned()).spawn(|| completer.run());
-        let completer = Some(completer.map_err(RunError::Machine)?);
+        let body = Arc::clone(&completer);
+        let publishing = thread::Builder::new().name("completer".to_owned());
+        let publishing = publishing.spawn(move || body.run(&receiver)).map_err(RunError::Machine)?;
         Ok(Self {
             record,
             _lock: lock,
@@ -146,6 +149,7 @@ impl Worker {
             context,
             reports,
             completer,
+            publishing: Some(publishing),
         })
     }
 
@@ -187,7 +191,7 @@ impl Worker {
     /// Executes a claimed run. Returns when its end is on the disk and everything that it held is released.
     pub fn execute(&self, claimed: Claimed) -> Result<(), RunError> {
         let finished = self.attempt(claimed, &mut Slot::new()?);
-        self.complete(finished);
+        self.completer.complete(finished);
         Ok(())
     }
 
@@ -200,7 +204,7 @@ impl Worker {
             if !persist(&self.events, &what, || self.runs.is_current(run)) {
                 let Claimed { run, request, lease, files, .. } = claimed;
                 let end = End { run, request, outcome: Outcome::Superseded, ended_at: now() };
-                return Finished { lease, files, ..Finished::of(end, None) };
+                return Finished { lease, files, ..Finished::of(end) };
             }
         }
         Attempt::new(&self.context, claimed, control).run(&mut slot.programs)
@@ -211,26 +215,13 @@ impl Worker {
         let since = claimed.run.started_at.map(|at| clock::now().since(at.moment));
         since.is_some_and(|since| since >= self.context.settings.heartbeat)
     }
-
-    /// Has the end of an attempt written, and waits for that. Returns the next run if the attempt wants one.
-    fn complete(&self, finished: Finished) -> Option<Claimed> {
-        let (reply, answer) = channel();
-        let id = finished.end.run.id.clone();
-        let report = Report::Finished(Box::new(Finished { reply: Some(reply), ..finished }));
-        // A completer that has panicked answers to nobody.
-        let answered = self.reports.send(report).is_ok().then(|| answer.recv().ok()).flatten();
-        answered.unwrap_or_else(|| {
-            self.events.trouble(format!("the end of {id} cannot be written: the completer is gone"));
-            None
-        })
-    }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.reports.send(Report::Shutdown);
-        if let Some(completer) = self.completer.take() {
-            let _ = completer.join();
+        if let Some(publishing) = self.publishing.take() {
+            let _ = publishing.join();
         }
         // If these stay, others find out by themselves that the worker is gone.
         let _ = self.runs.remove_worker(&self.record.id);

@@ -105,7 +105,7 @@ impl Worker {
             while let Some(claimed) = next {
                 let finished = self.attempt(claimed, &mut slot);
                 let wants_next = !needs_claimer && !slots.is_draining();
-                next = self.complete(Finished { wants_next, ..finished });
+                next = self.completer.complete(Finished { wants_next, ..finished });
             }
             slots.release();
         }
