@@ -27,7 +27,6 @@ enum Step {
     Cancel,
     TimeOut,
     Adopt { behind: u64 },
-    GiveBack { behind: u64 },
     Help,
     Mark { to: Status, expect: Option<Status>, behind: Option<u64> },
     Pass { seconds: u64 },
@@ -71,7 +70,6 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Cancel),
         2 => Just(Step::TimeOut),
         2 => behind().prop_map(|behind| Step::Adopt { behind }),
-        2 => behind().prop_map(|behind| Step::GiveBack { behind }),
         1 => Just(Step::Help),
         2 => (status(), prop::option::of(status()), prop::option::of(behind()))
             .prop_map(|(to, expect, behind)| Step::Mark { to, expect, behind }),
@@ -90,21 +88,18 @@ struct Model {
     help: bool,
     /// When the attempt began, in seconds.
     began: u64,
-    /// Whether it waits because it was given back.
-    given_back: bool,
 }
 
 impl Model {
     fn of(run: &Run) -> Self {
         let began = run.started_at.map_or(0, |at| at.moment.as_micros().cast_unsigned() / 1_000_000);
         let executed = run.worker.is_some();
-        let given_back = run.was_given_back();
         let (status, claim, attempt, help) = (run.status, run.claim, run.attempt, run.help);
-        Self { status, claim, attempt, executed, help, began, given_back }
+        Self { status, claim, attempt, executed, help, began }
     }
 
     fn ended(&self, status: Status) -> Option<Self> {
-        Some(Self { status, executed: false, given_back: false, ..self.clone() })
+        Some(Self { status, executed: false, ..self.clone() })
     }
 
     /// Where it goes, or none when it stays. `due`: whether its next attempt may begin.
@@ -116,11 +111,6 @@ impl Model {
             Step::Started { behind } => (current(*behind) && self.is_executed()).then(|| self.clone()),
             Step::Adopt { behind } => (current(*behind) && self.is_executed())
                 .then(|| Self { claim: self.claim + 1, ..self.clone() }),
-            Step::GiveBack { behind } => match (current(*behind) && self.is_executed(), self.status) {
-                (false, _) => None,
-                (true, Status::Cancelling) => self.ended(Status::Canceled),
-                (true, _) => Some(Self { executed: false, given_back: true, ..self.clone() }),
-            },
             Step::Help => self.status.is_active().then(|| Self { help: true, ..self.clone() }),
             Step::Finish { behind, seen } => {
                 if current(*behind) && self.is_executed() {
@@ -160,18 +150,17 @@ impl Model {
         waits.then(|| Self {
             status: Status::Running,
             claim: self.claim + 1,
-            attempt: self.attempt + u32::from(!self.given_back),
+            attempt: self.attempt + 1,
             executed: true,
             help: false,
             began: now,
-            given_back: false,
         })
     }
 
     fn canceled(&self) -> Option<Self> {
         match self.status {
             Status::Queued => self.ended(Status::Canceled),
-            Status::Running => Some(Self { status: Status::Cancelling, given_back: false, ..self.clone() }),
+            Status::Running => Some(Self { status: Status::Cancelling, ..self.clone() }),
             Status::Cancelling if !self.executed => self.ended(Status::Canceled),
             _ => None,
         }
@@ -259,7 +248,6 @@ fn act(run: &Run, step: &Step, policy: &RetryPolicy, now: Stamp) -> Result<Optio
         Step::Cancel => life::cancel(run, now, None).map(Some),
         Step::TimeOut => Ok(life::time_out(run, now)),
         Step::Adopt { behind } => life::adopt(run, claim(*behind), worker).map(Some),
-        Step::GiveBack { behind } => life::give_back(run, claim(*behind), now).map(Some),
         Step::Help => life::ask_for_help(run, Some("look".to_owned())),
         Step::Mark { to, expect, behind } => {
             let claim = behind.map(claim);
@@ -338,17 +326,17 @@ fn a_call_for_help_belongs_to_its_attempt() {
     assert_eq!((ended.status, ended.reason), (Status::Succeeded, None::<Reason>));
 }
 
-/// Requirement 86. An attempt that never began is none, whoever takes the run next.
+/// Requirement 86. Lockkeeper 0.1.0 gave runs back whose command had not begun: that was no attempt.
 #[test]
 fn a_run_that_was_given_back_has_the_same_attempt_again() {
     let policy = RetryPolicy { limit: 1, ..RetryPolicy::default() };
     let terms = Terms { success: &[0], retry: &policy, chance: 0 };
     let taker = || Taker { worker: "w".parse().unwrap(), holder: None, lease: None };
     let first = life::claim(&queued(), taker(), stamp(1)).unwrap().run;
-    let back = life::give_back(&first, 1, stamp(1)).unwrap();
-    assert_eq!((back.event.kind, back.run.status), (EventKind::Returned, Status::Running));
-    assert!(matches!(life::give_back(&back.run, 1, stamp(1)), Err(Lost::Nobody)));
-    let again = life::claim(&back.run, taker(), stamp(1)).unwrap();
+    let back = Run { worker: None, process: None, retry_at: Some(stamp(1).moment), ..first };
+    back.check().unwrap();
+    assert!(back.was_given_back());
+    let again = life::claim(&back, taker(), stamp(1)).unwrap();
     assert_eq!((again.event.kind, again.run.attempt, again.run.claim), (EventKind::Claimed, 1, 2));
     let seen = Seen::Ended(Ending::Exited(1));
     let failed = life::finish(&again.run, 2, seen, terms, stamp(2)).unwrap().run;

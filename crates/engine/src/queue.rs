@@ -15,7 +15,7 @@ use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Ttl;
 
 use super::runs::{RunError, Runs};
-use super::work::{Attendant, Executor, Taken};
+use super::work::{ClaimResult, ControlListener, Worker};
 use lockkeeper_formats::aiflow::{self, AiflowLock, Subject};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
@@ -32,8 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The right to work through the queue. It is given back when this is dropped, also by a panic.
 pub struct QueueTurn {
-    executor: Arc<Executor>,
-    attendant: Attendant,
+    worker: Arc<Worker>,
+    listener: ControlListener,
     lease: Lease,
     file: Option<AiflowLock>,
 }
@@ -70,36 +70,35 @@ pub struct AutoRunEnd {
 impl QueueTurn {
     /// Takes the queue's lock, or says who has it. Never waits.
     pub fn take(
-        executor: &Arc<Executor>,
-        attendant: Attendant,
+        worker: &Arc<Worker>,
+        listener: ControlListener,
         aiflow: Option<&aiflow::Aiflow>,
     ) -> Result<Result<Self, QueueBusy>, RunError> {
-        let lease = match executor.leases().acquire(&order(executor))? {
+        let lease = match worker.leases().acquire(&order(worker))? {
             Outcome::Granted(grant) => grant.lease,
             Outcome::Held(jams) => {
                 let holder = jams.first().and_then(|jam| jam.leases.first());
                 let holder = holder.map_or_else(String::new, |found| found.record.claim.owner.to_string());
-                return Ok(Err(busy(executor.runs(), holder)?));
+                return Ok(Err(busy(worker.runs(), holder)?));
             }
             Outcome::Waiting(_) | Outcome::Deadlock(_) | Outcome::Gone => {
-                return Ok(Err(busy(executor.runs(), String::new())?));
+                return Ok(Err(busy(worker.runs(), String::new())?));
             }
         };
-        let mut turn = Self { executor: Arc::clone(executor), attendant, lease, file: None };
+        let mut turn = Self { worker: Arc::clone(worker), listener, lease, file: None };
         if let Some(aiflow) = aiflow {
             let ttl = Ttl::new(aiflow::DEFAULT_TTL).expect("half an hour is a TTL");
-            let terms = aiflow::Terms { run_id: None, pid: executor.record().process.pid, ttl };
+            let terms = aiflow::Terms { run_id: None, pid: worker.record().process.pid, ttl };
             match aiflow.lock(&Subject::Queue, terms, WallTime::now()) {
                 Ok(aiflow::Attempt::Locked { lock, .. }) => turn.file = Some(lock),
                 Ok(aiflow::Attempt::Busy(standing)) => {
                     let holder = standing.record.and_then(|record| record.run_id).unwrap_or_default();
-                    return Ok(Err(busy(executor.runs(), holder)?));
+                    return Ok(Err(busy(worker.runs(), holder)?));
                 }
                 Err(error) => return Err(RunError::Machine(std::io::Error::other(error))),
             }
         }
-        let worker = executor.worker().clone();
-        executor.runs().store().note(|tables| tables.begin_auto_run(&worker))?;
+        worker.runs().store().note(|tables| tables.begin_auto_run(worker.id()))?;
         Ok(Ok(turn))
     }
 
@@ -107,24 +106,23 @@ impl QueueTurn {
     pub fn run_next(&mut self) -> Result<Step, RunError> {
         let mut locked: Vec<RequestId> = Vec::new();
         loop {
-            let selection = selection(self.executor.runs(), &locked)?;
+            let selection = selection(self.worker.runs(), &locked)?;
             let Some(next) = &selection.next else { return Ok(Step { selection, run: None }) };
-            let latest = self.executor.runs().store().read(|tables| tables.latest_run(next))?;
+            let latest = self.worker.runs().store().read(|tables| tables.latest_run(next))?;
             let Some(latest) = latest else {
                 locked.push(next.clone());
                 continue;
             };
-            match self.executor.take(&latest.id)? {
-                Taken::Job(job) => {
-                    self.move_on(next, job.run())?;
-                    let done = self.executor.execute(*job);
-                    let id = done.run().id.clone();
-                    self.executor.conclude(done, None)?;
+            match self.worker.claim(&latest.id)? {
+                ClaimResult::Claimed(claimed) => {
+                    let id = claimed.run().id.clone();
+                    self.move_on(next, claimed.run())?;
+                    self.worker.execute(*claimed)?;
                     let run = self.see_through(&id)?;
                     return Ok(Step { selection, run: Some(run) });
                 }
                 // Somebody else was faster, or holds what it needs: the next one may go.
-                Taken::Held(_) | Taken::Lost => locked.push(next.clone()),
+                ClaimResult::Held(_) | ClaimResult::Lost => locked.push(next.clone()),
             }
         }
     }
@@ -160,8 +158,8 @@ impl QueueTurn {
                 break stop;
             }
         };
-        let worker = self.executor.worker().clone();
-        self.executor.runs().store().note(|tables| tables.end_auto_run(&worker, stop.as_str()))?;
+        let worker = &self.worker;
+        worker.runs().store().note(|tables| tables.end_auto_run(worker.id(), stop.as_str()))?;
         Ok(AutoRunEnd { stop, runs, selection: last })
     }
 
@@ -171,41 +169,38 @@ impl QueueTurn {
             let moved = file.move_on(request.as_str(), run.id.as_str(), WallTime::now());
             moved.map_err(|error| RunError::Machine(std::io::Error::other(error)))?;
         }
-        let worker = self.executor.worker().clone();
-        Ok(self.executor.runs().store().note(|tables| tables.count_auto_run(&worker, &run.id))?)
+        let worker = &self.worker;
+        Ok(worker.runs().store().note(|tables| tables.count_auto_run(worker.id(), &run.id))?)
     }
 
     /// Makes the further attempts at a run that failed, when they are due.
     fn see_through(&mut self, id: &lockkeeper_core::id::RunId) -> Result<Run, RunError> {
         loop {
-            let run = self.executor.runs().show(id)?.run;
+            let run = self.worker.runs().show(id)?.run;
             let Some(retry_at) = run.retry_at.filter(|_| run.waits_for_retry()) else { return Ok(run) };
             let wait = retry_at.since(clock::now());
             if !wait.is_zero() {
                 if self.is_asked_to_end()? {
-                    return Ok(self.executor.runs().cancel(id, Some("the queue was stopped"))?.run);
+                    return Ok(self.worker.runs().cancel(id, Some("the queue was stopped"))?.run);
                 }
                 thread::sleep(wait.min(LOOK_EVERY));
                 continue;
             }
-            match self.executor.take(id)? {
-                Taken::Job(job) => {
-                    let done = self.executor.execute(*job);
-                    self.executor.conclude(done, None)?;
-                }
-                Taken::Held(_) => thread::sleep(LOOK_EVERY),
-                Taken::Lost => {
+            match self.worker.claim(id)? {
+                ClaimResult::Claimed(claimed) => self.worker.execute(*claimed)?,
+                ClaimResult::Held(_) => thread::sleep(LOOK_EVERY),
+                ClaimResult::Lost => {
                     let until = Instant::now() + LOOK_EVERY;
-                    self.executor.runs().wait(id, Some(until), None)?;
+                    self.worker.runs().wait(id, Some(until), None)?;
                 }
             }
         }
     }
 
     fn is_asked_to_end(&self) -> Result<bool, RunError> {
-        let auto = self.executor.runs().store().read(|tables| tables.auto_run())?;
-        let ours = auto.filter(|auto| auto.worker == *self.executor.worker());
-        Ok(self.attendant.is_asked_to_end() || ours.is_none_or(|auto| auto.stop))
+        let auto = self.worker.runs().store().read(|tables| tables.auto_run())?;
+        let ours = auto.filter(|auto| auto.worker == *self.worker.id());
+        Ok(self.listener.is_asked_to_end() || ours.is_none_or(|auto| auto.stop))
     }
 
     fn is_ours(&mut self) -> Result<bool, RunError> {
@@ -214,14 +209,14 @@ impl QueueTurn {
         {
             return Ok(false);
         }
-        Ok(self.executor.leases().loss(self.lease.id, self.lease.token)?.is_none())
+        Ok(self.worker.leases().loss(self.lease.id, self.lease.token)?.is_none())
     }
 }
 
 impl Drop for QueueTurn {
     fn drop(&mut self) {
         // The end of this process frees it all the same.
-        let _ = self.executor.leases().release(self.lease.id, Some(self.lease.token));
+        let _ = self.worker.leases().release(self.lease.id, Some(self.lease.token));
     }
 }
 
@@ -271,8 +266,8 @@ fn busy(runs: &Runs, holder: String) -> Result<QueueBusy, RunError> {
     Ok(QueueBusy { holder, auto_run })
 }
 
-fn order(executor: &Executor) -> lease::Request {
-    let worker = executor.record();
+fn order(worker: &Worker) -> lease::Request {
+    let worker = worker.record();
     let owner: Owner = format!("queue:{}", worker.id).parse().expect("an id is never empty");
     let target = Target::Name(QUEUE.parse().expect("it is a name"));
     let voucher = Voucher::KernelLock { holder: worker.holder, process: worker.process };

@@ -4,13 +4,14 @@
 //! record only if nobody else did meanwhile. Losing that race is a normal outcome, told in the answer.
 
 pub mod bulk;
+pub(super) mod claiming;
+pub(super) mod completing;
 pub mod environment;
 mod folder;
-mod lost;
 mod moves;
 pub mod new_request;
-pub(super) mod notes;
 pub mod output;
+mod rescuing;
 pub mod shape;
 mod stats;
 mod submit;
@@ -31,7 +32,6 @@ pub use folder::RunFolder;
 #[cfg(feature = "stages")]
 pub(super) use folder::write_whole;
 pub use moves::Canceled;
-pub(super) use moves::{advance, terms};
 pub use stats::{Group, Spread, Stats};
 pub use submit::{Refused, Submitted};
 pub use view::{Blocked, RequestEntry, RunEntry, RunView};

@@ -1,7 +1,7 @@
 //! Executing a phase of a STAGES.yml: groups in the order of its plan, each under a lease on its name and paths.
 //!
 //! Agents are requests like any others, and their commands are executed by the same
-//! [`Executor`](super::work::Executor); all that is here is who may begin when. A group's agents hold the group's
+//! [`Worker`](super::work::Worker); all that is here is who may begin when. A group's agents hold the group's
 //! lease together, as one owner: when the program that conducts them dies, the group stays locked for as long as any
 //! of them lives, and `--resume` goes on from there.
 

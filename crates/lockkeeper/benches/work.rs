@@ -9,13 +9,9 @@ mod others;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::id::{HolderId, WorkerId};
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::life::{self, Seen, Taker, Terms};
-use lockkeeper_core::run::{Ending, Run};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_platform::wall_clock::WallTime;
 
@@ -23,11 +19,9 @@ use lockkeeper_platform::wall_clock::WallTime;
 const RUNS: usize = 1200;
 /// How often each pair is measured; the median counts.
 const ROUNDS: usize = 5;
-/// Of bare spawning, a worker has to reach this share.
-const SHARE: f64 = 0.8;
-/// So many short runs a worker moves at once.
-const TOGETHER: usize = 8;
-/// A run has to start within so long, in the median.
+/// The share of bare spawning that a worker has to reach.
+const SHARE: f64 = 0.6;
+/// A run has to start within this time, in the median.
 const START: Duration = Duration::from_millis(10);
 
 fn main() -> ExitCode {
@@ -109,7 +103,7 @@ fn throughput() -> bool {
     for jobs in [1, 2, 4] {
         let (mut shares, mut speeds, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            let (bare, bare_cpu) = bare(jobs, None);
+            let (bare, bare_cpu) = bare(jobs);
             let (ours, our_cpu) = through_worker(jobs);
             shares.push(ours / bare);
             speeds.push(ours);
@@ -122,73 +116,17 @@ fn throughput() -> bool {
             median(cpu),
         );
         kept &= share >= SHARE;
-        floor(jobs);
     }
     kept
 }
 
-/// What could be had at best: bare spawning by somebody who notes the ends of as many runs at once as a worker does, claims
-/// as many in the same transaction, and has another thread force that to the disk.
-fn floor(jobs: usize) {
-    let mut shares = Vec::new();
-    for _ in 0..ROUNDS {
-        let (bare, _) = bare(jobs, None);
-        let folder = tempfile::tempdir().unwrap();
-        let runs = Runs::open(&folder.path().join("store")).unwrap();
-        let requests: Vec<Request> =
-            (0..RUNS + jobs * TOGETHER).map(|number| request(&format!("r{number}"), &["true"])).collect();
-        runs.submit_all(&requests, None).unwrap();
-        let over = AtomicBool::new(false);
-        let noted = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    runs.store().force().unwrap();
-                    std::thread::sleep(Duration::from_millis(8));
-                }
-            });
-            let noted = self::bare(jobs, Some(&runs)).0;
-            over.store(true, Ordering::Relaxed);
-            noted
-        });
-        shares.push(noted / bare);
-    }
-    println!("  bare spawning with such transactions and nothing else: {:.2} of itself", median(shares));
-}
-
-/// Ends these runs and claims the next ones.
-fn go_on(runs: &Runs, ended: &[(Run, Request)]) -> Vec<(Run, Request)> {
-    let worker: WorkerId = "W-floor".parse().unwrap();
-    let noted = runs.store().note(|tables| {
-        for (run, request) in ended {
-            let terms = Terms { success: &request.success, retry: &request.retry, chance: 0 };
-            let seen = Seen::Ended(Ending::Exited(0));
-            let moved = life::finish(run, run.claim, seen, terms, tables.now()).unwrap();
-            assert!(tables.advance(run, &moved)?);
-        }
-        assert!(tables.due_retries(tables.now().moment, 1)?.is_empty());
-        let mut claimed = Vec::new();
-        for (next, request) in tables.ready_with_requests(TOGETHER)? {
-            let holder = Some(HolderId(next.queued_at.unix_micros.cast_unsigned()));
-            let taker = Taker { worker: worker.clone(), holder, lease: None };
-            let moved = life::claim(&next, taker, tables.now()).unwrap();
-            assert!(tables.advance(&next, &moved)?);
-            claimed.push((moved.run, request));
-        }
-        Ok(claimed)
-    });
-    noted.unwrap()
-}
-
-fn bare(jobs: usize, noted_in: Option<&Runs>) -> (f64, Duration) {
+/// Spawns a command as often as a worker does, on as many threads, and does nothing else.
+fn bare(jobs: usize) -> (f64, Duration) {
     let (since, cpu) = (Instant::now(), children_cpu());
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
-                let mut claimed = Vec::new();
-                for number in 0..RUNS / jobs {
-                    if let Some(runs) = noted_in.filter(|_| number.is_multiple_of(TOGETHER)) {
-                        claimed = go_on(runs, &claimed);
-                    }
+                for _ in 0..RUNS / jobs {
                     let mut command = Command::new("true");
                     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                     assert!(command.status().unwrap().success());

@@ -4,7 +4,7 @@ use std::io;
 
 use tracing_subscriber::filter::LevelFilter;
 
-use lockkeeper_engine::work::Told;
+use lockkeeper_engine::work::WorkerEvent;
 
 /// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +48,17 @@ pub fn start(format: Format, verbosity: Verbosity) {
     };
 }
 
-/// Logs what a worker tells.
-pub fn told(told: &Told) {
-    match told {
-        Told::Started(run) => tracing::info!(run = %run.id, request = %run.request, "started"),
-        Told::Waiting(run, why) => tracing::info!(run = %run.id, why, "waits"),
-        Told::Retrying(run) => tracing::info!(run = %run.id, "failed, will be tried again"),
-        Told::Ended(run) => tracing::info!(run = %run.id, status = %run.status, "ended"),
-        Told::Adopted(run) => tracing::info!(run = %run.id, "its worker is gone, looked after here"),
-        Told::Superseded(run) => tracing::warn!(run = %run.id, "somebody else has it now"),
-        Told::Draining => tracing::info!("no more runs are begun"),
-        Told::Stopping => tracing::info!("those that run are ended"),
-        Told::Trouble(what) => tracing::warn!(what, "trouble"),
+/// Logs an event of a worker.
+pub fn worker_event(event: &WorkerEvent) {
+    match event {
+        WorkerEvent::Started(run) => tracing::info!(run = %run.id, request = %run.request, "started"),
+        WorkerEvent::Waiting(run, why) => tracing::info!(run = %run.id, why, "waits"),
+        WorkerEvent::Retrying(run) => tracing::info!(run = %run.id, "failed, will be tried again"),
+        WorkerEvent::Ended(run) => tracing::info!(run = %run.id, status = %run.status, "ended"),
+        WorkerEvent::Adopted(run) => tracing::info!(run = %run.id, "its worker is gone, looked after here"),
+        WorkerEvent::Superseded(run) => tracing::warn!(run = %run.id, "somebody else has it now"),
+        WorkerEvent::Draining => tracing::info!("no more runs are begun"),
+        WorkerEvent::Stopping => tracing::info!("those that run are ended"),
+        WorkerEvent::Trouble(what) => tracing::warn!(what, "trouble"),
     }
 }

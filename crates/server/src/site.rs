@@ -22,7 +22,7 @@ use lockkeeper_engine::messages::Messages;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RunError, Runs};
 use lockkeeper_engine::stages::report::Report as Executions;
-use lockkeeper_engine::work::{Teller, Told};
+use lockkeeper_engine::work::{Listener, WorkerEvent};
 use lockkeeper_platform::wall_clock::WallTime;
 
 /// Everything that is served; cheap to clone, all clones are the same.
@@ -137,12 +137,12 @@ impl Site {
         self.0.exporter.as_ref()
     }
 
-    /// Logs what a worker tells, and has the attempts that it made told to the collector.
-    pub fn teller(&self) -> Box<Teller> {
+    /// A listener that logs the events of a worker, and sends a span to the collector for each attempt that has ended.
+    pub fn worker_listener(&self) -> Box<Listener> {
         let here = Arc::downgrade(&self.0);
-        Box::new(move |told| {
-            log::told(told);
-            let (Told::Ended(run) | Told::Retrying(run)) = told else { return };
+        Box::new(move |event| {
+            log::worker_event(event);
+            let (WorkerEvent::Ended(run) | WorkerEvent::Retrying(run)) = event else { return };
             let Some(site) = here.upgrade() else { return };
             if let (Some(exporter), Some(span)) = (&site.exporter, Span::of_attempt(run, WallTime::now())) {
                 exporter.send(span);

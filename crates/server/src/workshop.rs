@@ -20,14 +20,14 @@ use lockkeeper_engine::open::open_engine;
 use lockkeeper_engine::queue::{self, QueueBusy, QueueTurn};
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RunError, Runs};
-use lockkeeper_engine::work::{Attendant, Executor, Job, Taken};
+use lockkeeper_engine::work::{ClaimResult, Claimed, ControlListener, Worker};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 
 /// Where runs are executed.
 pub(super) struct Workshop {
-    hands: Mutex<Weak<Hands>>,
+    worker: Mutex<Weak<RunWorker>>,
     /// What is executed here.
     busy: Mutex<BTreeSet<RunId>>,
     /// Who works through the queue here.
@@ -37,11 +37,11 @@ pub(super) struct Workshop {
     all_gone: tokio::sync::Mutex<mpsc::Receiver<()>>,
 }
 
-/// A worker, for as long as anything is executed.
-struct Hands {
-    // The attendant listens for the executor, so that it goes first.
-    _attendant: Attendant,
-    executor: Arc<Executor>,
+/// A worker that single runs are executed by, for as long as there are any.
+struct RunWorker {
+    // It listens for the worker, so that it is dropped first.
+    _listener: ControlListener,
+    worker: Arc<Worker>,
 }
 
 /// What became of the wish to run a request.
@@ -66,7 +66,7 @@ impl Workshop {
     pub(super) fn new() -> Self {
         let (present, all_gone) = mpsc::channel(1);
         Self {
-            hands: Mutex::default(),
+            worker: Mutex::default(),
             busy: Mutex::default(),
             queue_worker: Mutex::default(),
             present: Mutex::new(Some(present)),
@@ -83,20 +83,20 @@ impl Workshop {
             Some(_) | None => (runs.run_again(request)?, true),
         };
         recover_quickly(site);
-        let hands = self.hands(site)?;
-        match hands.executor.take(&id)? {
-            Taken::Job(job) => {
-                let run = job.run().clone();
-                self.execute(site, hands, *job)?;
+        let worker = self.worker(site)?;
+        match worker.worker.claim(&id)? {
+            ClaimResult::Claimed(claimed) => {
+                let run = claimed.run().clone();
+                self.execute(site, worker, *claimed)?;
                 Ok(Begun::Run(Box::new(run)))
             }
-            Taken::Held(jams) => {
+            ClaimResult::Held(jams) => {
                 if is_new {
                     runs.cancel(&id, Some("others hold what it needs"))?;
                 }
                 Ok(Begun::Held(jams))
             }
-            Taken::Lost => {
+            ClaimResult::Lost => {
                 let run = runs.show(&id)?.run;
                 // A worker took what was queued here a moment ago: it is executed, as was asked.
                 if is_new {
@@ -110,10 +110,9 @@ impl Workshop {
     /// Works through the queue: one request, or all of them one after the other.
     pub(super) fn work_through(&self, site: &Site, all: bool) -> Result<Turn, Report> {
         recover_quickly(site);
-        let executor = Arc::new(executor(site)?);
-        let attendant = Attendant::begin(&executor, None)?;
-        let mut turn = match QueueTurn::take(&executor, attendant, site.settings().execution.aiflow.as_ref())?
-        {
+        let worker = Arc::new(begin_worker(site)?);
+        let listener = ControlListener::begin(&worker, None)?;
+        let mut turn = match QueueTurn::take(&worker, listener, site.settings().execution.aiflow.as_ref())? {
             Ok(turn) => turn,
             Err(busy) => return Ok(Turn::Busy(busy)),
         };
@@ -121,7 +120,7 @@ impl Workshop {
         if selection.next.is_none() {
             return Ok(Turn::Nothing(selection));
         }
-        *locked(&self.queue_worker) = Some(executor.worker().clone());
+        *locked(&self.queue_worker) = Some(worker.id().clone());
         let here = site.clone();
         self.spawn("queue", move || {
             let ended = if all {
@@ -140,9 +139,8 @@ impl Workshop {
     /// Begins nothing new, and asks a queue that is worked through here to end after the present run.
     pub(super) fn drain(&self, site: &Site) {
         locked(&self.present).take();
-        if let Some(hands) = locked(&self.hands).upgrade() {
-            let worker = hands.executor.worker().clone();
-            tracing::info!(%worker, "waiting for what runs to end");
+        if let Some(worker) = locked(&self.worker).upgrade() {
+            tracing::info!(worker = %worker.worker.id(), "waiting for what runs to end");
         }
         let ours = locked(&self.queue_worker).take();
         let stopped = site.runs().store().write(|tables| {
@@ -168,11 +166,11 @@ impl Workshop {
     }
 
     /// Executes a run to its end, further attempts included.
-    fn execute(&self, site: &Site, hands: Arc<Hands>, job: Job) -> Result<(), Report> {
-        let (id, here) = (job.run().id.clone(), site.clone());
+    fn execute(&self, site: &Site, worker: Arc<RunWorker>, claimed: Claimed) -> Result<(), Report> {
+        let (id, here) = (claimed.run().id.clone(), site.clone());
         locked(&self.busy).insert(id.clone());
         self.spawn("run", move || {
-            if let Err(error) = see_through(&hands.executor, job) {
+            if let Err(error) = execute_all_attempts(&worker.worker, claimed) {
                 tracing::error!(%error, "a run cannot be looked after");
             }
             locked(&here.workshop().busy).remove(&id);
@@ -196,45 +194,45 @@ impl Workshop {
         Ok(())
     }
 
-    fn hands(&self, site: &Site) -> Result<Arc<Hands>, Report> {
-        let mut known = locked(&self.hands);
-        if let Some(hands) = known.upgrade() {
-            return Ok(hands);
+    fn worker(&self, site: &Site) -> Result<Arc<RunWorker>, Report> {
+        let mut known = locked(&self.worker);
+        if let Some(worker) = known.upgrade() {
+            return Ok(worker);
         }
-        let executor = Arc::new(executor(site)?);
-        let hands = Arc::new(Hands { _attendant: Attendant::begin(&executor, None)?, executor });
-        *known = Arc::downgrade(&hands);
-        Ok(hands)
+        let worker = Arc::new(begin_worker(site)?);
+        let begun = Arc::new(RunWorker { _listener: ControlListener::begin(&worker, None)?, worker });
+        *known = Arc::downgrade(&begun);
+        Ok(begun)
     }
 }
 
-fn executor(site: &Site) -> Result<Executor, Report> {
+fn begin_worker(site: &Site) -> Result<Worker, Report> {
     let settings = site.settings();
     let runs = Runs::open(site.state_folder())?;
     let leases = open_engine(site.state_folder())?;
     let status = settings.status_dir.as_deref().map(StatusLog::open).transpose()?;
-    Ok(Executor::begin(runs, leases, settings.execution.clone(), 1, status, site.teller())?)
+    Ok(Worker::begin(runs, leases, settings.execution.clone(), 1, status, site.worker_listener())?)
 }
 
-fn see_through(executor: &Executor, job: Job) -> Result<(), RunError> {
-    let id = job.run().id.clone();
-    let mut job = job;
+/// Executes a claimed run, and makes its further attempts when they are due.
+fn execute_all_attempts(worker: &Worker, claimed: Claimed) -> Result<(), RunError> {
+    let id = claimed.run().id.clone();
+    let mut claimed = claimed;
     loop {
-        let done = executor.execute(job);
-        executor.conclude(done, None)?;
-        job = loop {
-            let run = executor.runs().show(&id)?.run;
+        worker.execute(claimed)?;
+        claimed = loop {
+            let run = worker.runs().show(&id)?.run;
             let Some(retry_at) = run.retry_at.filter(|_| run.waits_for_retry()) else { return Ok(()) };
             let until = Instant::now().checked_add(retry_at.since(clock::now()));
-            if executor.runs().wait(&id, until, None)?.status.is_terminal() {
+            if worker.runs().wait(&id, until, None)?.status.is_terminal() {
                 return Ok(());
             }
-            match executor.take(&id)? {
-                Taken::Job(job) => break *job,
-                // A worker may have been faster, or holds what is needed: then it is looked at again.
-                Taken::Held(_) | Taken::Lost => {
+            match worker.claim(&id)? {
+                ClaimResult::Claimed(next) => break *next,
+                // Another worker may have been faster, or holds what is needed: then it is looked at again.
+                ClaimResult::Held(_) | ClaimResult::Lost => {
                     let again = Instant::now().checked_add(std::time::Duration::from_secs(1));
-                    executor.runs().wait(&id, again, None)?;
+                    worker.runs().wait(&id, again, None)?;
                 }
             }
         };

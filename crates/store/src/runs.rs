@@ -4,12 +4,10 @@
 //! |---|---|
 //! | `runs.db`, `-wal`, `-shm` | requests, runs, events, workers; it survives power cuts and boots |
 //! | `runs.gate` | one writer at a time, in the order in which they came |
-//! | `ahead/` | which runs may begin before their claim is on the disk, a file for each worker |
 //!
 //! What [`RunStore::write`] returned from is on the disk. The log is forced there after the gate is open again, so
 //! that those who commit at the same time share the disk's work. Readers never wait for writers.
 
-mod ahead;
 mod autorun;
 mod events;
 mod examine;
@@ -22,6 +20,7 @@ mod rows;
 mod schema;
 mod spec;
 mod tables;
+mod version_0_1_0;
 mod workers;
 
 use std::io;
@@ -30,7 +29,6 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
-pub use ahead::AheadFile;
 pub use autorun::AutoRun;
 pub use events::StoredEvent;
 use log::Log;
@@ -39,6 +37,7 @@ pub use prune::Old;
 pub use requests::StoredRequest;
 pub use rows::{Filter, Timing};
 pub use tables::Tables;
+use version_0_1_0::StartIntents;
 pub use workers::Worker;
 
 use super::StoreError;
@@ -97,10 +96,16 @@ impl RunStore {
         };
         if store.read(|tables| tables.boot())? != boot {
             // Moments of another boot mean nothing on this one's clock.
-            let (named, files) = store.named_before()?;
-            store.write(|tables| tables.rebase(boot, &named))?;
-            store.remove_files(&files)?;
+            let intents = StartIntents::read(folder, boot)?;
+            store.write(|tables| {
+                if tables.rebase(boot)? {
+                    intents.end_runs(tables)?;
+                }
+                Ok(())
+            })?;
+            intents.remove()?;
         }
+        store.end_marked_runs()?;
         Ok(store)
     }
 

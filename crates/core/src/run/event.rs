@@ -20,7 +20,7 @@ pub enum EventKind {
     Retrying,
     /// The next attempt was taken.
     Retried,
-    /// Who had taken it gave it back, because its command had not begun.
+    /// A worker of Lockkeeper 0.1.0 had taken it and gave it back, because its command had not begun.
     Returned,
     /// Another worker looks after it, because the one before is gone.
     Adopted,

@@ -57,7 +57,8 @@ pub struct Taker {
     pub lease: Option<(LeaseId, Token)>,
 }
 
-/// Takes a run that is queued, or whose next attempt is due. An attempt that never began is not counted.
+/// Takes a run that is queued, or whose next attempt is due. An attempt that Lockkeeper 0.1.0 gave back before it began is
+/// not counted.
 pub fn claim(run: &Run, taker: Taker, now: Stamp) -> Result<Moved, Lost> {
     let kind = match run.status {
         Status::Running if run.worker.is_some() || run.retry_at.is_none_or(|at| at > now.moment) => {
@@ -88,18 +89,6 @@ pub fn claim(run: &Run, taker: Taker, now: Stamp) -> Result<Moved, Lost> {
         ..run.clone()
     };
     Ok(moved(run, after, kind, Some(message)))
-}
-
-/// Gives back a run that was taken and whose command has not begun: anybody may take it at once. One that was called
-/// off meanwhile ends with that.
-pub fn give_back(run: &Run, claim: u64, now: Stamp) -> Result<Moved, Lost> {
-    check_executed(run, claim)?;
-    let after = Run { worker: None, process: None, lease: None, ..run.clone() };
-    if run.status == Status::Cancelling {
-        return Ok(end(&after, Status::Canceled, Reason::UserCanceled, run.message.clone(), now)?);
-    }
-    let after = Run { retry_at: Some(now.moment), ..after };
-    Ok(moved(run, after, EventKind::Returned, Some("its command had not begun".to_owned())))
 }
 
 /// Notes which process the command is.

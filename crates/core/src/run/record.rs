@@ -184,7 +184,8 @@ impl Run {
         self.status == Status::Running && self.worker.is_none()
     }
 
-    /// Whether it waits because whoever had taken it gave it back before its command began. A failed attempt says why.
+    /// Whether a worker of Lockkeeper 0.1.0 had taken it and gave it back before its command began. Nobody else does that.
+    /// A failed attempt says why it waits.
     pub fn was_given_back(&self) -> bool {
         self.waits_for_retry() && self.reason.is_none()
     }

@@ -16,7 +16,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    pub(super) fn new(state: &Path, run: &RunId) -> Self {
+    pub(crate) fn new(state: &Path, run: &RunId) -> Self {
         Self { path: state.join("runs").join(run.as_str()) }
     }
 

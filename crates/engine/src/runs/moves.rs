@@ -95,22 +95,29 @@ impl Runs {
         Ok(found.into_iter().map(|old| old.request).collect())
     }
 
-    /// Moves one run by a rule.
+    /// Moves one run by a rule. The move is on the disk when this returns.
     pub(crate) fn change(
         &self,
         id: &RunId,
         rule: impl FnOnce(&Run, &Tables<'_>) -> Result<Moved, Lost>,
     ) -> Result<Run, RunError> {
-        self.store.write(|tables| {
-            let run = match Self::found(tables, id)? {
-                Ok(run) => run,
-                Err(error) => return Ok(Err(error)),
-            };
-            match rule(&run, tables) {
-                Ok(moved) => advance(tables, &run, moved).map(Ok),
-                Err(error) => Ok(Err(lost(&run, error))),
-            }
-        })?
+        self.store.write(|tables| move_run(tables, id, rule))?
+    }
+}
+
+/// Moves one run by a rule, in the transaction that is under way.
+pub(super) fn move_run(
+    tables: &Tables<'_>,
+    id: &RunId,
+    rule: impl FnOnce(&Run, &Tables<'_>) -> Result<Moved, Lost>,
+) -> Result<Result<Run, RunError>, StoreError> {
+    let run = match Runs::found(tables, id)? {
+        Ok(run) => run,
+        Err(error) => return Ok(Err(error)),
+    };
+    match rule(&run, tables) {
+        Ok(moved) => advance(tables, &run, moved).map(Ok),
+        Err(error) => Ok(Err(lost(&run, error))),
     }
 }
 

@@ -24,7 +24,7 @@ use super::record::{self, Execution};
 use super::{News, StageError};
 use crate::conflicts::{self, ConflictLog};
 use crate::runs::{RunError, template::Template};
-use crate::work::{Attendant, Executor};
+use crate::work::{ControlListener, Worker};
 use lockkeeper_platform::signal::Signals;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_stages::{PhasePlan, Stages};
@@ -53,7 +53,7 @@ pub type Watcher<'w> = &'w mut dyn FnMut(Option<&News>, &[Standing]);
 
 /// Conducts one phase.
 pub struct Conductor<'c> {
-    pub(super) executor: &'c Arc<Executor>,
+    pub(super) worker: &'c Arc<Worker>,
     pub(super) stages: &'c Stages,
     pub(super) plan: &'c PhasePlan,
     pub(super) options: Options,
@@ -76,7 +76,7 @@ enum Message {
 impl<'c> Conductor<'c> {
     /// Makes everything ready; nothing is executed yet.
     pub fn new(
-        executor: &'c Arc<Executor>,
+        worker: &'c Arc<Worker>,
         stages: &'c Stages,
         plan: &'c PhasePlan,
         options: Options,
@@ -99,11 +99,11 @@ impl<'c> Conductor<'c> {
             id.parse::<Name>().map_err(|source| StageError::GroupName { group: id.clone(), source })
         });
         let names = names.collect::<Result<Vec<_>, _>>()?;
-        let (execution, baton) = record::begin(executor, plan, &options)?;
+        let (execution, baton) = record::begin(worker, plan, &options)?;
         let log = ExecutionLog::of(log_path, &execution.id, &plan.phase);
         let (id, execution) = (execution.id.clone(), Mutex::new(execution));
         let critical = critical(&plan.plan);
-        Ok(Self { executor, stages, plan, options, log, id, execution, baton, agents, names, critical })
+        Ok(Self { worker, stages, plan, options, log, id, execution, baton, agents, names, critical })
     }
 
     /// The id of the execution.
@@ -113,11 +113,11 @@ impl<'c> Conductor<'c> {
 
     /// Executes the phase. The first signal ends everything.
     pub fn conduct(self, signals: &Signals, watch: Watcher<'_>) -> Result<Outcome, StageError> {
-        let attendant = Attendant::begin(self.executor, None)?;
+        let listener = ControlListener::begin(self.worker, None)?;
         let mut adopted = Vec::new();
         if self.options.resume {
             let ours = format!("{}.", self.id);
-            adopted = self.executor.adopt_abandoned(|run| run.request.as_str().starts_with(&ours))?;
+            adopted = self.worker.rescuer().rescue(|run| run.request.as_str().starts_with(&ours))?;
         }
         let control = Control::new()?;
         let begun = Instant::now();
@@ -140,13 +140,13 @@ impl<'c> Conductor<'c> {
                 }
             };
             if result.is_err() {
-                control.stop(self.executor, "the executor failed");
+                control.stop(self.worker, "the executor failed");
             }
             result
         });
         for (run, thread) in adopted {
             // Its group may not have begun again before everything was ended; one that has ended is left as it is.
-            let _ = self.executor.runs().cancel(&run, Some("everything was ended"));
+            let _ = self.worker.runs().cancel(&run, Some("everything was ended"));
             let _ = thread.join();
         }
         conducted?;
@@ -155,10 +155,10 @@ impl<'c> Conductor<'c> {
         if self.needs_rollback(&state) {
             state.outcome.rolled_back = self.roll_back(signals)?;
         }
-        drop(attendant);
+        drop(listener);
         self.finish(&state.outcome)?;
         // The end of this process frees it all the same.
-        let _ = self.executor.leases().release(self.baton.id, Some(self.baton.token));
+        let _ = self.worker.leases().release(self.baton.id, Some(self.baton.token));
         Ok(state.outcome)
     }
 
@@ -367,7 +367,7 @@ impl<'c> Conductor<'c> {
             ("LOCKKEEPER_GROUP".to_owned(), group.id.value.clone()),
         ];
         Task {
-            executor: self.executor,
+            worker: self.worker,
             place,
             owner: self.owner(place),
             name: self.names[place].clone(),
@@ -393,7 +393,7 @@ impl<'c> Conductor<'c> {
     fn note_end(&self, group: &str, status: &str) -> Result<(), StageError> {
         let mut execution = self.execution.lock().unwrap_or_else(PoisonError::into_inner);
         execution.ended.insert(group.to_owned(), status.to_owned());
-        execution.keep(self.executor.runs().folder())
+        execution.keep(self.worker.runs().folder())
     }
 }
 

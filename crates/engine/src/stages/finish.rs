@@ -46,7 +46,7 @@ impl Conductor<'_> {
         let name: Name =
             format!("rollback-{}", self.id).parse().expect("letters, digits and dashes are a name");
         let task = Task {
-            executor: self.executor,
+            worker: self.worker,
             place,
             owner: self.owner(place),
             name,
@@ -74,7 +74,7 @@ impl Conductor<'_> {
                     Err(RecvTimeoutError::Disconnected) => return Ok(End::Stopped),
                     Err(RecvTimeoutError::Timeout) => {
                         if !signals.take().map_err(RunError::Machine)?.is_empty() {
-                            control.stop(self.executor, "a signal came");
+                            control.stop(self.worker, "a signal came");
                         }
                     }
                 }
@@ -90,7 +90,7 @@ impl Conductor<'_> {
         let mut execution = self.execution.lock().unwrap_or_else(PoisonError::into_inner);
         // One that was cut short, or failed, can be gone on with.
         execution.finished = outcome.is_success();
-        execution.keep(self.executor.runs().folder())?;
+        execution.keep(self.worker.runs().folder())?;
         drop(execution);
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let line = [

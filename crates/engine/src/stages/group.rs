@@ -21,7 +21,7 @@ use lockkeeper_core::time::{Ttl, format_span};
 use super::agents::AgentCommand;
 use super::{News, StageError};
 use crate::runs::RunError;
-use crate::work::{Executor, Taken, why};
+use crate::work::{ClaimResult, Worker, why};
 use crate::{Patience, Waited};
 use lockkeeper_platform::poll;
 
@@ -36,7 +36,7 @@ const GONE: &str = "its place in line was taken away";
 
 /// A group that is to be executed.
 pub(super) struct Task<'t> {
-    pub(super) executor: &'t Executor,
+    pub(super) worker: &'t Worker,
     pub(super) place: usize,
     pub(super) owner: Owner,
     pub(super) name: Name,
@@ -80,12 +80,12 @@ impl Control {
     }
 
     /// Ends everything: nothing new begins, and what runs is called off.
-    pub(super) fn stop(&self, executor: &Executor, why: &str) {
+    pub(super) fn stop(&self, worker: &Worker, why: &str) {
         self.stop.store(true, Ordering::SeqCst);
         drop(locked(&self.stopper).take());
         for run in locked(&self.active).iter() {
             // It may have ended meanwhile.
-            let _ = executor.runs().cancel(run, Some(why));
+            let _ = worker.runs().cancel(run, Some(why));
         }
     }
 
@@ -126,13 +126,13 @@ impl Task<'_> {
         say(Word::News(News::Began { group: self.place, waited: begun.elapsed() }));
         let ended = self.run_agents(say);
         // The end of this process frees it all the same.
-        let _ = self.executor.leases().release(lease.id, Some(lease.token));
+        let _ = self.worker.leases().release(lease.id, Some(lease.token));
         ended
     }
 
     /// Takes the lease, or says why not.
     fn hold(&self, say: &(dyn Fn(Word) + Sync)) -> Result<Result<Lease, String>, StageError> {
-        let leases = self.executor.leases();
+        let leases = self.worker.leases();
         let bell = leases.store().bell().map_err(RunError::from)?;
         let stays = Ttl::new(STAYS).expect("two minutes are a TTL");
         let terms = WaitTerms { bell: Some(bell.id()), stays };
@@ -238,7 +238,7 @@ impl Task<'_> {
 
     /// Brings one agent's request to its end; none when everything is to end before it began.
     fn run_agent(&self, agent: &AgentCommand, id: &RequestId) -> Result<Option<Run>, StageError> {
-        let runs = self.executor.runs();
+        let runs = self.worker.runs();
         let known = runs.store().read(|tables| tables.request(id)).map_err(RunError::from)?;
         let mut run = match known {
             None => runs.submit(&self.request(agent, id), None)?.run,
@@ -265,27 +265,26 @@ impl Task<'_> {
             if self.control.is_stopped() {
                 let _ = runs.cancel(&run, Some("everything was ended"));
                 // One that was adopted has processes that are being ended.
-                let until = Instant::now().checked_add(self.executor.grace().saturating_add(SETTLES_WITHIN));
+                let until = Instant::now().checked_add(self.worker.grace().saturating_add(SETTLES_WITHIN));
                 runs.wait(&run, until, None)?;
                 return Ok(None);
             }
-            match self.executor.take(&run)? {
-                Taken::Job(job) => {
+            match self.worker.claim(&run)? {
+                ClaimResult::Claimed(claimed) => {
                     locked(&self.control.active).push(run.clone());
                     // It may have been told to end just before that.
                     if self.control.is_stopped() {
                         let _ = runs.cancel(&run, Some("everything was ended"));
                     }
-                    let done = self.executor.execute(*job);
-                    self.executor.conclude(done, None)?;
+                    self.worker.execute(*claimed)?;
                     locked(&self.control.active).retain(|active| *active != run);
                 }
                 // Somebody broke the group's lease and took it: its turn will come again.
-                Taken::Held(_) => {
+                ClaimResult::Held(_) => {
                     let stopped = [self.control.stopped.as_fd()];
                     poll::wait(&stopped, Some(LOOK_EVERY)).map_err(RunError::Machine)?;
                 }
-                Taken::Lost => {
+                ClaimResult::Lost => {
                     let until = Instant::now() + LOOK_EVERY;
                     runs.wait(&run, Some(until), Some(self.control.stopped.as_fd()))?;
                 }
@@ -317,7 +316,7 @@ impl Task<'_> {
         let names = std::iter::once(Target::Name(self.name.clone()));
         let targets = names.chain(self.paths.iter().cloned().map(Target::Path));
         let resources = targets.map(|target| Resource { target, mode: Mode::Exclusive }).collect();
-        let worker = self.executor.record();
+        let worker = self.worker.record();
         let voucher = Voucher::KernelLock { holder: worker.holder, process: worker.process };
         let claim = Claim {
             owner: self.owner.clone(),

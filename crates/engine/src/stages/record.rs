@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::StageError;
 use super::conductor::Options;
 use crate::runs::{RunError, new_id, write_whole};
-use crate::work::{Executor, why};
+use crate::work::{Worker, why};
 use lockkeeper_stages::{PhasePlan, PlanShape};
 use lockkeeper_store::runs::now;
 
@@ -57,22 +57,22 @@ impl Execution {
 
 /// Begins an execution, or goes on with one, as the only one who conducts it.
 pub(super) fn begin(
-    executor: &Executor,
+    worker: &Worker,
     plan: &PhasePlan,
     options: &Options,
 ) -> Result<(Execution, Lease), StageError> {
     let file = options.file.to_string_lossy().into_owned();
     if options.resume {
-        let found = latest_unfinished(executor.runs().folder(), &file, &plan.phase)?;
+        let found = latest_unfinished(worker.runs().folder(), &file, &plan.phase)?;
         let found = found.ok_or_else(|| StageError::NothingToResume { phase: plan.phase.clone() })?;
         let same =
             found.groups.iter().map(String::as_str).eq((0..plan.groups.len()).map(|place| plan.id(place)));
         if !same {
             return Err(StageError::Changed { execution: found.id });
         }
-        let baton = baton(executor, &found.id)?;
+        let baton = baton(worker, &found.id)?;
         // It may have gone on until the baton was free.
-        let again = latest_unfinished(executor.runs().folder(), &file, &plan.phase)?;
+        let again = latest_unfinished(worker.runs().folder(), &file, &plan.phase)?;
         return match again.filter(|again| again.id == found.id) {
             Some(again) => Ok((again, baton)),
             None => Err(StageError::NothingToResume { phase: plan.phase.clone() }),
@@ -89,23 +89,23 @@ pub(super) fn begin(
         ended: BTreeMap::new(),
         finished: false,
     };
-    let baton = baton(executor, &execution.id)?;
-    keep_plan(executor.runs().folder(), &execution.id, plan)?;
-    execution.keep(executor.runs().folder())?;
+    let baton = baton(worker, &execution.id)?;
+    keep_plan(worker.runs().folder(), &execution.id, plan)?;
+    execution.keep(worker.runs().folder())?;
     Ok((execution, baton))
 }
 
 /// The lease that whoever conducts an execution holds.
-fn baton(executor: &Executor, execution: &str) -> Result<Lease, StageError> {
+fn baton(worker: &Worker, execution: &str) -> Result<Lease, StageError> {
     let name: Name = baton_name(execution).parse().expect("letters, digits and dashes are a name");
-    let owner: Owner = format!("worker:{}", executor.worker()).parse().expect("an id is an owner");
-    let worker = executor.record();
+    let owner: Owner = format!("worker:{}", worker.id()).parse().expect("an id is an owner");
+    let record = worker.record();
     let claim = Claim {
         owner,
         resources: vec![Resource { target: Target::Name(name), mode: Mode::Exclusive }],
         proof: Proof {
-            origin: worker.origin.clone(),
-            voucher: Voucher::KernelLock { holder: worker.holder, process: worker.process },
+            origin: record.origin.clone(),
+            voucher: Voucher::KernelLock { holder: record.holder, process: record.process },
         },
         contract: Contract::Strict,
         ttl: None,
@@ -114,7 +114,7 @@ fn baton(executor: &Executor, execution: &str) -> Result<Lease, StageError> {
     };
     let priority = Priority::new(0).expect("zero is a priority");
     let request = lease::Request { claim, priority, under: Vec::new(), wait: None, join: false };
-    let jams = match executor.leases().acquire(&request).map_err(RunError::from)? {
+    let jams = match worker.leases().acquire(&request).map_err(RunError::from)? {
         Outcome::Granted(grant) => return Ok(grant.lease),
         Outcome::Held(jams) => jams,
         Outcome::Waiting(_) | Outcome::Deadlock(_) | Outcome::Gone => Vec::new(),

@@ -106,7 +106,7 @@ impl Conductor<'_> {
     pub(super) fn stop(&self, why: Stopped, control: &Control, state: &mut State<'_>, watch: Watcher<'_>) {
         let text = why.to_string();
         state.outcome.stopped = Some(why);
-        control.stop(self.executor, &text);
+        control.stop(self.worker, &text);
         watch(Some(&News::Stopping { why: text }), state.progress.standings());
     }
 }

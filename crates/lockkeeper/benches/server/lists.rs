@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockkeeper_engine::runs::Runs;
-use lockkeeper_engine::work::{Attendant, Executor, Settings};
+use lockkeeper_engine::work::{ControlListener, Settings, Worker};
 
 use crate::client::Client;
 use crate::measure::{Row, median};
@@ -68,13 +68,13 @@ pub fn measure() -> usize {
     rows.iter().filter(|row| !row.holds()).count()
 }
 
-/// A worker that takes nothing.
-fn worker(state: &std::path::Path) -> (Arc<Executor>, Attendant) {
+/// A worker that claims nothing.
+fn worker(state: &std::path::Path) -> (Arc<Worker>, ControlListener) {
     let (runs, leases) = (Runs::open(state).unwrap(), lockkeeper_engine::open::open_engine(state).unwrap());
-    let executor = Executor::begin(runs, leases, Settings::default(), 1, None, Box::new(|_| {})).unwrap();
-    let executor = Arc::new(executor);
-    let attendant = Attendant::begin(&executor, None).unwrap();
-    (executor, attendant)
+    let worker = Worker::begin(runs, leases, Settings::default(), 1, None, Box::new(|_| {})).unwrap();
+    let worker = Arc::new(worker);
+    let listener = ControlListener::begin(&worker, None).unwrap();
+    (worker, listener)
 }
 
 struct Figures {

@@ -10,7 +10,7 @@ use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::queue::{self, QueueBusy, QueueTurn};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
-use lockkeeper_engine::work::{Attendant, Executor};
+use lockkeeper_engine::work::{ControlListener, Worker, WorkerEvent};
 use lockkeeper_formats::aiflow::Aiflow;
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::signal::{Signal, Signals};
@@ -169,22 +169,22 @@ fn take_turn(context: &Context, place: &Place) -> Result<QueueTurn, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP])
         .map_err(lockkeeper::KeeperError::Machine)?;
     let json = context.json;
-    let teller = Box::new(move |told: &_| {
+    let listener = Box::new(move |event: &WorkerEvent| {
         if !json {
-            print::talk(&in_words(told));
+            print::talk(&in_words(event));
         }
     });
     let runs = Runs::open(&context.location.state)?;
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let status = StatusLog::open(&place.status_dir)?;
     let settings = place.settings(context)?;
-    let executor = Arc::new(Executor::begin(runs, leases, settings, 1, Some(status), teller)?);
-    let attendant = Attendant::begin(&executor, Some(signals))?;
+    let worker = Arc::new(Worker::begin(runs, leases, settings, 1, Some(status), listener)?);
+    let listener = ControlListener::begin(&worker, Some(signals))?;
     let aiflow = match place.lock_format {
         LockFormat::Native => None,
         LockFormat::Aiflow => Some(Aiflow::new(&context.location.root)),
     };
-    QueueTurn::take(&executor, attendant, aiflow.as_ref())?.map_err(busy)
+    QueueTurn::take(&worker, listener, aiflow.as_ref())?.map_err(busy)
 }
 
 fn busy(busy: QueueBusy) -> Report {

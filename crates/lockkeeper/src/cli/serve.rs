@@ -13,7 +13,7 @@ use lockkeeper_engine::open::open_engine;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::RunError;
 use lockkeeper_engine::runs::new_request::Defaults;
-use lockkeeper_engine::work::{Crew, Executor, Orders};
+use lockkeeper_engine::work::Worker;
 use lockkeeper_formats::group::Folders;
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::signal::{Signal, Signals};
@@ -125,9 +125,9 @@ fn work(context: &Context, args: &Args, site: &Site) -> Result<JoinHandle<Result
     let (runs, leases) = (context.runs()?, open_engine(&context.location.state)?);
     let status = Some(StatusLog::open(&args.place.status_dir)?);
     let settings = args.place.settings(context)?;
-    let executor = Executor::begin(runs, leases, settings, args.work, status, site.teller())?;
-    let crew = Crew::new(executor, Orders { jobs: args.work, drain: false })?;
-    let working = thread::Builder::new().name("crew".to_owned()).spawn(move || crew.work(&signals));
+    let worker = Worker::begin(runs, leases, settings, args.work, status, site.worker_listener())?;
+    let working = thread::Builder::new().name("worker".to_owned());
+    let working = working.spawn(move || worker.run(&signals, false));
     Ok(working.map_err(KeeperError::Machine)?)
 }
 

@@ -12,7 +12,7 @@ use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::{format_span, parse_span};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
-use lockkeeper_engine::work::{Crew, Executor, Orders, Settings, Teller, Told};
+use lockkeeper_engine::work::{Listener, Settings, Worker, WorkerEvent};
 use lockkeeper_formats::aiflow::Aiflow;
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_formats::swarm::Swarm;
@@ -24,7 +24,7 @@ use super::obtain::grace;
 use super::work_live::Live;
 use super::{Verb, print, table};
 
-/// So many lines may wait for a reader.
+/// How many lines may wait for a reader.
 const UNREAD: usize = 65_536;
 
 /// Execute requests from the queue
@@ -52,7 +52,7 @@ pub(super) struct Args {
     quiet: bool,
 }
 
-/// Where executors leave signs for other programs.
+/// Where workers write for other programs.
 #[derive(clap::Args)]
 pub(super) struct Place {
     /// Folder of the status log, and of the locks of a swarm's tasks
@@ -108,23 +108,22 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let counts = Arc::new(Mutex::new(Counts::default()));
     let talk = match &live {
         Some(live) => {
-            let tell = live.teller();
-            Box::new(move |told: &Told| tell(told, in_words(told))) as Box<Teller>
+            let show = live.listener();
+            Box::new(move |event: &WorkerEvent| show(event, in_words(event))) as Box<Listener>
         }
         None => lines(context.json, args.quiet),
     };
     let silent = args.quiet && !context.json;
-    let (teller, talking) = aside(counted(talk, Arc::clone(&counts)), silent)?;
+    let (listener, printing) = on_own_thread(counted(talk, Arc::clone(&counts)), silent)?;
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
-    let executor = Executor::begin(runs, leases, settings, args.jobs, Some(status), teller)?;
+    let worker = Worker::begin(runs, leases, settings, args.jobs, Some(status), listener)?;
     if !args.quiet && !context.json && live.is_none() {
-        print::talk(&format!("worker {}: {} at once", executor.worker(), args.jobs));
+        print::talk(&format!("worker {}: {} at once", worker.id(), args.jobs));
     }
-    let crew = Crew::new(executor, Orders { jobs: args.jobs, drain: args.drain })?;
-    let worked = crew.work(&signals);
-    drop(crew);
-    // All that was told is said before the last word.
-    let _ = talking.join();
+    let worked = worker.run(&signals, args.drain);
+    drop(worker);
+    // All events are printed before the summary.
+    let _ = printing.join();
     drop(live);
     worked?;
     if !args.quiet && !context.json {
@@ -140,68 +139,70 @@ struct Counts {
     others: u64,
 }
 
-/// Counts how runs end, besides telling of it.
-fn counted(talk: Box<Teller>, counts: Arc<Mutex<Counts>>) -> Box<Teller> {
-    Box::new(move |told| {
-        if let Told::Ended(run) = told {
+/// Counts how runs end, and passes all events on.
+fn counted(listener: Box<Listener>, counts: Arc<Mutex<Counts>>) -> Box<Listener> {
+    Box::new(move |event| {
+        if let WorkerEvent::Ended(run) = event {
             let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
             match run.status {
                 Status::Succeeded => counts.succeeded += 1,
                 _ => counts.others += 1,
             }
         }
-        talk(told);
+        listener(event);
     })
 }
 
-/// Talks on a thread of its own: a reader who does not read, or a terminal that was stopped, must not stop the work. Who is
-/// silent says only what is wrong.
-fn aside(talk: Box<Teller>, silent: bool) -> Result<(Box<Teller>, JoinHandle<()>), Report> {
+/// Calls a listener on a thread of its own: a reader who does not read, or a terminal that was stopped, must not stop the
+/// work. With `quiet` it gets only what is wrong.
+fn on_own_thread(listener: Box<Listener>, quiet: bool) -> Result<(Box<Listener>, JoinHandle<()>), Report> {
     // Counted here: a channel with a limit would take the room for all of them at once.
     let unread = Arc::new(AtomicUsize::new(0));
-    let (sender, receiver) = channel::<Told>();
-    let talking = thread::Builder::new().name("talk".to_owned());
+    let (sender, receiver) = channel::<WorkerEvent>();
+    let printing = thread::Builder::new().name("print".to_owned());
     let read = Arc::clone(&unread);
-    let talking = talking.spawn(move || {
-        for told in receiver {
+    let printing = printing.spawn(move || {
+        for event in receiver {
             read.fetch_sub(1, Ordering::Relaxed);
-            talk(&told);
+            listener(&event);
         }
     });
-    let talking = talking.map_err(lockkeeper::KeeperError::Machine)?;
-    let teller = move |told: &Told| {
-        let wanted = !silent || matches!(told, Told::Trouble(_));
-        // What nobody reads any more is lost, which the status log and the events are not.
-        if wanted && unread.load(Ordering::Relaxed) < UNREAD {
+    let printing = printing.map_err(lockkeeper::KeeperError::Machine)?;
+    let passes_on = move |event: &WorkerEvent| {
+        let is_wanted = !quiet || matches!(event, WorkerEvent::Trouble(_));
+        // What nobody reads any more is lost here. It is in the status log and in the events of the runs.
+        if is_wanted && unread.load(Ordering::Relaxed) < UNREAD {
             unread.fetch_add(1, Ordering::Relaxed);
-            let _ = sender.send(told.clone());
+            let _ = sender.send(event.clone());
         }
     };
-    Ok((Box::new(teller), talking))
+    Ok((Box::new(passes_on), printing))
 }
 
-/// Plain lines, one for everything that happens.
-fn lines(json: bool, quiet: bool) -> Box<Teller> {
-    Box::new(move |told| {
-        // Talk that cannot be printed is not worth failing for.
+/// Prints one line for each event.
+fn lines(json: bool, quiet: bool) -> Box<Listener> {
+    Box::new(move |event| {
+        // A line that cannot be printed is no reason to fail.
         let _ = if json {
-            writeln!(std::io::stdout().lock(), "{}", as_json(told))
-        } else if quiet && !matches!(told, Told::Trouble(_)) {
+            writeln!(std::io::stdout().lock(), "{}", as_json(event))
+        } else if quiet && !matches!(event, WorkerEvent::Trouble(_)) {
             Ok(())
         } else {
-            writeln!(std::io::stderr().lock(), "{}", in_words(told))
+            writeln!(std::io::stderr().lock(), "{}", in_words(event))
         };
     })
 }
 
-pub(super) fn in_words(told: &Told) -> String {
+pub(super) fn in_words(event: &WorkerEvent) -> String {
     let name = |run: &Run| format!("{} {}", run.id, table::plain(run.request.as_str()));
-    match told {
-        Told::Started(run) if run.attempt > 1 => format!("{}: started, attempt {}", name(run), run.attempt),
-        Told::Started(run) => format!("{}: started", name(run)),
-        Told::Waiting(run, why) => format!("{}: waits, {}", name(run), table::plain(why)),
-        Told::Retrying(run) => format!("{}: failed, will be tried again", name(run)),
-        Told::Ended(run) => {
+    match event {
+        WorkerEvent::Started(run) if run.attempt > 1 => {
+            format!("{}: started, attempt {}", name(run), run.attempt)
+        }
+        WorkerEvent::Started(run) => format!("{}: started", name(run)),
+        WorkerEvent::Waiting(run, why) => format!("{}: waits, {}", name(run), table::plain(why)),
+        WorkerEvent::Retrying(run) => format!("{}: failed, will be tried again", name(run)),
+        WorkerEvent::Ended(run) => {
             let took = run.completed_at.zip(run.started_at);
             let took = took.map_or_else(String::new, |(end, start)| {
                 format!(" after {}", format_span(end.moment.since(start.moment)))
@@ -211,28 +212,30 @@ pub(super) fn in_words(told: &Told) -> String {
             let reason = run.reason.map_or_else(String::new, |reason| format!(" ({reason}{code})"));
             format!("{}: {}{took}{reason}", name(run), run.status)
         }
-        Told::Adopted(run) => format!("{}: its worker is gone, looked after here", name(run)),
-        Told::Superseded(run) => format!("{}: somebody else has it now", name(run)),
-        Told::Draining => "no more runs are begun; a second signal (Ctrl-C) ends those that run".to_owned(),
-        Told::Stopping => "those that run are ended".to_owned(),
-        Told::Trouble(what) => format!("warning: {}", table::plain(what)),
+        WorkerEvent::Adopted(run) => format!("{}: its worker is gone, looked after here", name(run)),
+        WorkerEvent::Superseded(run) => format!("{}: somebody else has it now", name(run)),
+        WorkerEvent::Draining => {
+            "no more runs are begun; a second signal (Ctrl-C) ends those that run".to_owned()
+        }
+        WorkerEvent::Stopping => "those that run are ended".to_owned(),
+        WorkerEvent::Trouble(what) => format!("warning: {}", table::plain(what)),
     }
 }
 
-pub(super) fn as_json(told: &Told) -> serde_json::Value {
-    let (event, run, message) = match told {
-        Told::Started(run) => ("started", run, None),
-        Told::Waiting(run, why) => ("waiting", run, Some(why)),
-        Told::Retrying(run) => ("retrying", run, None),
-        Told::Ended(run) => ("ended", run, None),
-        Told::Adopted(run) => ("adopted", run, None),
-        Told::Superseded(run) => ("superseded", run, None),
-        Told::Draining => return json!({ "event": "draining" }),
-        Told::Stopping => return json!({ "event": "stopping" }),
-        Told::Trouble(what) => return json!({ "event": "trouble", "message": what }),
+pub(super) fn as_json(event: &WorkerEvent) -> serde_json::Value {
+    let (name, run, message) = match event {
+        WorkerEvent::Started(run) => ("started", run, None),
+        WorkerEvent::Waiting(run, why) => ("waiting", run, Some(why)),
+        WorkerEvent::Retrying(run) => ("retrying", run, None),
+        WorkerEvent::Ended(run) => ("ended", run, None),
+        WorkerEvent::Adopted(run) => ("adopted", run, None),
+        WorkerEvent::Superseded(run) => ("superseded", run, None),
+        WorkerEvent::Draining => return json!({ "event": "draining" }),
+        WorkerEvent::Stopping => return json!({ "event": "stopping" }),
+        WorkerEvent::Trouble(what) => return json!({ "event": "trouble", "message": what }),
     };
     json!({
-        "event": event,
+        "event": name,
         "run_id": run.id.as_str(),
         "request_id": run.request.as_str(),
         "status": run.status.as_str(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::format_span;
-use lockkeeper_engine::work::Told;
+use lockkeeper_engine::work::WorkerEvent;
 use lockkeeper_platform::terminal::Size;
 
 use super::table;
@@ -58,10 +58,10 @@ impl Live {
         Ok(Self { shared, ticker: Some(ticker) })
     }
 
-    /// Whoever tells of what happens.
-    pub(super) fn teller(&self) -> impl Fn(&Told, String) + Send + Sync + use<> {
+    /// A function that shows an event and its line.
+    pub(super) fn listener(&self) -> impl Fn(&WorkerEvent, String) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
-        move |told, line| shared.told(told, &line)
+        move |event, line| shared.show(event, &line)
     }
 }
 
@@ -99,10 +99,10 @@ impl Shared {
         }
     }
 
-    fn told(&self, told: &Told, line: &str) {
+    fn show(&self, event: &WorkerEvent, line: &str) {
         let mut board = self.board();
-        // What begins and waits is shown below for as long as it does; the rest is worth a line.
-        let stays = board.take(told);
+        // What runs and waits is shown in the block for as long as it does; everything else gets a line.
+        let stays = board.apply(event);
         self.draw(&mut board, (!stays).then_some(line));
         drop(board);
         self.changed.notify_all();
@@ -130,33 +130,33 @@ fn erase(board: &mut Board, text: &mut String) {
     let up = if board.drawn > 0 { format!("\x1b[{}A\r\x1b[J", board.drawn) } else { String::new() };
     board.drawn = 0;
     let mut stderr = anstream::stderr().lock();
-    // Talk that cannot be printed is not worth failing for.
+    // A line that cannot be printed is no reason to fail.
     let _ = stderr.write_all(format!("{up}{text}").as_bytes()).and_then(|()| stderr.flush());
 }
 
 impl Board {
-    /// Takes in what happened; whether the block says it all.
-    fn take(&mut self, told: &Told) -> bool {
-        match told {
-            Told::Started(run) => {
+    /// Applies an event; true when the block shows all of it.
+    fn apply(&mut self, event: &WorkerEvent) -> bool {
+        match event {
+            WorkerEvent::Started(run) => {
                 self.waiting.remove(&run.id);
-                self.show(run);
+                self.add(run);
                 true
             }
-            Told::Adopted(run) => {
-                self.show(run);
+            WorkerEvent::Adopted(run) => {
+                self.add(run);
                 false
             }
-            Told::Waiting(run, why) => {
+            WorkerEvent::Waiting(run, why) => {
                 let name = table::plain(run.request.as_str());
                 self.waiting.insert(run.id.clone(), (name, table::plain(why)));
                 true
             }
-            Told::Retrying(run) | Told::Superseded(run) => {
+            WorkerEvent::Retrying(run) | WorkerEvent::Superseded(run) => {
                 self.running.remove(&run.id);
                 false
             }
-            Told::Ended(run) => {
+            WorkerEvent::Ended(run) => {
                 self.running.remove(&run.id);
                 self.waiting.remove(&run.id);
                 match run.status {
@@ -165,11 +165,11 @@ impl Board {
                 }
                 false
             }
-            Told::Draining | Told::Stopping | Told::Trouble(_) => false,
+            WorkerEvent::Draining | WorkerEvent::Stopping | WorkerEvent::Trouble(_) => false,
         }
     }
 
-    fn show(&mut self, run: &Run) {
+    fn add(&mut self, run: &Run) {
         let name = table::plain(run.request.as_str());
         let shown = Shown { name, attempt: run.attempt, since: Instant::now() };
         self.running.insert(run.id.clone(), shown);

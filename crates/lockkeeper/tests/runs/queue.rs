@@ -8,7 +8,7 @@ use lockkeeper_core::run::Status;
 use lockkeeper_engine::queue::{self, QueueTurn};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::runs::bulk::Bulk;
-use lockkeeper_engine::work::{Attendant, Executor, Settings};
+use lockkeeper_engine::work::{ClaimResult, ControlListener, Settings, Worker};
 use lockkeeper_formats::aiflow::{Aiflow, Subject};
 use lockkeeper_store::runs::RequestFilter;
 
@@ -20,10 +20,10 @@ fn turn(world: &World, aiflow: Option<&Aiflow>) -> Result<QueueTurn, String> {
     let leases = lockkeeper_engine::open::open_engine(folder).unwrap();
     let settings = Settings { aiflow: aiflow.cloned(), ..Settings::default() };
     let runs = Runs::open(folder).unwrap();
-    let executor = Executor::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
-    let executor = Arc::new(executor);
-    let attendant = Attendant::begin(&executor, None).unwrap();
-    QueueTurn::take(&executor, attendant, aiflow).unwrap().map_err(|busy| busy.holder)
+    let worker = Worker::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
+    let worker = Arc::new(worker);
+    let listener = ControlListener::begin(&worker, None).unwrap();
+    QueueTurn::take(&worker, listener, aiflow).unwrap().map_err(|busy| busy.holder)
 }
 
 fn auto(world: &World, limits: Limits) -> (Stop, Vec<String>) {
@@ -168,12 +168,12 @@ fn a_task_of_a_swarm_needs_its_lock() {
     let leases = lockkeeper_engine::open::open_engine(world.folder.path()).unwrap();
     let settings = Settings { swarm: Some(swarm), ..Settings::default() };
     let runs = Runs::open(world.folder.path()).unwrap();
-    let executor = Executor::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
+    let worker = Worker::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
     let run = world.runs.find("t").unwrap().id;
-    assert!(matches!(executor.take(&run).unwrap(), lockkeeper_engine::work::Taken::Lost));
+    assert!(matches!(worker.claim(&run).unwrap(), ClaimResult::Lost));
     assert_eq!(world.runs.find("t").unwrap().status, Status::Queued);
     lock.unlock().unwrap();
-    let lockkeeper_engine::work::Taken::Job(job) = executor.take(&run).unwrap() else { panic!("it is free") };
-    executor.conclude(executor.execute(*job), None).unwrap();
+    let ClaimResult::Claimed(claimed) = worker.claim(&run).unwrap() else { panic!("it is free") };
+    worker.execute(*claimed).unwrap();
     assert_eq!(RequestStatus::from(&world.runs.find("t").unwrap()), RequestStatus::Done);
 }

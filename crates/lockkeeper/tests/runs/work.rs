@@ -1,11 +1,9 @@
 //! Workers, in this process: what they execute, and what becomes of it.
 
-use std::sync::{Arc, Mutex};
-
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::{Reason, Run, Status};
 use lockkeeper_engine::runs::Runs;
-use lockkeeper_engine::work::{Crew, Executor, Orders, Settings, Teller, Told};
+use lockkeeper_engine::work::{Listener, Settings, Worker, WorkerEvent};
 use lockkeeper_platform::signal::{Signal, Signals};
 
 use super::world::{World, request};
@@ -19,31 +17,20 @@ fn path() -> Vec<(String, String)> {
     vec![("PATH".to_owned(), std::env::var("PATH").unwrap())]
 }
 
-/// Works until nothing is left to do, and returns what was told.
-fn drain(world: &World, jobs: u32) -> Vec<Told> {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let teller = {
-        let told = Arc::clone(&told);
-        Box::new(move |one: &Told| told.lock().unwrap().push(one.clone()))
-    };
-    drain_telling(world, jobs, teller);
-    Arc::try_unwrap(told).unwrap().into_inner().unwrap()
-}
-
-fn drain_telling(world: &World, jobs: u32, teller: Box<Teller>) {
+/// Works until nothing is left to do.
+fn drain(world: &World, jobs: u32, listener: Box<Listener>) {
     let folder = world.folder.path();
     let leases = lockkeeper_engine::open::open_engine(folder).unwrap();
     let runs = Runs::open(folder).unwrap();
-    let executor = Executor::begin(runs, leases, Settings::default(), jobs, None, teller).unwrap();
-    let crew = Crew::new(executor, Orders { jobs, drain: true }).unwrap();
-    crew.work(&Signals::receive(&[Signal::USR2]).unwrap()).unwrap();
+    let worker = Worker::begin(runs, leases, Settings::default(), jobs, None, listener).unwrap();
+    worker.run(&Signals::receive(&[Signal::USR2]).unwrap(), true).unwrap();
 }
 
 fn latest(world: &World, request: &str) -> Run {
     world.runs.find(request).unwrap()
 }
 
-/// Requirement 92. Whoever is told of a start breaks down: that run is given up with its processes, the others are not.
+/// Requirement 92. A listener panics at a start: that run is given up with its processes, the others are not.
 #[test]
 fn a_bug_on_the_way_costs_one_run() {
     let world = World::new();
@@ -51,10 +38,10 @@ fn a_bug_on_the_way_costs_one_run() {
         |id: &str, command: &str| Request { locks: vec!["db".parse().unwrap()], ..script(id, command) };
     world.runs.submit(&holding("bad", "exec sleep 300"), None).unwrap();
     world.runs.submit(&holding("good", "exit 0"), None).unwrap();
-    let teller = |told: &Told| {
-        assert!(!matches!(told, Told::Started(run) if run.request.as_str() == "bad"), "on purpose");
+    let listener = |event: &WorkerEvent| {
+        assert!(!matches!(event, WorkerEvent::Started(run) if run.request.as_str() == "bad"), "on purpose");
     };
-    drain_telling(&world, 1, Box::new(teller));
+    drain(&world, 1, Box::new(listener));
     let (bad, good) = (latest(&world, "bad"), latest(&world, "good"));
     assert_eq!((bad.status, bad.reason, bad.process), (Status::Failed, Some(Reason::Lost), None));
     assert_eq!(good.status, Status::Succeeded);
@@ -69,7 +56,7 @@ fn commands_are_executed_and_their_exit_code_decides() {
     for (id, command) in [("good", "echo out; echo err >&2"), ("bad", "exit 3"), ("asks", "exit 10")] {
         world.runs.submit(&script(id, command), None).unwrap();
     }
-    drain(&world, 2);
+    drain(&world, 2, Box::new(|_| {}));
     let good = latest(&world, "good");
     assert_eq!((good.status, good.reason), (Status::Succeeded, None));
     let output = std::fs::read_to_string(world.runs.folder_of(&good.id).output()).unwrap();

@@ -88,7 +88,7 @@ fn check_end(about: &str, run: &Run) {
     assert!(good, "{about}: {run:?}");
 }
 
-/// So many short ones that some are claimed together.
+/// Many short commands, so that the worker claims one run together with the end of another.
 fn submit_many(site: &Site, round: usize) -> Vec<RunId> {
     let noted = "echo $LOCKKEEPER_RUN_ID $LOCKKEEPER_ATTEMPT >> record";
     let requests: Vec<Request> =
@@ -145,9 +145,9 @@ kills! {
     a_worker_killed_around_a_command_loses_no_run: 8..12;
 }
 
-/// Requirements 88, 91, 92. Invariants 9, 10. Runs that were claimed together, at steps of a worker that is well under way.
+/// Requirements 88, 91, 92. Invariants 9, 10. At steps of a worker that is well under way.
 #[test]
-fn a_worker_killed_between_runs_that_it_claimed_together_loses_none() {
+fn a_worker_killed_between_many_short_runs_loses_none() {
     kill_at(&["pwrite64"], submit_many, |tried| 60 + 29 * tried);
     kill_at(&["clone,clone3,vfork", "openat", "wait4"], submit_many, |tried| 4 + 2 * tried);
 }

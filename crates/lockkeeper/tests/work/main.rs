@@ -1,14 +1,15 @@
 //! Workers as processes of their own: what they execute, and what becomes of it when they are killed, frozen or starved.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod ahead;
-mod batches;
 mod ends;
 mod faults;
 mod frozen;
 mod kills;
 mod line;
+mod old_state;
 mod output;
+mod power_loss;
+mod short_runs;
 mod site;
 mod storm;
 mod trees;

@@ -1,7 +1,5 @@
 //! What is to be done next, and what has to be looked after.
 
-use std::collections::HashSet;
-
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Run;
@@ -181,11 +179,11 @@ impl Tables<'_> {
         self.database(boot)
     }
 
-    /// Moves every moment of an earlier boot onto this one's clock, by what the wall clock says has passed. The runs of
-    /// that boot that are named may have begun.
-    pub fn rebase(&self, boot: &str, named: &HashSet<RunId>) -> Result<(), StoreError> {
+    /// Moves every moment of an earlier boot onto this one's clock, by what the wall clock says has passed. False when
+    /// another process was first.
+    pub fn rebase(&self, boot: &str) -> Result<bool, StoreError> {
         if self.boot()? == boot {
-            return Ok(());
+            return Ok(false);
         }
         let now = self.now();
         // `queued_at` lies this far back; a wall clock that was set back counts as no time at all.
@@ -199,9 +197,9 @@ impl Tables<'_> {
             ),
             params![now.moment.as_micros(), now.unix_micros],
         )?;
-        self.doubt(named)?;
         // Nothing of another boot lives.
         self.execute("DELETE FROM worker WHERE boot <> ?1", [boot])?;
-        self.execute("UPDATE clock SET boot = ?1", [boot])
+        self.execute("UPDATE clock SET boot = ?1", [boot])?;
+        Ok(true)
     }
 }

@@ -101,8 +101,7 @@ WHEN NEW.claim < OLD.claim OR (OLD.status <> NEW.status AND NOT ({moves}))
 BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;";
 
 /// Indexes that are not in every store of an older version.
-const LATER: [(&str, &str); 5] = [
-    ("run_doubtful", "run (seq) WHERE ready < 0"),
+const LATER: [(&str, &str); 4] = [
     ("request_next", "request (priority DESC, created_at, id) WHERE status = 'QUEUED' AND unmet = 0"),
     ("request_after", "request (seq) WHERE status = 'QUEUED' AND unmet > 0"),
     ("run_outside", "run (seq) WHERE worker IS NOT NULL AND holder IS NULL"),

@@ -8,7 +8,7 @@ use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::runs::template::Template;
 use lockkeeper_engine::stages::{Conductor, Options, Outcome, Stopped};
-use lockkeeper_engine::work::{Executor, Settings, Told};
+use lockkeeper_engine::work::{Settings, Worker, WorkerEvent};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_stages::{File, PhasePlan};
@@ -72,7 +72,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     };
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP])
         .map_err(lockkeeper::KeeperError::Machine)?;
-    let executor = executor(context, &args.place)?;
+    let worker = begin_worker(context, &args.place)?;
     let _monitor = Monitor::begin();
     let mut documents = Vec::new();
     for phase in &phases {
@@ -86,7 +86,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             resume: args.resume,
             load: args.machine.load,
         };
-        let outcome = conduct(context, &executor, &file, &plan, options, &signals)?;
+        let outcome = conduct(context, &worker, &file, &plan, options, &signals)?;
         documents.push(document(&plan, &outcome));
         if !outcome.is_success() {
             finish(context, &documents);
@@ -99,13 +99,13 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
 
 fn conduct(
     context: &Context,
-    executor: &Arc<Executor>,
+    worker: &Arc<Worker>,
     file: &File,
     plan: &PhasePlan,
     options: Options,
     signals: &Signals,
 ) -> Result<Outcome, Report> {
-    let conductor = Conductor::new(executor, &file.stages, plan, options)?;
+    let conductor = Conductor::new(worker, &file.stages, plan, options)?;
     let mut live = Live::new(context.json, plan);
     let outcome = conductor.conduct(signals, &mut |news, standings| live.show(news, standings));
     live.end();
@@ -116,7 +116,7 @@ fn conduct(
     Ok(outcome)
 }
 
-fn executor(context: &Context, place: &Place) -> Result<Arc<Executor>, Report> {
+fn begin_worker(context: &Context, place: &Place) -> Result<Arc<Worker>, Report> {
     let runs = Runs::open(&context.location.state)?;
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let status = StatusLog::open(&place.status_dir)?;
@@ -127,12 +127,12 @@ fn executor(context: &Context, place: &Place) -> Result<Arc<Executor>, Report> {
         .collect();
     let settings = Settings { variables, ..place.settings(context)? };
     let json = context.json;
-    let teller = Box::new(move |told: &Told| {
-        if let (Told::Trouble(what), false) = (told, json) {
+    let listener = Box::new(move |event: &WorkerEvent| {
+        if let (WorkerEvent::Trouble(what), false) = (event, json) {
             print::talk(&format!("warning: {}", table::plain(what)));
         }
     });
-    Ok(Arc::new(Executor::begin(runs, leases, settings, 1, Some(status), teller)?))
+    Ok(Arc::new(Worker::begin(runs, leases, settings, 1, Some(status), listener)?))
 }
 
 fn announce(context: &Context, plan: &PhasePlan) {

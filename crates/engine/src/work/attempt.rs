@@ -1,0 +1,182 @@
+//! Executes the command of one claimed run and reports how it ended. Knows no database.
+//!
+//! The command inherits the kernel lock of its run, so that any process can see after the end of this one whether the
+//! command still lives. It writes to its log by itself: it does not notice when its worker dies.
+
+mod command;
+mod log;
+mod supervision;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use lockkeeper_core::liveness::ProcessRef;
+use lockkeeper_core::run::life::Seen;
+
+use self::log::AttemptLog;
+use self::supervision::{LeaseWatch, Supervision};
+use super::Settings;
+use super::claimer::Claimed;
+
+use super::control::{Control, Stop};
+use super::events::{Events, WorkerEvent};
+use super::processes::{RunProcesses, mark};
+use super::report::{Finished, Report, Started};
+use crate::Engine;
+use crate::runs::RunFolder;
+use crate::runs::completing::{End, Outcome};
+use lockkeeper_platform::clock;
+use lockkeeper_platform::exec::{Finder, Running, start_found};
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_store::runs::now;
+
+/// A command that runs longer than this is reported as started. Most commands of a busy queue are over before.
+const SHORT: Duration = Duration::from_millis(20);
+
+/// What all attempts of one worker share.
+pub(super) struct AttemptContext {
+    pub(super) settings: Settings,
+    /// The state folder.
+    pub(super) state: PathBuf,
+    /// The process of the worker.
+    pub(super) process: ProcessRef,
+    /// Kernel locks, and what is known of leases.
+    pub(super) leases: Arc<Engine>,
+    pub(super) events: Arc<Events>,
+    pub(super) reports: Sender<Report>,
+}
+
+impl AttemptContext {
+    pub(super) fn processes(&self) -> RunProcesses<'_> {
+        RunProcesses {
+            leases: &self.leases,
+            events: &self.events,
+            grace: self.settings.grace,
+            workers: vec![self.process],
+        }
+    }
+}
+
+/// One command, from its start to its end.
+pub(super) struct Attempt<'a> {
+    context: &'a AttemptContext,
+    claimed: Claimed,
+    control: Arc<Control>,
+    folder: RunFolder,
+    /// When the command was started.
+    started_at: Option<WallTime>,
+    /// Whether the start was reported.
+    is_reported: bool,
+}
+
+impl<'a> Attempt<'a> {
+    /// An attempt at a claimed run, which can be stopped by `control`.
+    pub(super) fn new(context: &'a AttemptContext, claimed: Claimed, control: Arc<Control>) -> Self {
+        let folder = RunFolder::new(&context.state, &claimed.run.id);
+        Self { context, claimed, control, folder, started_at: None, is_reported: false }
+    }
+
+    /// Blocks until the command and all that it started is gone. `programs` remembers where programs were found.
+    pub(super) fn run(mut self, programs: &mut Finder) -> Finished {
+        let context = self.context;
+        let id = self.claimed.run.id.clone();
+        let outcome = context.events.catch_panic(&id, || self.execute(programs)).unwrap_or_else(|| {
+            context.processes().end_all(&self.claimed.run);
+            Outcome::Seen(Seen::Vanished)
+        });
+        let ended_at = now();
+        let Claimed { run, request, lock, lease, files } = self.claimed;
+        // From here on only what the command left running can have the kernel lock.
+        drop(lock);
+        context.processes().end_leftovers(&run);
+        Finished {
+            end: End { run, request, outcome, ended_at },
+            lease,
+            files,
+            started_at: self.started_at.filter(|_| !self.is_reported),
+            is_reported: self.is_reported,
+            wants_next: false,
+            reply: None,
+        }
+    }
+
+    fn execute(&mut self, programs: &mut Finder) -> Outcome {
+        match self.control.take() {
+            None => {}
+            Some(Stop::Canceled) => return Outcome::Seen(Seen::Stopped(None)),
+            Some(Stop::Recorded) => return Outcome::Recorded,
+            Some(Stop::Superseded) => return Outcome::Superseded,
+        }
+        let settings = &self.context.settings;
+        let log = match AttemptLog::make(&self.folder, self.claimed.run.attempt, settings.output_limit) {
+            Ok(log) => log,
+            Err(error) => {
+                let why = format!("cannot write to {}: {error}", self.folder.path().display());
+                return Outcome::Seen(Seen::NotStarted(126, why));
+            }
+        };
+        let spec = command::spec(&self.claimed, &settings.variables, &self.context.state, log.path());
+        let running = match start_found(&spec, self.claimed.lock.as_ref(), programs) {
+            Ok(running) => running,
+            Err(error) => {
+                let why = command::why_not_started(&error, &self.claimed.request.dir);
+                return Outcome::Seen(Seen::NotStarted(error.exit_code(), why));
+            }
+        };
+        if self.claimed.lease.is_none() {
+            // The command has it. What is open here, others have as well until they begin.
+            self.claimed.lock = None;
+        }
+        self.started_at = Some(WallTime::now());
+        self.context.events.notify(&WorkerEvent::Started(self.claimed.run.clone()));
+        self.supervise(running, log).unwrap_or_else(|error| {
+            let run = &self.claimed.run;
+            self.context.events.trouble(format!("cannot supervise {}: {error}", run.id));
+            self.context.processes().end_all(run);
+            Outcome::Seen(Seen::Vanished)
+        })
+    }
+
+    fn supervise(&mut self, mut running: Running, mut log: AttemptLog) -> io::Result<Outcome> {
+        let until = clock::now().after(SHORT);
+        let until = self.claimed.run.times_out_at().map_or(until, |at| at.min(until));
+        if let Some(ending) = running.supervise_until(until)? {
+            log.finish();
+            return Ok(Outcome::Seen(Seen::Ended(ending.into())));
+        }
+        self.report_start(running.process().ok());
+        let lease = self.claimed.lease.as_ref().map(|lease| LeaseWatch::new(lease, &self.context.leases));
+        let mut extra: Vec<BorrowedFd<'_>> = vec![self.control.as_fd()];
+        extra.extend(lease.as_ref().and_then(LeaseWatch::as_fd));
+        let mut supervision = Supervision::new(
+            &self.claimed.run,
+            &mut self.claimed.files,
+            &self.control,
+            lease.as_ref(),
+            log,
+            &self.context.reports,
+            self.context.settings.grace,
+        );
+        let mark = mark(&self.claimed.run);
+        let ending =
+            running.supervise_marked(&extra, Some(&mark), &mut |event| supervision.on_event(event))?;
+        Ok(supervision.outcome(ending))
+    }
+
+    fn report_start(&mut self, process: Option<ProcessRef>) {
+        let Claimed { run, request, lease, .. } = &self.claimed;
+        let started = Started {
+            run: run.clone(),
+            request: request.clone(),
+            lease: lease.clone(),
+            process,
+            at: self.started_at.unwrap_or_else(WallTime::now),
+        };
+        // Only a completer that has panicked receives nothing.
+        self.is_reported = self.context.reports.send(Report::Started(Box::new(started))).is_ok();
+    }
+}

@@ -1,0 +1,51 @@
+//! The command of an attempt: program, arguments, environment and folder.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::work::claimer::Claimed;
+use crate::work::processes::RUN_ID;
+use lockkeeper_platform::exec::{Mode, Spec, StartError};
+
+/// What to start for a claimed run. `variables` are set besides those of the request; `state` is the state folder.
+pub(super) fn spec(claimed: &Claimed, variables: &[(String, String)], state: &Path, log: PathBuf) -> Spec {
+    let mut words = claimed.request.command.iter().map(OsString::from);
+    Spec {
+        program: words.next().unwrap_or_default(),
+        args: words.collect(),
+        env: environment(claimed, variables, state),
+        only_env: true,
+        dir: Some(PathBuf::from(&claimed.request.dir)),
+        log: Some(log),
+        mode: Mode::Worker,
+    }
+}
+
+fn environment(claimed: &Claimed, variables: &[(String, String)], state: &Path) -> Vec<(OsString, OsString)> {
+    let own = claimed.request.env.iter().chain(variables);
+    let mut all: Vec<(OsString, OsString)> = own.map(|(name, value)| (name.into(), value.into())).collect();
+    let mut set = |name: &str, value: OsString| all.push((name.into(), value));
+    set(RUN_ID, claimed.run.id.as_str().into());
+    set("LOCKKEEPER_REQUEST_ID", claimed.run.request.as_str().into());
+    set("LOCKKEEPER_ATTEMPT", claimed.run.attempt.to_string().into());
+    set("LOCKKEEPER_DIR", state.into());
+    if let Some(lease) = &claimed.lease {
+        set("LOCKKEEPER_LEASE", lease.id.to_string().into());
+        set("LOCKKEEPER_TOKEN", lease.token.to_string().into());
+        let mut under = state.as_os_str().to_owned();
+        under.push(format!(":{}", lease.id));
+        set("LOCKKEEPER_UNDER", under);
+    }
+    all
+}
+
+/// Says why a command did not start, so that the person who wrote it knows what to change.
+pub(super) fn why_not_started(error: &StartError, dir: &str) -> String {
+    if !Path::new(dir).is_dir() {
+        return format!("the folder {dir} is not there");
+    }
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,111 @@
+//! The output log of an attempt. The command writes to the file by itself, so that all of it is there whatever happens
+//! to the worker.
+//!
+//! A log that grows beyond its limit keeps its beginning and its end. What lies between is given back to the disk as a
+//! hole: the command goes on writing, and every byte that is left stays where it was.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::runs::RunFolder;
+use lockkeeper_platform::fs as local;
+
+/// How much of the beginning is kept.
+const HEAD: u64 = 1024 * 1024;
+/// Holes begin and end at blocks.
+const BLOCK: u64 = 4096;
+/// How soon and how late the next look at a log is.
+const SOONEST: Duration = Duration::from_millis(250);
+const LATEST: Duration = Duration::from_secs(5);
+
+/// The log of an attempt that is under way.
+#[derive(Debug)]
+pub(super) struct AttemptLog {
+    folder: RunFolder,
+    /// Opened only when something has to be cut: every command that is started meanwhile has a copy for a moment, and
+    /// would be taken for a process that writes.
+    writer: Option<File>,
+    limit: u64,
+    size: u64,
+    cut_to: u64,
+}
+
+impl AttemptLog {
+    /// Makes the log of an attempt; the log of the attempt before is renamed.
+    pub(super) fn make(folder: &RunFolder, attempt: u32, limit: u64) -> io::Result<Self> {
+        folder.make()?;
+        if attempt > 1 {
+            rename_if_there(&folder.cut(), &folder.cut_of(attempt - 1))?;
+            rename_if_there(&folder.output(), &folder.output_of(attempt - 1))?;
+        }
+        drop(append_only().create(true).open(folder.output())?);
+        let folder = folder.clone();
+        Ok(Self { folder, writer: None, limit: limit.max(4 * HEAD), size: 0, cut_to: 0 })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.output()
+    }
+
+    /// Cuts the log if it is too long; returns when to look again.
+    pub(super) fn look(&mut self, elapsed: Duration) -> io::Result<Duration> {
+        let size = match &self.writer {
+            Some(file) => file.metadata()?.len(),
+            None => fs::metadata(self.folder.output())?.len(),
+        };
+        let grown = size.saturating_sub(self.size);
+        self.size = size;
+        let kept = size.saturating_sub(self.cut_to.max(HEAD)) + HEAD;
+        if kept > self.limit {
+            self.cut(size)?;
+        }
+        // In time to see it before it has grown by half of its limit.
+        let bytes_per_second = grown.max(1) as f64 / elapsed.as_secs_f64().max(0.001);
+        let soon = (self.limit as f64 / 2.0 / bytes_per_second).min(LATEST.as_secs_f64());
+        Ok(Duration::from_secs_f64(soon).clamp(SOONEST, LATEST))
+    }
+
+    /// Cuts what was written since the last look.
+    pub(super) fn finish(&mut self) {
+        // A log that cannot be cut is only larger than it should be.
+        let _ = self.look(LATEST);
+    }
+
+    fn cut(&mut self, size: u64) -> io::Result<()> {
+        let from = self.cut_to.max(HEAD);
+        let to = size.saturating_sub(self.limit / 2) / BLOCK * BLOCK;
+        if to <= from {
+            return Ok(());
+        }
+        // Written first: a reader that finds zeros must know that the command did not write them.
+        let note = json!({ "cut_from": HEAD, "cut_to": to });
+        self.folder.put(&self.folder.cut(), note.to_string().as_bytes())?;
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert(append_only().open(self.folder.output())?),
+        };
+        local::punch_hole(writer, from, to - from)?;
+        self.cut_to = to;
+        Ok(())
+    }
+}
+
+/// Logs are opened for appending: each write goes to the end, whichever process makes it.
+fn append_only() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.append(true).mode(0o600).custom_flags(local::NO_FOLLOW);
+    options
+}
+
+fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,154 @@
+//! Control of the attempts of one worker: how a request to stop reaches the thread that executes a run.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+
+use lockkeeper_core::id::RunId;
+use lockkeeper_core::run::{Run, Status};
+
+use super::locked;
+use crate::runs::{RunError, Runs};
+use lockkeeper_platform::pipe;
+
+/// Why an attempt has to stop. A later one of the list overrules an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The run was canceled.
+    Canceled = 1,
+    /// The end of the run is written already.
+    Recorded = 2,
+    /// Another worker has the run.
+    Superseded = 3,
+}
+
+/// A pipe that wakes a thread.
+#[derive(Debug)]
+pub(super) struct WakePipe {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl WakePipe {
+    pub(super) fn new() -> io::Result<Self> {
+        pipe::nonblocking().map(|(reader, writer)| Self { reader, writer })
+    }
+
+    /// Wakes the thread that sleeps on it.
+    pub(super) fn wake(&self) {
+        // A pipe that is full wakes its reader as well.
+        let _ = rustix::io::write(&self.writer, b"!");
+    }
+
+    /// Empties it, so that the next wake is noticed.
+    pub(super) fn drain(&self) {
+        let mut bytes = [0; 64];
+        while matches!(rustix::io::read(&self.reader, &mut bytes), Ok(read) if read > 0) {}
+    }
+}
+
+impl AsFd for WakePipe {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+}
+
+/// The control channel of one attempt: requests to stop, and a pipe that wakes its thread.
+#[derive(Debug)]
+pub(super) struct Control {
+    /// The claim that it is for.
+    claim: u64,
+    stop: AtomicU8,
+    /// The thread may have used it for other runs before, so that it may wake for nothing.
+    pipe: Arc<WakePipe>,
+}
+
+impl Control {
+    /// Asks the attempt to stop.
+    pub(super) fn stop(&self, why: Stop) {
+        self.stop.fetch_max(why as u8, Ordering::SeqCst);
+        self.pipe.wake();
+    }
+
+    /// Whether the attempt has to stop. Empties the pipe.
+    pub(super) fn take(&self) -> Option<Stop> {
+        self.pipe.drain();
+        match self.stop.load(Ordering::SeqCst) {
+            0 => None,
+            1 => Some(Stop::Canceled),
+            2 => Some(Stop::Recorded),
+            _ => Some(Stop::Superseded),
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+/// The runs that this worker executes, each from its start until its end is written.
+#[derive(Debug, Default)]
+pub(super) struct ActiveRuns {
+    controls: Mutex<HashMap<RunId, Arc<Control>>>,
+}
+
+impl ActiveRuns {
+    /// Adds a run, whose thread sleeps on `pipe`.
+    pub(super) fn add(&self, run: &Run, pipe: Arc<WakePipe>) -> Arc<Control> {
+        let control = Arc::new(Control { claim: run.claim, stop: AtomicU8::new(0), pipe });
+        locked(&self.controls).insert(run.id.clone(), Arc::clone(&control));
+        control
+    }
+
+    /// Removes a run. The next attempt may have been claimed here in the meantime: that one stays.
+    pub(super) fn remove(&self, run: &Run) {
+        let mut controls = locked(&self.controls);
+        if controls.get(&run.id).is_some_and(|control| control.claim == run.claim) {
+            controls.remove(&run.id);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        locked(&self.controls).is_empty()
+    }
+
+    pub(super) fn contains(&self, id: &RunId) -> bool {
+        locked(&self.controls).contains_key(id)
+    }
+
+    /// Asks the attempt under this claim to stop, if it is still executed.
+    pub(super) fn stop(&self, run: &Run, why: Stop) {
+        if let Some(control) = locked(&self.controls).get(&run.id).filter(|one| one.claim == run.claim) {
+            control.stop(why);
+        }
+    }
+
+    /// Asks all attempts to stop.
+    pub(super) fn stop_all(&self, why: Stop) {
+        locked(&self.controls).values().for_each(|control| control.stop(why));
+    }
+
+    /// Tells attempts what happened to their runs in the store. `ours` are the runs that the store says are executed by
+    /// this worker.
+    pub(super) fn forward(&self, ours: &[Run], runs: &Runs) -> Result<(), RunError> {
+        let all: Vec<_> =
+            locked(&self.controls).iter().map(|(id, control)| (id.clone(), Arc::clone(control))).collect();
+        for (id, control) in all {
+            match ours.iter().find(|run| run.id == id) {
+                Some(run) if run.status == Status::Cancelling => control.stop(Stop::Canceled),
+                Some(_) => {}
+                // It may have been claimed or have ended just now: only its record tells.
+                None => match runs.run_with_request(&id)? {
+                    Some((run, _)) if run.claim != control.claim => control.stop(Stop::Superseded),
+                    Some((run, _)) if run.status.is_terminal() => control.stop(Stop::Recorded),
+                    Some(_) | None => {}
+                },
+            }
+        }
+        Ok(())
+    }
+}

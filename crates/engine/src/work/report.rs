@@ -1,0 +1,64 @@
+//! Reports of the threads that execute runs to the completer.
+
+use std::sync::mpsc::Sender;
+
+use lockkeeper_core::liveness::ProcessRef;
+use lockkeeper_core::record::Lease;
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::{Run, Status};
+
+use super::claimer::Claimed;
+use super::lock_files::LockFiles;
+use crate::runs::completing::End;
+use lockkeeper_platform::wall_clock::WallTime;
+
+/// Something that happened to a run that is executed here.
+pub(super) enum Report {
+    /// A command that takes long was started.
+    Started(Box<Started>),
+    /// The time of a run is up. The completer answers through the control of the attempt.
+    Overdue(Box<Run>),
+    /// An attempt has finished.
+    Finished(Box<Finished>),
+    /// The worker ends: nothing comes after this.
+    Shutdown,
+}
+
+/// The start of a command.
+pub(super) struct Started {
+    pub(super) run: Run,
+    pub(super) request: Request,
+    pub(super) lease: Option<Lease>,
+    /// None when it could not be found out.
+    pub(super) process: Option<ProcessRef>,
+    pub(super) at: WallTime,
+}
+
+/// An attempt that has finished, with all that is still held for it.
+pub(super) struct Finished {
+    pub(super) end: End,
+    pub(super) lease: Option<Lease>,
+    pub(super) files: LockFiles,
+    /// When the command was started, if that is not in the status log yet.
+    pub(super) started_at: Option<WallTime>,
+    /// Whether the start was reported.
+    pub(super) is_reported: bool,
+    /// Whether the sender can begin with another run at once.
+    pub(super) wants_next: bool,
+    /// Receives the next run as soon as its claim is on the disk. Who wants none receives none, when all is done.
+    pub(super) reply: Option<Sender<Option<Claimed>>>,
+}
+
+impl Finished {
+    /// An attempt that was not made by this worker's slots.
+    pub(super) fn of(end: End, reply: Option<Sender<Option<Claimed>>>) -> Self {
+        let files = LockFiles::default();
+        Self { end, lease: None, files, started_at: None, is_reported: true, wants_next: false, reply }
+    }
+
+    /// Whether the run gets no stage file: it held nothing, and succeeded at once.
+    pub(super) fn is_trivial(&self, run: &Run) -> bool {
+        let held_nothing = self.lease.is_none() && self.files.is_empty();
+        held_nothing && !self.is_reported && run.status == Status::Succeeded && run.attempt == 1
+    }
+}

@@ -1,0 +1,51 @@
+//! The stage file of a run, `stage.json`: who executes it and what is held for it, for people and other programs.
+
+use std::io;
+
+use lockkeeper_core::record::Lease;
+use lockkeeper_core::run::Run;
+use serde_json::{Value, json};
+
+use crate::runs::RunFolder;
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_store::runs::Worker as WorkerRecord;
+
+/// Writes the file, whole or not at all.
+pub(super) fn write(
+    folder: &RunFolder,
+    run: &Run,
+    lease: Option<&Lease>,
+    worker: &WorkerRecord,
+) -> io::Result<()> {
+    let text = format!("{:#}\n", document(run, lease, worker));
+    folder.make()?;
+    folder.put(&folder.stage(), text.as_bytes())
+}
+
+fn document(run: &Run, lease: Option<&Lease>, worker: &WorkerRecord) -> Value {
+    let time = |micros: i64| WallTime::from_micros(micros).to_string();
+    let resources = lease.map(|lease| {
+        lease.claim.resources.iter().map(|resource| resource.target.to_string()).collect::<Vec<_>>()
+    });
+    json!({
+        "version": "1.0",
+        "request_id": run.request.as_str(),
+        "run_id": run.id.as_str(),
+        "status": run.status.as_str(),
+        "attempt": run.attempt,
+        "claim": run.claim,
+        "started_at": run.started_at.map(|at| time(at.unix_micros)),
+        "completed_at": run.completed_at.map(|at| time(at.unix_micros)),
+        "lock": {
+            "lock_type": "request",
+            "holder": {
+                "worker": worker.id.as_str(),
+                "pid": worker.process.pid,
+                "host": worker.origin.host,
+            },
+            "lease": lease.map(|lease| lease.id.to_string()),
+            "token": lease.map(|lease| lease.token.0),
+            "resources": resources,
+        },
+    })
+}

@@ -1,0 +1,239 @@
+//! A registered worker: its identity, its heartbeat, and the other four types tied together.
+//!
+//! A worker executes single runs ([`Worker::claim`], [`Worker::execute`]), or whatever is queued ([`Worker::run`]).
+
+mod listener;
+mod pool;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lockkeeper_core::id::{RunId, WorkerId};
+
+pub use self::listener::ControlListener;
+use super::Settings;
+use super::attempt::{Attempt, AttemptContext};
+use super::claimer::{ClaimResult, Claimed, Claimer};
+use super::completer::{Completer, persist};
+use super::control::{ActiveRuns, WakePipe};
+use super::events::{Events, Listener};
+use super::heartbeat::{self, HeartbeatFile};
+use super::lock_files::LockFormats;
+use super::report::{Finished, Report};
+use super::rescuer::Rescuer;
+use crate::Engine;
+use crate::runs::completing::{End, Outcome};
+use crate::runs::{RunError, Runs, new_id};
+use lockkeeper_formats::status::StatusLog;
+use lockkeeper_platform::exec::Finder;
+use lockkeeper_platform::life::LifeLock;
+use lockkeeper_platform::{clock, process, random, tree};
+use lockkeeper_store::runs::{Worker as WorkerRecord, now};
+
+/// A worker that others can see, until it is dropped.
+pub struct Worker {
+    record: Arc<WorkerRecord>,
+    /// Shows others that this process lives.
+    _lock: LifeLock,
+    heartbeat: HeartbeatFile,
+    runs: Arc<Runs>,
+    leases: Arc<Engine>,
+    active: Arc<ActiveRuns>,
+    events: Arc<Events>,
+    claimer: Claimer,
+    rescuer: Rescuer,
+    context: AttemptContext,
+    reports: Sender<Report>,
+    completer: Option<JoinHandle<()>>,
+}
+
+/// What a thread that executes runs keeps from one run to the next.
+struct Slot {
+    pipe: Arc<WakePipe>,
+    /// Where programs were found.
+    programs: Finder,
+}
+
+impl Slot {
+    fn new() -> Result<Self, RunError> {
+        let pipe = WakePipe::new().map_err(RunError::Machine)?;
+        Ok(Self { pipe: Arc::new(pipe), programs: Finder::default() })
+    }
+}
+
+impl Worker {
+    /// Registers a worker for `jobs` runs at once.
+    pub fn begin(
+        runs: Runs,
+        leases: Engine,
+        settings: Settings,
+        jobs: u32,
+        status: Option<StatusLog>,
+        listener: Box<Listener>,
+    ) -> Result<Self, RunError> {
+        tree::become_subreaper().map_err(RunError::Machine)?;
+        let holder = random::holder_id().map_err(RunError::Machine)?;
+        let lock = leases.senses().life().hold(holder).map_err(RunError::Machine)?;
+        let started_at = now().unix_micros;
+        let record = WorkerRecord {
+            id: new_id::<WorkerId>("W", started_at)?,
+            holder,
+            origin: leases.senses().origin().clone(),
+            process: process::current().map_err(RunError::Machine)?,
+            jobs: jobs.max(1),
+            started_at,
+        };
+        runs.register_worker(&record)?;
+        let heartbeat = HeartbeatFile::make(runs.folder(), &record.id, settings.heartbeat);
+        let heartbeat = heartbeat.map_err(RunError::Machine)?;
+        let events = Arc::new(Events::new(record.id.clone(), listener, status));
+        let (runs, leases, record) = (Arc::new(runs), Arc::new(leases), Arc::new(record));
+        let active = Arc::<ActiveRuns>::default();
+        let (reports, receiver) = channel();
+        let grace = settings.grace;
+        let completer = Completer {
+            runs: Arc::clone(&runs),
+            leases: Arc::clone(&leases),
+            worker: Arc::clone(&record),
+            active: Arc::clone(&active),
+            events: Arc::clone(&events),
+            grace,
+            reports: receiver,
+            locks: Vec::new(),
+        };
+        let rescuer = Rescuer {
+            runs: Arc::clone(&runs),
+            leases: Arc::clone(&leases),
+            worker: Arc::clone(&record),
+            active: Arc::clone(&active),
+            events: Arc::clone(&events),
+            grace,
+            heartbeat: settings.heartbeat,
+            reports: reports.clone(),
+        };
+        rescuer.remove_stray_heartbeats()?;
+        let formats = LockFormats { aiflow: settings.aiflow.clone(), swarm: settings.swarm.clone() };
+        let claimer = Claimer::new(
+            Arc::clone(&runs),
+            Arc::clone(&leases),
+            Arc::clone(&record),
+            formats,
+            Arc::clone(&events),
+            grace,
+        );
+        let context = AttemptContext {
+            settings,
+            state: runs.folder().to_owned(),
+            process: record.process,
+            leases: Arc::clone(&leases),
+            events: Arc::clone(&events),
+            reports: reports.clone(),
+        };
+        let completer = thread::Builder::new().name("completer".to_owned()).spawn(|| completer.run());
+        let completer = Some(completer.map_err(RunError::Machine)?);
+        Ok(Self {
+            record,
+            _lock: lock,
+            heartbeat,
+            runs,
+            leases,
+            active,
+            events,
+            claimer,
+            rescuer,
+            context,
+            reports,
+            completer,
+        })
+    }
+
+    /// The id of this worker.
+    pub fn id(&self) -> &WorkerId {
+        &self.record.id
+    }
+
+    /// Requests and runs.
+    pub fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// Leases.
+    pub fn leases(&self) -> &Engine {
+        &self.leases
+    }
+
+    /// Looks after runs whose worker is gone.
+    pub fn rescuer(&self) -> &Rescuer {
+        &self.rescuer
+    }
+
+    /// The worker as others see it.
+    pub(crate) fn record(&self) -> &WorkerRecord {
+        &self.record
+    }
+
+    /// How long a command may take to end by itself after it was asked to.
+    pub(crate) fn grace(&self) -> Duration {
+        self.context.settings.grace
+    }
+
+    /// Claims one run, if nobody else does and nobody holds what it needs. Never waits.
+    pub fn claim(&self, id: &RunId) -> Result<ClaimResult, RunError> {
+        self.claimer.claim(id)
+    }
+
+    /// Executes a claimed run. Returns when its end is on the disk and everything that it held is released.
+    pub fn execute(&self, claimed: Claimed) -> Result<(), RunError> {
+        let finished = self.attempt(claimed, &mut Slot::new()?);
+        self.complete(finished);
+        Ok(())
+    }
+
+    /// Executes the command of a claimed run on this thread.
+    fn attempt(&self, claimed: Claimed, slot: &mut Slot) -> Finished {
+        let control = self.active.add(&claimed.run, Arc::clone(&slot.pipe));
+        if self.may_be_superseded(&claimed) {
+            let run = &claimed.run;
+            let what = format!("see whether {} is still claimed here", run.id);
+            if !persist(&self.events, &what, || self.runs.is_current(run)) {
+                let Claimed { run, request, lease, files, .. } = claimed;
+                let end = End { run, request, outcome: Outcome::Superseded, ended_at: now() };
+                return Finished { lease, files, ..Finished::of(end, None) };
+            }
+        }
+        Attempt::new(&self.context, claimed, control).run(&mut slot.programs)
+    }
+
+    /// Whether this worker may have been frozen since the claim, for so long that another one replaced it.
+    fn may_be_superseded(&self, claimed: &Claimed) -> bool {
+        let since = claimed.run.started_at.map(|at| clock::now().since(at.moment));
+        since.is_some_and(|since| since >= self.context.settings.heartbeat)
+    }
+
+    /// Has the end of an attempt written, and waits for that. Returns the next run if the attempt wants one.
+    fn complete(&self, finished: Finished) -> Option<Claimed> {
+        let (reply, answer) = channel();
+        let id = finished.end.run.id.clone();
+        let report = Report::Finished(Box::new(Finished { reply: Some(reply), ..finished }));
+        // A completer that has panicked answers to nobody.
+        let answered = self.reports.send(report).is_ok().then(|| answer.recv().ok()).flatten();
+        answered.unwrap_or_else(|| {
+            self.events.trouble(format!("the end of {id} cannot be written: the completer is gone"));
+            None
+        })
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.reports.send(Report::Shutdown);
+        if let Some(completer) = self.completer.take() {
+            let _ = completer.join();
+        }
+        // If these stay, others find out by themselves that the worker is gone.
+        let _ = self.runs.remove_worker(&self.record.id);
+        heartbeat::remove(self.runs.folder(), &self.record.id);
+    }
+}

@@ -1,0 +1,83 @@
+//! Listens while single runs are executed: to requests to cancel them, and to signals.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+
+use super::Worker;
+use crate::runs::RunError;
+use crate::work::heartbeat::Heartbeat;
+use lockkeeper_platform::signal::Signals;
+use lockkeeper_platform::{pipe, poll};
+
+/// A thread that listens until it is dropped. The heartbeat of the worker goes on meanwhile.
+pub struct ControlListener {
+    signals: Arc<AtomicU32>,
+    thread: Option<JoinHandle<()>>,
+    end: Option<OwnedFd>,
+    _heartbeat: Heartbeat,
+}
+
+impl ControlListener {
+    /// Begins to listen for a worker. The second signal cancels what is executed.
+    pub fn begin(worker: &Arc<Worker>, signals: Option<Signals>) -> Result<Self, RunError> {
+        let (reader, end) = pipe::nonblocking().map_err(RunError::Machine)?;
+        let heartbeat = worker.heartbeat.start().map_err(RunError::Machine)?;
+        let count = Arc::new(AtomicU32::new(0));
+        let (worker, counted) = (Arc::clone(worker), Arc::clone(&count));
+        let listen = move || {
+            if let Err(error) = listen(&worker, &counted, &reader, signals.as_ref()) {
+                worker.events.trouble(format!("cannot listen: {error}"));
+            }
+        };
+        let thread = thread::Builder::new().name("control".to_owned()).spawn(listen);
+        let thread = Some(thread.map_err(RunError::Machine)?);
+        Ok(Self { signals: count, thread, end: Some(end), _heartbeat: heartbeat })
+    }
+
+    /// Whether a signal asked for the end.
+    pub fn is_asked_to_end(&self) -> bool {
+        self.signals.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Drop for ControlListener {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(
+    worker: &Worker,
+    count: &AtomicU32,
+    end: &OwnedFd,
+    signals: Option<&Signals>,
+) -> Result<(), RunError> {
+    let mut changes = worker.runs.listen()?;
+    let mut was_woken = false;
+    loop {
+        changes.quiet(was_woken);
+        let survey = worker.rescuer.survey()?;
+        worker.active.forward(&survey.ours, &worker.runs)?;
+        if count.load(Ordering::SeqCst) > 1 {
+            for run in &survey.ours {
+                // It may have ended meanwhile.
+                let _ = worker.runs.cancel(&run.id, Some("the worker was stopped"));
+            }
+        }
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![end.as_fd()];
+        descriptors.extend(signals.map(|signals| signals.as_fd()));
+        descriptors.extend(changes.as_fd());
+        let ready = poll::wait(&descriptors, changes.patience()).map_err(RunError::Machine)?;
+        if ready.contains(0) {
+            return Ok(());
+        }
+        was_woken = changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
+        let came = signals.map(Signals::take).transpose().map_err(RunError::Machine)?.unwrap_or_default();
+        count.fetch_add(u32::try_from(came.len()).unwrap_or(u32::MAX), Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,227 @@
+//! The worker pool: a claimer, one thread for each job slot, and the thread that supervises them.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockkeeper_core::run::{Run, Status};
+
+use super::{Slot, Worker};
+use crate::runs::{Heard, RunError};
+use crate::work::claimer::Claimed;
+use crate::work::control::{Stop, WakePipe};
+use crate::work::events::WorkerEvent;
+use crate::work::heartbeat::{Heartbeat, HeartbeatWatch};
+use crate::work::locked;
+use crate::work::report::Finished;
+use crate::work::rescuer::Survey;
+use crate::work::slots::Slots;
+use lockkeeper_platform::signal::{Signal, Signals};
+use lockkeeper_platform::{clock, poll, process};
+
+/// Changes within this time are looked at together.
+const TOGETHER: Duration = Duration::from_millis(20);
+/// The pause after the store failed.
+const AFTER_TROUBLE: Duration = Duration::from_millis(500);
+
+/// What the supervising thread knows.
+struct Supervision<'s> {
+    slots: &'s Slots,
+    wake: &'s Arc<WakePipe>,
+    signals: &'s Signals,
+    /// Whether to end once nothing is queued and nothing is executed.
+    drain: bool,
+    changes: Heard,
+    was_woken: bool,
+    heartbeats: HeartbeatWatch,
+    heartbeat: Option<Heartbeat>,
+    survey: Survey,
+    /// Whether everything is to be stopped.
+    is_stopping: bool,
+}
+
+/// What a look at everything means.
+enum Look {
+    /// There is nothing left to do.
+    Finished,
+    /// Sleep until something happens, but not longer than this.
+    Sleep(Option<Duration>),
+}
+
+impl Worker {
+    /// Executes what is queued, until a signal: the first one lets what runs come to its end, the second one stops it.
+    /// With `drain` it also ends once nothing is left to do.
+    pub fn run(&self, signals: &Signals, drain: bool) -> Result<(), RunError> {
+        let wake = Arc::new(WakePipe::new().map_err(RunError::Machine)?);
+        let claimer = WakePipe::new().map_err(RunError::Machine)?;
+        let slots = Slots::new(self.record.jobs, claimer, Arc::clone(&wake));
+        let (sender, receiver) = channel();
+        let receiver = Mutex::new(receiver);
+        let mut supervision = Supervision {
+            slots: &slots,
+            wake: &wake,
+            signals,
+            drain,
+            changes: self.runs.listen()?,
+            was_woken: false,
+            heartbeats: HeartbeatWatch::default(),
+            heartbeat: None,
+            survey: Survey::default(),
+            is_stopping: false,
+        };
+        let jobs = (0..self.record.jobs).map(|_| Slot::new()).collect::<Result<Vec<_>, _>>()?;
+        thread::scope(|scope| {
+            let (slots, receiver) = (&slots, &receiver);
+            let start = || {
+                for (number, slot) in (1..).zip(jobs) {
+                    let thread = thread::Builder::new().name(format!("slot {number}"));
+                    thread.spawn_scoped(scope, move || self.run_slot(slot, slots, receiver))?;
+                }
+                let thread = thread::Builder::new().name("claimer".to_owned());
+                thread.spawn_scoped(scope, move || self.claimer.run(slots, &sender)).map(drop)
+            };
+            let started = start().map_err(RunError::Machine);
+            let supervised = started.and_then(|()| self.supervise(&mut supervision));
+            if supervised.is_err() {
+                // Nobody would look after what runs.
+                self.active.stop_all(Stop::Canceled);
+            }
+            slots.drain();
+            supervised
+        })
+    }
+
+    /// Executes runs one after the other: a run that the claimer has claimed, then the runs that the completer claims for
+    /// this slot together with the ends of the runs before.
+    fn run_slot(&self, mut slot: Slot, slots: &Slots, claimed: &Mutex<Receiver<Claimed>>) {
+        // Aiflow's programs must see the lock file of a run before it is claimed: only the claimer does that.
+        let needs_claimer = self.context.settings.aiflow.is_some();
+        loop {
+            let received = locked(claimed).recv();
+            let Ok(first) = received else { return };
+            let mut next = Some(first);
+            while let Some(claimed) = next {
+                let finished = self.attempt(claimed, &mut slot);
+                let wants_next = !needs_claimer && !slots.is_draining();
+                next = self.complete(Finished { wants_next, ..finished });
+            }
+            slots.release();
+        }
+    }
+
+    /// Looks after everything but the commands: signals, requests to cancel, time, other workers. A store that fails ends
+    /// nothing: what runs goes on, and the store is asked again.
+    fn supervise(&self, watch: &mut Supervision<'_>) -> Result<(), RunError> {
+        let mut trouble = String::new();
+        loop {
+            match self.look(watch) {
+                Ok(Look::Finished) => return Ok(()),
+                Ok(Look::Sleep(limit)) => {
+                    trouble.clear();
+                    self.sleep(watch, limit)?;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != trouble {
+                        self.events.trouble(format!("{text}; trying again"));
+                        trouble = text;
+                    }
+                    if watch.is_stopping {
+                        self.active.stop_all(Stop::Canceled);
+                    }
+                    self.sleep(watch, Some(AFTER_TROUBLE))?;
+                    if watch.is_stopping && !self.is_busy(watch) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn look(&self, watch: &mut Supervision<'_>) -> Result<Look, RunError> {
+        watch.changes.quiet(watch.was_woken);
+        watch.wake.drain();
+        process::reap_orphans();
+        match (&watch.heartbeat, self.is_busy(watch)) {
+            (None, true) => watch.heartbeat = Some(self.heartbeat.start().map_err(RunError::Machine)?),
+            (Some(_), false) => watch.heartbeat = None,
+            (Some(_), true) | (None, false) => {}
+        }
+        let looked_at = clock::now();
+        for run in self.runs.expire()? {
+            self.events.publish(&WorkerEvent::Ended(run), None);
+        }
+        watch.survey = self.rescuer.survey()?;
+        if watch.is_stopping {
+            self.cancel_all(&watch.survey.ours, watch.wake);
+        }
+        self.active.forward(&watch.survey.ours, &self.runs)?;
+        self.rescuer.rescue_all(&watch.survey, &mut watch.heartbeats, watch.wake)?;
+        if self.is_finished(watch)? {
+            return Ok(Look::Finished);
+        }
+        let every = self.context.settings.heartbeat;
+        let silence = watch.heartbeats.due(watch.survey.others_are_busy(), every);
+        let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
+        let due = [self.runs.next_due(looked_at)?, watch.survey.look_again].into_iter().flatten().min();
+        let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
+        Ok(Look::Sleep([silence, due, watch.changes.patience()].into_iter().flatten().min()))
+    }
+
+    fn sleep(&self, watch: &mut Supervision<'_>, limit: Option<Duration>) -> Result<(), RunError> {
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![watch.signals.as_fd(), watch.wake.as_fd()];
+        descriptors.extend(watch.survey.exits());
+        descriptors.extend(watch.changes.as_fd());
+        let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
+        watch.was_woken = watch.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
+        if ready.any() && !ready.contains(0) {
+            // Let what belongs together arrive.
+            poll::wait(&[watch.signals.as_fd()], Some(TOGETHER)).map_err(RunError::Machine)?;
+        }
+        for signal in watch.signals.take().map_err(RunError::Machine)? {
+            if matches!(signal, Signal::INT | Signal::TERM | Signal::HUP) {
+                self.obey(watch);
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&self, watch: &mut Supervision<'_>) {
+        if !watch.slots.is_draining() {
+            watch.slots.drain();
+            self.events.publish(&WorkerEvent::Draining, None);
+        } else if !watch.is_stopping {
+            watch.is_stopping = true;
+            self.events.publish(&WorkerEvent::Stopping, None);
+        }
+    }
+
+    /// Whether any slot has a run, or an adopted run is looked after.
+    fn is_busy(&self, watch: &Supervision<'_>) -> bool {
+        watch.slots.is_busy() || !self.active.is_empty()
+    }
+
+    fn is_finished(&self, watch: &Supervision<'_>) -> Result<bool, RunError> {
+        if watch.slots.is_draining() {
+            return Ok(!self.is_busy(watch));
+        }
+        if self.is_busy(watch) || !watch.drain || !watch.slots.is_idle() {
+            return Ok(false);
+        }
+        // Something may have come since the claimer looked, or wait for its next attempt. If nothing is left because the
+        // claimer has just claimed it, the claimer is not idle.
+        Ok(!self.runs.has_work()? && watch.slots.is_idle())
+    }
+
+    /// Written before any signal is sent: whatever happens to this worker, none of these runs counts as a success.
+    fn cancel_all(&self, ours: &[Run], wake: &WakePipe) {
+        for run in ours.iter().filter(|run| run.status == Status::Running) {
+            // It may have ended meanwhile.
+            if self.runs.cancel(&run.id, Some("the worker was stopped")).is_ok() {
+                wake.wake();
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! One-way migration of state folders that Lockkeeper 0.1.0 has used: start intents and reusable logs.
+//!
+//! A worker of 0.1.0 started commands before their claims were on the disk. Before that it named the runs in a file of
+//! its own, `ahead/BOOT.WORKER`. So a run that is named in a file of an earlier boot and is still queued may have begun
+//! before the power failed: it ends as LOST, or waits for its next attempt where there may be one. Between two steps of
+//! that, 0.1.0 marked such a run by `ready = -1` and had the index `run_doubtful` for the mark.
+//!
+//! `spare/WORKER/` had the logs of commands that had written nothing yet.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::run::Status;
+use lockkeeper_core::run::life::{self, Moved, Seen, Taker, Terms};
+
+use super::{RunStore, Tables, failed};
+use crate::StoreError;
+
+const START_INTENTS: &str = "ahead";
+const REUSABLE_LOGS: &str = "spare";
+/// The worker that is named in the events of runs that are lost.
+const WORKER: &str = "W-before-power-loss";
+
+/// The start intents of earlier boots.
+pub(super) struct StartIntents {
+    runs: HashSet<RunId>,
+    files: Vec<PathBuf>,
+}
+
+impl StartIntents {
+    /// Reads them.
+    pub(super) fn read(folder: &Path, boot: &str) -> Result<Self, StoreError> {
+        let mut intents = Self { runs: HashSet::new(), files: Vec::new() };
+        for path in entries(&folder.join(START_INTENTS))? {
+            if is_of_boot(&path, boot) {
+                continue;
+            }
+            let text = fs::read(&path).map_err(|error| failed("read", &path, error))?;
+            // A line that was not finished names no run: no command had begun because of it.
+            let text = String::from_utf8_lossy(&text);
+            intents.runs.extend(text.lines().filter_map(|line| line.parse::<RunId>().ok()));
+            intents.files.push(path);
+        }
+        Ok(intents)
+    }
+
+    /// Ends the runs that may have begun, in the transaction that is under way.
+    pub(super) fn end_runs(&self, tables: &Tables<'_>) -> Result<(), StoreError> {
+        self.runs.iter().try_for_each(|run| tables.end_as_lost(run))
+    }
+
+    /// Removes the files. The ends of their runs are on the disk before.
+    pub(super) fn remove(self) -> Result<(), StoreError> {
+        self.files.iter().try_for_each(|path| remove(path))
+    }
+}
+
+impl RunStore {
+    /// Ends the runs that 0.1.0 has marked, if it ever used this store.
+    pub(super) fn end_marked_runs(&self) -> Result<(), StoreError> {
+        let index = "SELECT 1 FROM sqlite_schema WHERE name = 'run_doubtful'";
+        if self.read(|tables| tables.number(index, []))?.is_none() {
+            return Ok(());
+        }
+        self.write(|tables| {
+            let marked = tables.rows("SELECT id FROM run WHERE ready < 0", [], |row| {
+                Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}")))
+            })?;
+            marked.iter().try_for_each(|run| tables.end_as_lost(run))?;
+            tables.execute("DROP INDEX IF EXISTS run_doubtful", [])
+        })
+    }
+
+    /// Removes the files of workers that are gone.
+    pub fn remove_files_of_0_1_0(&self) -> Result<(), StoreError> {
+        let Some(folder) = self.path.parent() else { return Ok(()) };
+        let (intents, logs) = (folder.join(START_INTENTS), folder.join(REUSABLE_LOGS));
+        // Listed first: a worker is registered before it makes files.
+        let (files, folders) = (entries(&intents)?, entries(&logs)?);
+        if files.is_empty() && folders.is_empty() {
+            return Ok(());
+        }
+        let (workers, living) = self.read(|tables| Ok((tables.workers()?, tables.living()?)))?;
+        let workers = workers.into_iter().map(|worker| worker.id);
+        let known: HashSet<WorkerId> =
+            workers.chain(living.into_iter().filter_map(|run| run.worker)).collect();
+        let is_known = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            known.iter().any(|id| name == id.as_str() || name.ends_with(&format!(".{id}")))
+        };
+        // The claims of the runs that a worker has started are on the disk before its intents are removed.
+        self.force()?;
+        for path in files.iter().filter(|path| is_of_boot(path, &self.boot) && !is_known(path)) {
+            remove(path)?;
+        }
+        for path in folders.iter().filter(|path| !is_known(path)) {
+            let _ = fs::remove_dir_all(path);
+        }
+        // Only empty ones are removed.
+        let _ = fs::remove_dir(intents);
+        let _ = fs::remove_dir(logs);
+        Ok(())
+    }
+}
+
+impl Tables<'_> {
+    /// Ends a run that may have begun before the power failed, if it is still queued.
+    fn end_as_lost(&self, id: &RunId) -> Result<(), StoreError> {
+        self.execute("UPDATE run SET ready = 1 WHERE id = ?1 AND ready < 0", [id.as_str()])?;
+        let Some(run) = self.run(id)?.filter(|run| run.status == Status::Queued) else { return Ok(()) };
+        let Some(request) = self.request(&run.request)?.map(|stored| stored.request) else { return Ok(()) };
+        let worker = WORKER.parse().expect("letters and dashes are an id");
+        let claimed = life::claim(&run, Taker { worker, holder: None, lease: None }, self.now());
+        let Ok(Moved { run: claimed, event }) = claimed else { return Ok(()) };
+        self.advance(&run, &Moved { run: claimed.clone(), event })?;
+        let terms = Terms { success: &request.success, retry: &request.retry, chance: 0 };
+        if let Ok(lost) = life::finish(&claimed, claimed.claim, Seen::Vanished, terms, self.now()) {
+            self.advance(&claimed, &lost)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_of_boot(path: &Path, boot: &str) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with(&format!("{boot}."))
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| failed("read", folder, error))?,
+    };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    paths.collect::<Result<_, _>>().map_err(|error| failed("read", folder, error))
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path, error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
