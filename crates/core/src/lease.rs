@@ -154,18 +154,6 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
     line_up(draft, ticket)
 }
 
-/// As [`acquire`], for an owner who never asked for anything else and whose request may have been carried out before.
-pub fn acquire_once<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<Outcome, V::Error> {
-    let owner = &request.claim.owner;
-    if let Some(lease) = draft.leases_of(owner)?.into_iter().next() {
-        return Ok(Outcome::Granted(Grant { lease, joined: false }));
-    }
-    match draft.next_ticket(&Reach::of(Key::of_owner(owner)), Walk::Up(None))? {
-        Some(ticket) => attend(draft, ticket.id, request.wait),
-        None => acquire(draft, request),
-    }
-}
-
 /// Puts a ticket into the line unless it would wait there for ever.
 fn line_up<V: View>(draft: &mut Draft<'_, V>, ticket: Ticket) -> Result<Outcome, V::Error> {
     draft.put_ticket(None, ticket.clone());

@@ -4,8 +4,6 @@
 //! A number is written seven bits a byte, the lowest first, with the high bit set on all but the last byte. A text
 //! is its length and its bytes. What is optional is announced in the first byte, so that nothing stands for nothing.
 
-pub mod errand;
-
 use std::num::NonZeroU32;
 use std::time::Duration;
 

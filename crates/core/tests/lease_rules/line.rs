@@ -194,17 +194,3 @@ fn a_shorter_stay_begins_when_it_is_asked_for() {
     world.decide(lease::clean_up);
     assert!(world.waits(&ticket));
 }
-
-/// Invariant 6.
-#[test]
-fn what_may_have_been_asked_for_before_is_asked_for_once() {
-    let mut world = World::new();
-    let holder = world.hold(ask("a").name("db"));
-    let Outcome::Waiting(first) = world.ask_once(&ask("b").name("db")) else { panic!("it is held") };
-    let Outcome::Waiting(again) = world.ask_once(&ask("b").name("db")) else { panic!("it is held") };
-    assert_eq!(first.ticket.id, again.ticket.id, "one place in line");
-    world.release(&holder);
-    assert_eq!(granted(world.ask_once(&ask("b").name("db"))).id, first.ticket.id);
-    assert_eq!(granted(world.ask_once(&ask("b").name("db"))).id, first.ticket.id, "one lease");
-    assert_eq!(world.board.leases().count(), 1);
-}

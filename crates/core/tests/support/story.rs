@@ -164,11 +164,6 @@ impl World {
         (waiting.ticket, watched, effects)
     }
 
-    /// Asks for something that may have been asked for before.
-    pub fn ask_once(&mut self, ask: &Ask) -> Outcome {
-        self.decide(|draft| lease::acquire_once(draft, &ask.0)).0
-    }
-
     /// Is told that it would wait for ever.
     pub fn deadlock(&mut self, ask: &Ask) -> Vec<Link> {
         let before = self.board.clone();

@@ -8,7 +8,7 @@ use lockkeeper_core::draft::Burial;
 use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
 use lockkeeper_core::lease::{self, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
 use lockkeeper_core::record::{Claim, Lease, Ticket};
-use lockkeeper_core::resource::{Mode, Resource, Target};
+use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, Ttl};
 
 use super::Engine;
@@ -91,22 +91,6 @@ impl Engine {
         token: Option<Token>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
         self.decide(|draft| lease::release(draft, id, token)).map(|(released, _)| released)
-    }
-
-    /// Ends a lease that the caller holds, in a decision of its own.
-    pub(super) fn release_here(&self, held: &Lease) -> Result<Result<Lease, NotCurrent>, StoreError> {
-        self.decide(|draft| {
-            // Where it was waited for, others wait behind it. To hand it on, those are looked at who hold the same:
-            // of a whole name that is this one.
-            if held.was_waited_for()
-                && let [Resource { target: target @ Target::Name(_), mode: Mode::Exclusive }] =
-                    held.claim.resources.as_slice()
-            {
-                draft.leases(&target.reach())?;
-            }
-            lease::release(draft, held.id, Some(held.token))
-        })
-        .map(|(released, _)| released)
     }
 
     /// Makes a shared lease exclusive.

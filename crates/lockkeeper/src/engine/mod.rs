@@ -1,6 +1,5 @@
 //! One function per use case: read clock and store in one transaction, ask the rules, commit, then act.
 
-mod clerk;
 pub mod doctor;
 pub mod evidence;
 mod leases;

@@ -16,7 +16,6 @@ use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Watched, watch_list};
 
 use super::Engine;
-use crate::platform::desk::Seat;
 use crate::platform::process::Watch;
 use crate::platform::tree::{Root, Stop, stop_tree};
 use crate::platform::{clock, poll};
@@ -54,36 +53,17 @@ pub enum Waited {
 }
 
 impl Engine {
-    /// Sleeps until the ticket is granted, and decides for others meanwhile where many wait.
+    /// Sleeps until the ticket is granted.
     pub fn wait(
-        &self,
-        waiting: Waiting,
-        bell: &dyn Bell,
-        patience: &Patience<'_>,
-        progress: Progress<'_>,
-    ) -> Result<Waited, StoreError> {
-        let mut seat = None;
-        let waited = self.wait_at_desk(waiting, bell, &mut seat, patience, progress);
-        if let Some(seat) = seat {
-            self.stand_up(seat);
-        }
-        waited
-    }
-
-    fn wait_at_desk(
         &self,
         mut waiting: Waiting,
         bell: &dyn Bell,
-        seat: &mut Option<Seat>,
         patience: &Patience<'_>,
         progress: Progress<'_>,
     ) -> Result<Waited, StoreError> {
         let ticket = waiting.ticket.clone();
         let terms = WaitTerms { bell: Some(bell.id()), stays: ticket.stays };
         loop {
-            if seat.is_none() {
-                *seat = self.sit_down();
-            }
             if self.stop_overdue(&waiting, patience.grace)? {
                 match self.attend_again(&ticket, terms)? {
                     Outcome::Waiting(still) => waiting = still,
@@ -91,8 +71,7 @@ impl Engine {
                     Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
                 }
             }
-            let interrupted =
-                self.sleep(&[&waiting], bell, seat.as_ref(), patience, &mut || progress(&waiting))?;
+            let interrupted = self.sleep(&[&waiting], bell, patience, &mut || progress(&waiting))?;
             if let Some(grant) = bell.hear().and_then(|granted| grant_of(&ticket, granted)) {
                 return Ok(Waited::Granted(grant));
             }
@@ -127,7 +106,7 @@ impl Engine {
                 self.stop_overdue(waiting, patience.grace)?;
             }
             let all: Vec<&Waiting> = line.iter().collect();
-            let interrupted = sleeps && self.sleep(&all, bell, None, patience, &mut || {})?;
+            let interrupted = sleeps && self.sleep(&all, bell, patience, &mut || {})?;
             sleeps = true;
             bell.quiet();
             let mut place = 0;
@@ -164,12 +143,11 @@ impl Engine {
         })
     }
 
-    /// Sleeps until there is a reason to look again, and does errands meanwhile; true when that is an interrupt.
+    /// Sleeps until there is a reason to look again, true when that is an interrupt.
     fn sleep(
         &self,
         line: &[&Waiting],
         bell: &dyn Bell,
-        seat: Option<&Seat>,
         patience: &Patience<'_>,
         progress: &mut dyn FnMut(),
     ) -> Result<bool, StoreError> {
@@ -184,29 +162,18 @@ impl Engine {
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![bell.as_fd()];
         descriptors.extend_from_slice(patience.interrupts);
         descriptors.extend(sentries.descriptors.iter().map(|descriptor| descriptor.as_fd()));
-        let desk = descriptors.len();
-        descriptors.extend(seat.map(|seat| seat.as_fd()));
-        let (mut did_errands, mut told) = (false, Instant::now());
         loop {
-            // Errands change nothing about this wait, and may come by the thousand.
-            if !did_errands || patience.tick.is_some_and(|tick| told.elapsed() >= tick) {
-                progress();
-                told = Instant::now();
-            }
+            progress();
             if sentries.somebody_is_gone {
                 return Ok(false);
             }
             let left = look_at.map(|at| at.saturating_duration_since(Instant::now()));
             let sleep = [left, patience.tick].into_iter().flatten().min();
-            let mut ready = poll::wait(&descriptors, sleep).map_err(|source| StoreError::Io {
+            let ready = poll::wait(&descriptors, sleep).map_err(|source| StoreError::Io {
                 action: "wait for",
                 path: "the store".into(),
                 source,
             })?;
-            did_errands = ready.forget(desk);
-            if let Some(seat) = seat.filter(|_| did_errands) {
-                self.do_errands(seat, || is_any_ready(&descriptors[..desk]));
-            }
             if ready.any() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(ready.places().any(|place| (1..=patience.interrupts.len()).contains(&place)));
             }
@@ -297,10 +264,6 @@ impl Engine {
             }
         }
     }
-}
-
-pub(super) fn is_any_ready(descriptors: &[BorrowedFd<'_>]) -> bool {
-    poll::wait(descriptors, Some(Duration::ZERO)).is_ok_and(|ready| ready.any())
 }
 
 /// The lease that a ring told of, if it is this ticket's and there is nothing to be written when it is taken up: its

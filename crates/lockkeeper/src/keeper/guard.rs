@@ -147,7 +147,7 @@ impl Guard {
         let _turn = locked(&self.held.turn);
         let lease = self.lease();
         locked(&self.held.state).released = true;
-        self.keeper.engine().release_held(&lease)??;
+        self.keeper.engine().release(lease.id, Some(lease.token))??;
         Ok(())
     }
 }
@@ -162,7 +162,7 @@ impl Drop for Guard {
         let forked = self.process != std::process::id();
         if !released && !forked {
             // If the store cannot be written, the end of this process tells the others all the same.
-            let _ = self.keeper.engine().release_held(&lease);
+            let _ = self.keeper.engine().release(lease.id, Some(lease.token));
         }
     }
 }

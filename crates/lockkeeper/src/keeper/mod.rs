@@ -1,6 +1,5 @@
 //! Lockkeeper as a library: a keeper, orders for leases, and guards that hold them.
 
-mod clerk;
 mod guard;
 mod order;
 mod sentinel;
@@ -27,14 +26,11 @@ use crate::location::Surroundings;
 use crate::platform::life::LifeLock;
 use crate::platform::{origin, process, random};
 use crate::store::{Bell, SqliteStore, StoreError};
-use clerk::Clerk;
 use sentinel::Sentinel;
 
 /// Opens leases in one store and keeps them for this process.
 ///
 /// Cheap to clone; all clones are the same holder. Every method may be called from any thread.
-/// Where many take turns, one of them decides for all, on a thread of its own that ends soon after its last turn, or with the
-/// last clone.
 ///
 /// ```
 /// # use lockkeeper::{Keeper, KeeperError};
@@ -70,7 +66,6 @@ pub(crate) struct Shared {
     /// How many orders had no owner of their own.
     orders: AtomicU64,
     sentinel: OnceLock<Sentinel>,
-    clerk: Clerk,
 }
 
 /// This process as a holder that stays.
@@ -109,7 +104,6 @@ impl Keeper {
             idle_bells: Mutex::new(Vec::new()),
             orders: AtomicU64::new(0),
             sentinel: OnceLock::new(),
-            clerk: Clerk::default(),
         };
         Self { shared: Arc::new(shared) }
     }

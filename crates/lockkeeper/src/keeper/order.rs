@@ -141,8 +141,6 @@ impl<'k> Order<'k> {
     /// Takes the lease.
     pub fn acquire(self) -> Result<Guard, KeeperError> {
         let (keeper, wait) = (self.keeper, self.wait);
-        // Whoever does not wait long does not leave its request with others either.
-        let is_left = self.owner.is_none() && matches!(wait, Wait::Forever);
         let mut request = self.request()?;
         let until = match wait {
             Wait::No => return place(keeper, &request)?.guard(keeper),
@@ -159,20 +157,14 @@ impl<'k> Order<'k> {
                 keeper.engine().store().bell()?
             }
         };
-        let _waits = keeper.shared.clerk.visit();
         request.wait = Some(WaitTerms { bell: Some(bell.id()), stays: Ttl::new(STAYS)? });
-        let asked = match is_left {
-            true => keeper.engine().acquire_as_new(&request, &*bell),
-            false => keeper.engine().acquire(&request),
-        };
-        let waiting = match Placed::from(asked?) {
+        let waiting = match place(keeper, &request)? {
             Placed::Waiting(waiting) => waiting,
             placed @ (Placed::Granted(_) | Placed::Refused(_)) => {
                 keeper.return_bell(bell);
                 return placed.guard(keeper);
             }
         };
-        keeper.shared.clerk.sit_down(&keeper.shared.engine);
         let ticket = waiting.ticket.clone();
         let patience = Patience { until, interrupts: &[], grace: GRACE, tick: None };
         let waited = keeper.engine().wait(waiting, &*bell, &patience, &mut |_| {});

@@ -39,9 +39,6 @@ const LOOK_OUT: Duration = Duration::from_micros(150);
 /// How many bells stay open for the next ring: whoever hands on in turn rings the same ones again and again.
 const MOST_OPEN: usize = 64;
 
-/// How much is read at once.
-const PAGE: usize = 4096;
-
 /// A waiter's own bell. Dropping it takes it down.
 #[derive(Debug)]
 pub struct Bell {
@@ -77,24 +74,6 @@ impl Bell {
     /// The number to ring it by.
     pub fn id(&self) -> BellId {
         self.id
-    }
-
-    /// Takes everything that was left in it, and puts it behind `bytes`.
-    pub(super) fn read(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
-        let mut buffer = [0; PAGE];
-        loop {
-            match rustix::io::read(&self.descriptor, &mut buffer) {
-                Ok(read) => {
-                    bytes.extend_from_slice(&buffer[..read]);
-                    if read < PAGE {
-                        return Ok(());
-                    }
-                }
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 
     /// Forgets all rings so far; returns whether there were any, and the last word that came with one. When a word is
@@ -199,11 +178,6 @@ impl Ringer {
         }
     }
 
-    /// Leaves bytes in a FIFO, whole or not at all. Returns false when they could not be left.
-    pub(super) fn bring(&self, bell: BellId, bytes: &[u8]) -> io::Result<bool> {
-        self.through(bell, |descriptor| leave(descriptor, bytes))
-    }
-
     /// Writes to a bell, which is opened for it unless it is open. Whoever cannot be written to is forgotten.
     fn through(&self, bell: BellId, write: impl Fn(&OwnedFd) -> io::Result<bool>) -> io::Result<bool> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,7 +205,7 @@ impl Ringer {
 }
 
 /// Writes so few bytes that they are taken whole; false when there is no room, or nobody who could read them.
-pub(super) fn leave(descriptor: &OwnedFd, bytes: &[u8]) -> io::Result<bool> {
+fn leave(descriptor: &OwnedFd, bytes: &[u8]) -> io::Result<bool> {
     match rustix::io::retry_on_intr(|| rustix::io::write(descriptor, bytes)) {
         Ok(_) => Ok(true),
         Err(Errno::AGAIN | Errno::PIPE) => Ok(false),
@@ -240,7 +214,7 @@ pub(super) fn leave(descriptor: &OwnedFd, bytes: &[u8]) -> io::Result<bool> {
 }
 
 /// None when there is no such bell, or nobody who could hear it.
-pub(super) fn open_to_ring(dir: &Path, bell: BellId) -> io::Result<Option<OwnedFd>> {
+fn open_to_ring(dir: &Path, bell: BellId) -> io::Result<Option<OwnedFd>> {
     // Without NONBLOCK this would wait for a reader.
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let path = path(dir, bell);

@@ -11,7 +11,6 @@ pub mod bell;
 pub mod browser;
 pub mod changes;
 pub mod clock;
-pub mod desk;
 pub mod exclusion;
 mod facts;
 pub mod flock;

@@ -36,8 +36,6 @@ use lockkeeper_core::resource::Reach;
 use lockkeeper_core::time::Moment;
 use thiserror::Error;
 
-use crate::platform::desk::Desk;
-
 pub use memory::MemoryStore;
 pub use runs::RunStore;
 pub use sqlite::SqliteStore;
@@ -78,11 +76,6 @@ pub trait Store: Send + Sync {
     /// Puts away what dead sleepers left whom no record names; nothing where bells end with their sleepers.
     fn sweep(&self) -> Result<(), StoreError> {
         Ok(())
-    }
-
-    /// The desk where somebody who waits anyway decides for others; none where nobody need.
-    fn desk(&self) -> Option<&Arc<Desk>> {
-        None
     }
 
     /// Looks for damage without changing anything; `thorough` looks at every record and how it is filed.

@@ -6,7 +6,6 @@
 //! | `tokens` | the last number given, and a limit that survives a power cut |
 //! | `gate` | one decision at a time: its kernel lock is fairer than SQLite's own waiting, and never sleeps; has the limit once more |
 //! | `wake/` | the bells of those who sleep now |
-//! | `clerk` | who decides for others in a crowd, if somebody does: its kernel lock, and which FIFO takes errands |
 //!
 //! A process that is killed leaves the database as it was before or after its decision, and nothing else but
 //! perhaps its bell, which whoever buries its ticket or lease puts away, or else the next `locks cleanup`.
@@ -34,7 +33,6 @@ use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
 use super::{Bell, Decision, Examination, Granted, Store, StoreError};
-use crate::platform::desk::Desk;
 use crate::platform::{bell, clock, fs as local, gate};
 pub(super) use connections::{Connections, Purpose};
 pub(super) use examine::pages;
@@ -61,7 +59,6 @@ pub struct SqliteStore {
     tokens: Tokens,
     connections: Connections,
     ringer: bell::Ringer,
-    desk: Arc<Desk>,
     pace: Arc<Pace>,
 }
 
@@ -100,8 +97,8 @@ impl SqliteStore {
         }
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
-        let (ringer, desk) = (bell::Ringer::new(&folder), Desk::new(&folder));
-        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, desk, pace })
+        let ringer = bell::Ringer::new(&folder);
+        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, pace })
     }
 
     /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
@@ -229,8 +226,8 @@ impl Store for SqliteStore {
     }
 
     fn alert(&self, id: BellId) {
-        // In a crowd whoever is awake too soon takes a core from somebody who decides; but for where one decides for all.
-        if !self.pace.several() || self.desk.is_ours() {
+        // In a crowd whoever is awake too soon takes a core from somebody who decides.
+        if !self.pace.several() {
             self.ringer.alert(id);
         }
     }
@@ -241,10 +238,6 @@ impl Store for SqliteStore {
 
     fn sweep(&self) -> Result<(), StoreError> {
         bell::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
-    }
-
-    fn desk(&self) -> Option<&Arc<Desk>> {
-        self.pace.several().then_some(&self.desk)
     }
 
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
