@@ -279,9 +279,9 @@ pub struct HolderId(pub u64);
 
 /// One sleeping waiter's doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BellId(pub u64);
+pub struct WakerId(pub u64);
 
-impl fmt::Display for BellId {
+impl fmt::Display for WakerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }

@@ -1,6 +1,6 @@
 //! Whether the holder of a record still lives: the evidence, the order in which it counts, the verdict.
 //!
-//! A proof says who vouches for a claim. [`Sight`] is what the machine shows of it at one moment, gathered
+//! A proof says who vouches for a claim. [`Observation`] is what the machine shows of it at one moment, gathered
 //! by whoever can look. [`judge`] weighs it, always in the same order, and keeps the steps, so that a person
 //! can be told why. Any "don't know" means held: only the kernel's word is proof of death.
 
@@ -97,7 +97,7 @@ impl fmt::Display for Contract {
 
 /// What a look at a kernel lock shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockSight {
+pub enum LockState {
     /// Some process of the holder has it.
     Held,
     /// Nobody has it: every process of the holder is gone.
@@ -108,7 +108,7 @@ pub enum LockSight {
 
 /// What a look at a process shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessSight {
+pub enum ProcessState {
     /// It runs, sleeps or is stopped.
     Running,
     /// It ended, or is a zombie.
@@ -121,7 +121,7 @@ pub enum ProcessSight {
 
 /// What the machine shows of a proof at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum Observation {
     /// The claim was made on another machine.
     OtherHost,
     /// It was made here, before the last boot.
@@ -129,9 +129,9 @@ pub enum Sight {
     /// Its process numbers belong to another pid namespace.
     OtherPidNamespace,
     /// The kernel lock was looked at.
-    Lock(LockSight),
+    Lock(LockState),
     /// The process was looked at.
-    Process(ProcessSight),
+    Process(ProcessState),
     /// There is nothing to look at.
     Nothing,
 }
@@ -207,7 +207,7 @@ impl Verdict {
 ///
 /// The order is fixed: another machine proves nothing, another boot proves death, the kernel lock counts
 /// before any pid, a pid only in its own namespace, and time comes last.
-pub fn judge(contract: Contract, dates: &Dates, sight: Sight, now: Moment) -> Verdict {
+pub fn judge(contract: Contract, dates: &Dates, observation: Observation, now: Moment) -> Verdict {
     let lapsed = dates.pickup_by.is_some_and(|limit| limit < now);
     let expired = dates.expires_at().is_some_and(|end| end < now);
     let by_time = |alive: Verdict| match (expired, contract) {
@@ -218,17 +218,19 @@ pub fn judge(contract: Contract, dates: &Dates, sight: Sight, now: Moment) -> Ve
         (true, Contract::Kill) => Verdict::Overdue,
     };
     let by_time_alone = || if expired { Verdict::Expired } else { Verdict::Unknown };
-    match sight {
-        Sight::OtherBoot => Verdict::Dead(Death::Rebooted),
-        Sight::Lock(LockSight::Free) => Verdict::Dead(Death::LockFree),
-        Sight::Process(ProcessSight::Gone) => Verdict::Dead(Death::ProcessGone),
-        Sight::Process(ProcessSight::Reused) => Verdict::Dead(Death::PidReused),
-        Sight::Lock(LockSight::Held) | Sight::Process(ProcessSight::Running) => by_time(Verdict::Alive),
-        Sight::OtherHost
-        | Sight::OtherPidNamespace
-        | Sight::Lock(LockSight::Unreadable)
-        | Sight::Process(ProcessSight::Unreadable)
-        | Sight::Nothing => by_time_alone(),
+    match observation {
+        Observation::OtherBoot => Verdict::Dead(Death::Rebooted),
+        Observation::Lock(LockState::Free) => Verdict::Dead(Death::LockFree),
+        Observation::Process(ProcessState::Gone) => Verdict::Dead(Death::ProcessGone),
+        Observation::Process(ProcessState::Reused) => Verdict::Dead(Death::PidReused),
+        Observation::Lock(LockState::Held) | Observation::Process(ProcessState::Running) => {
+            by_time(Verdict::Alive)
+        }
+        Observation::OtherHost
+        | Observation::OtherPidNamespace
+        | Observation::Lock(LockState::Unreadable)
+        | Observation::Process(ProcessState::Unreadable)
+        | Observation::Nothing => by_time_alone(),
     }
 }
 
@@ -247,41 +249,46 @@ mod tests {
         }
     }
 
-    const ALL_SIGHTS: [Sight; 11] = [
-        Sight::OtherHost,
-        Sight::OtherBoot,
-        Sight::OtherPidNamespace,
-        Sight::Lock(LockSight::Held),
-        Sight::Lock(LockSight::Free),
-        Sight::Lock(LockSight::Unreadable),
-        Sight::Process(ProcessSight::Running),
-        Sight::Process(ProcessSight::Gone),
-        Sight::Process(ProcessSight::Reused),
-        Sight::Process(ProcessSight::Unreadable),
-        Sight::Nothing,
+    const ALL_OBSERVATIONS: [Observation; 11] = [
+        Observation::OtherHost,
+        Observation::OtherBoot,
+        Observation::OtherPidNamespace,
+        Observation::Lock(LockState::Held),
+        Observation::Lock(LockState::Free),
+        Observation::Lock(LockState::Unreadable),
+        Observation::Process(ProcessState::Running),
+        Observation::Process(ProcessState::Gone),
+        Observation::Process(ProcessState::Reused),
+        Observation::Process(ProcessState::Unreadable),
+        Observation::Nothing,
     ];
     const ALL_CONTRACTS: [Contract; 3] = [Contract::Strict, Contract::Lease, Contract::Kill];
 
-    fn proves_death(sight: Sight) -> bool {
+    fn proves_death(observation: Observation) -> bool {
         matches!(
-            sight,
-            Sight::OtherBoot
-                | Sight::Lock(LockSight::Free)
-                | Sight::Process(ProcessSight::Gone | ProcessSight::Reused)
+            observation,
+            Observation::OtherBoot
+                | Observation::Lock(LockState::Free)
+                | Observation::Process(ProcessState::Gone | ProcessState::Reused)
         )
     }
 
-    fn proves_life(sight: Sight) -> bool {
-        matches!(sight, Sight::Lock(LockSight::Held) | Sight::Process(ProcessSight::Running))
+    fn proves_life(observation: Observation) -> bool {
+        matches!(
+            observation,
+            Observation::Lock(LockState::Held) | Observation::Process(ProcessState::Running)
+        )
     }
 
-    /// Invariant 4. The whole table of sights, contracts and dates is walked.
+    /// Invariant 4. The whole table of observations, contracts and dates is walked.
     #[test]
     fn proof_of_death_needs_no_ttl() {
         for contract in ALL_CONTRACTS {
             for dates in [dates(None, 0), dates(Some(10), 0), dates(Some(10), 11)] {
-                for sight in ALL_SIGHTS.into_iter().filter(|sight| proves_death(*sight)) {
-                    assert!(matches!(judge(contract, &dates, sight, NOW), Verdict::Dead(_)));
+                for observation in
+                    ALL_OBSERVATIONS.into_iter().filter(|observation| proves_death(*observation))
+                {
+                    assert!(matches!(judge(contract, &dates, observation, NOW), Verdict::Dead(_)));
                 }
             }
         }
@@ -291,8 +298,8 @@ mod tests {
     #[test]
     fn a_live_holder_is_never_free_under_the_strict_contract() {
         for dates in [dates(None, 0), dates(Some(10), 0), dates(Some(10), 11)] {
-            for sight in ALL_SIGHTS.into_iter().filter(|sight| proves_life(*sight)) {
-                assert_eq!(judge(Contract::Strict, &dates, sight, NOW), Verdict::Alive);
+            for observation in ALL_OBSERVATIONS.into_iter().filter(|observation| proves_life(*observation)) {
+                assert_eq!(judge(Contract::Strict, &dates, observation, NOW), Verdict::Alive);
             }
         }
     }
@@ -301,11 +308,12 @@ mod tests {
     #[test]
     fn what_is_not_known_is_held_until_its_ttl_and_for_good_without_one() {
         for contract in ALL_CONTRACTS {
-            for sight in ALL_SIGHTS.into_iter().filter(|s| !proves_life(*s) && !proves_death(*s)) {
-                assert_eq!(judge(contract, &dates(None, 1_000_000), sight, NOW), Verdict::Unknown);
-                assert_eq!(judge(contract, &dates(Some(10), 9), sight, NOW), Verdict::Unknown);
-                assert_eq!(judge(contract, &dates(Some(10), 10), sight, NOW), Verdict::Unknown);
-                assert_eq!(judge(contract, &dates(Some(10), 11), sight, NOW), Verdict::Expired);
+            for observation in ALL_OBSERVATIONS.into_iter().filter(|s| !proves_life(*s) && !proves_death(*s))
+            {
+                assert_eq!(judge(contract, &dates(None, 1_000_000), observation, NOW), Verdict::Unknown);
+                assert_eq!(judge(contract, &dates(Some(10), 9), observation, NOW), Verdict::Unknown);
+                assert_eq!(judge(contract, &dates(Some(10), 10), observation, NOW), Verdict::Unknown);
+                assert_eq!(judge(contract, &dates(Some(10), 11), observation, NOW), Verdict::Expired);
             }
         }
     }
@@ -313,7 +321,7 @@ mod tests {
     #[test]
     fn an_expired_live_holder_follows_its_contract() {
         let expired = dates(Some(10), 11);
-        let seen = Sight::Process(ProcessSight::Running);
+        let seen = Observation::Process(ProcessState::Running);
         assert_eq!(judge(Contract::Strict, &expired, seen, NOW), Verdict::Alive);
         assert_eq!(judge(Contract::Lease, &expired, seen, NOW), Verdict::Expired);
         assert_eq!(judge(Contract::Kill, &expired, seen, NOW), Verdict::Overdue);
@@ -323,7 +331,10 @@ mod tests {
     fn a_grant_that_nobody_came_for_lapses_under_every_contract() {
         let late = Dates { pickup_by: Some(Moment::from_micros(NOW.as_micros() - 1)), ..dates(None, 0) };
         for contract in ALL_CONTRACTS {
-            assert_eq!(judge(contract, &late, Sight::Process(ProcessSight::Running), NOW), Verdict::Expired);
+            assert_eq!(
+                judge(contract, &late, Observation::Process(ProcessState::Running), NOW),
+                Verdict::Expired
+            );
         }
     }
 }

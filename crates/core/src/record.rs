@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::id::{BellId, LeaseId, Owner, TicketName, Token};
-use crate::liveness::{Contract, Dates, Proof, Sight, Verdict, Voucher, judge};
+use crate::id::{LeaseId, Owner, TicketName, Token, WakerId};
+use crate::liveness::{Contract, Dates, Observation, Proof, Verdict, Voucher, judge};
 use crate::resource::{Key, Resource, Target};
 use crate::time::{Moment, Ttl};
 
@@ -83,8 +83,8 @@ impl Lease {
     }
 
     /// What is to be made of it, given what is seen of its holder.
-    pub fn verdict(&self, sight: Sight, now: Moment) -> Verdict {
-        judge(self.claim.contract, &self.dates(), sight, now)
+    pub fn verdict(&self, observation: Observation, now: Moment) -> Verdict {
+        judge(self.claim.contract, &self.dates(), observation, now)
     }
 
     /// Whether it was waited for, or made stronger since: only then are its id and its token two numbers.
@@ -98,9 +98,9 @@ impl Lease {
     }
 
     /// The doorbell of the process that stays with it, to be told that it is lost.
-    pub fn bell(&self) -> Option<BellId> {
+    pub fn waker(&self) -> Option<WakerId> {
         match self.claim.proof.voucher {
-            Voucher::KernelLock { holder, .. } => Some(BellId(holder.0)),
+            Voucher::KernelLock { holder, .. } => Some(WakerId(holder.0)),
             Voucher::Process(_) | Voucher::Time => None,
         }
     }
@@ -188,7 +188,7 @@ pub struct Ticket {
     /// How long it stays in line while its owner is away.
     pub stays: Ttl,
     /// The doorbell of the process that sleeps on it, if one does.
-    pub bell: Option<BellId>,
+    pub waker: Option<WakerId>,
     /// The leases whose commands the waiting process is a part of.
     pub under: Vec<LeaseId>,
     /// The lease that it is to become more of.
@@ -197,10 +197,10 @@ pub struct Ticket {
 
 impl Ticket {
     /// What is to be made of it, given what is seen of its waiter.
-    pub fn verdict(&self, sight: Sight, now: Moment) -> Verdict {
+    pub fn verdict(&self, observation: Observation, now: Moment) -> Verdict {
         let ttl = if self.is_resident() { None } else { Some(self.stays) };
         let dates = Dates { heartbeat_at: self.seen_at, ttl, pickup_by: None };
-        judge(Contract::Lease, &dates, sight, now)
+        judge(Contract::Lease, &dates, observation, now)
     }
 
     /// Whether the waiting process itself vouches for it, so that it ends with that process.
@@ -217,7 +217,7 @@ impl Ticket {
     /// it who sees to what is before it.
     pub fn stands_for_all_before(&self, target: &Target) -> bool {
         let takes_all = |wanted: &Resource| wanted.mode.capacity() == 1 && wanted.target.covers(target);
-        self.bell.is_some() && self.claim.resources.iter().any(takes_all)
+        self.waker.is_some() && self.claim.resources.iter().any(takes_all)
     }
 
     /// The keys that a store files it under.

@@ -95,16 +95,16 @@ impl Target {
     ///
     /// Two patterns meet only if the literal folders that one begins with begin the other one too, so the
     /// keys are those of all folders above, the same, and the range of all folders below.
-    pub fn reach(&self) -> Reach {
+    pub fn key_range(&self) -> KeyRange {
         let key = self.key();
         match self {
-            Self::Name(_) => Reach { exact: vec![key], below: None },
+            Self::Name(_) => KeyRange { exact: vec![key], below: None },
             Self::Path(_) => {
                 let above = key.0.match_indices('/').map(|(at, _)| Key(key.0[..at].to_owned()));
                 let mut exact: Vec<Key> = above.collect();
                 let below = key.clone();
                 exact.push(key);
-                Reach { exact, below: Some(below) }
+                KeyRange { exact, below: Some(below) }
             }
         }
     }
@@ -168,15 +168,15 @@ impl Key {
 
 /// A set of keys to look under: some keys, and all those below one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct KeyRange {
     /// These keys exactly.
     pub exact: Vec<Key>,
     /// Every key that begins with this one and a slash.
     pub below: Option<Key>,
 }
 
-impl Reach {
-    /// The reach of one key.
+impl KeyRange {
+    /// The range of one key.
     pub fn of(key: Key) -> Self {
         Self { exact: vec![key], below: None }
     }
@@ -187,7 +187,7 @@ impl Reach {
         self.below.as_ref().map(|key| (format!("{}/", key.0), format!("{}0", key.0)))
     }
 
-    /// Whether a record filed under `key` is within reach.
+    /// Whether a record filed under `key` is within range.
     pub fn includes(&self, key: &Key) -> bool {
         let is_below = |folder: &Key| key.0.strip_prefix(&folder.0).is_some_and(|rest| rest.starts_with('/'));
         self.exact.contains(key) || self.below.as_ref().is_some_and(is_below)
@@ -208,23 +208,23 @@ mod tests {
 
     #[test]
     fn a_pattern_reaches_the_folders_above_and_below_it() {
-        let reach = path("src/api/*.rs").reach();
-        assert!(reach.includes(&path("**/*.rs").key()));
-        assert!(reach.includes(&path("src/*/mod.rs").key()));
-        assert!(reach.includes(&path("src/api/v1/**").key()));
-        assert!(!reach.includes(&path("src/apis/**").key()));
-        assert!(!reach.includes(&path("docs/**").key()));
-        assert!(!reach.includes(&name("src/api").key()));
+        let range = path("src/api/*.rs").key_range();
+        assert!(range.includes(&path("**/*.rs").key()));
+        assert!(range.includes(&path("src/*/mod.rs").key()));
+        assert!(range.includes(&path("src/api/v1/**").key()));
+        assert!(!range.includes(&path("src/apis/**").key()));
+        assert!(!range.includes(&path("docs/**").key()));
+        assert!(!range.includes(&name("src/api").key()));
     }
 
     #[test]
     fn the_byte_range_below_is_the_same_as_includes() {
-        let reach = path("src/api/**").reach();
-        let (from, to) = reach.range_below().unwrap();
+        let range = path("src/api/**").key_range();
+        let (from, to) = range.range_below().unwrap();
         for (text, inside) in [("src/api/v1/x", true), ("src/api-old/x", false), ("src/apix", false)] {
             let key = path(text).key();
             let in_range = from.as_str() <= key.as_str() && key.as_str() < to.as_str();
-            assert_eq!((in_range, reach.includes(&key)), (inside, inside), "{text}");
+            assert_eq!((in_range, range.includes(&key)), (inside, inside), "{text}");
         }
     }
 

@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use crate::draft::{Draft, View, Walk};
 use crate::id::{LeaseId, Owner};
+use crate::overlay::{Overlay, Scan, View};
 use crate::record::{Claim, Lease, Rank, Ticket};
-use crate::resource::{Key, Mode, Reach, Resource, Target};
+use crate::resource::{Key, KeyRange, Mode, Resource, Target};
 pub use crate::watching::{Watched, wake_for_news, watch_list};
 
 /// Somebody in the way, and what both want.
@@ -28,7 +28,7 @@ pub struct Obstacle<T> {
 
 /// All that stands in the way of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Jam {
+pub struct Blocker {
     /// What is wanted.
     pub resource: Resource,
     /// Who holds it.
@@ -36,10 +36,10 @@ pub struct Jam {
     /// Who waits for it and goes first.
     pub tickets: Vec<Obstacle<Ticket>>,
     /// How many of their owners have to go before there is room.
-    pub must_go: usize,
+    pub excess: usize,
 }
 
-impl Jam {
+impl Blocker {
     /// What is in the way of `resource` among these, if they leave no room.
     fn new(
         resource: &Resource,
@@ -57,12 +57,12 @@ impl Jam {
             leases.retain(|found| excludes(resource, &found.record.claim));
             tickets.retain(|found| excludes(resource, &found.record.claim));
         }
-        let mut jam = Self { resource: resource.clone(), leases, tickets, must_go: 0 };
-        let capacities = jam.capacities(|_| false);
-        while !has_room(resource, &capacities[jam.must_go..]) {
-            jam.must_go += 1;
+        let mut blocker = Self { resource: resource.clone(), leases, tickets, excess: 0 };
+        let capacities = blocker.capacities(|_| false);
+        while !has_room(resource, &capacities[blocker.excess..]) {
+            blocker.excess += 1;
         }
-        (jam.must_go > 0).then_some(jam)
+        (blocker.excess > 0).then_some(blocker)
     }
 
     /// Whether there is room once all those are gone.
@@ -124,37 +124,37 @@ pub struct Asker<'a> {
     pub whole_line: bool,
 }
 
-/// Finds what stands in the asker's way, resource by resource, and buries the dead found there.
+/// Finds what stands in the asker's way, resource by resource, and reaps the dead found there.
 ///
 /// Nothing in the way means that it may hold now.
-pub fn jams<V: View>(draft: &mut Draft<'_, V>, asker: Asker<'_>) -> Result<Vec<Jam>, V::Error> {
-    let mut jams = Vec::new();
+pub fn blockers<V: View>(overlay: &mut Overlay<'_, V>, asker: Asker<'_>) -> Result<Vec<Blocker>, V::Error> {
+    let mut blockers = Vec::new();
     let mut asker_holds = None;
     for resource in &asker.claim.resources {
-        let leases = live_leases_on(draft, resource, &asker.claim.owner)?;
-        let tickets = tickets_ahead(draft, asker, resource, &mut asker_holds)?;
-        jams.extend(Jam::new(resource, leases, tickets));
+        let leases = live_leases_on(overlay, resource, &asker.claim.owner)?;
+        let tickets = tickets_ahead(overlay, asker, resource, &mut asker_holds)?;
+        blockers.extend(Blocker::new(resource, leases, tickets));
     }
-    Ok(jams)
+    Ok(blockers)
 }
 
-/// The leases of others that meet a resource, the dead among them buried.
+/// The leases of others that meet a resource, the dead among them reaped.
 ///
 /// On a name all of them count, since its slots are counted; on a path only those that exclude.
 fn live_leases_on<V: View>(
-    draft: &mut Draft<'_, V>,
+    overlay: &mut Overlay<'_, V>,
     resource: &Resource,
     owner: &Owner,
 ) -> Result<Vec<Obstacle<Lease>>, V::Error> {
     let mut live = Vec::new();
-    for lease in draft.leases(&resource.target.reach())? {
+    for lease in overlay.leases(&resource.target.key_range())? {
         if lease.claim.owner == *owner {
             continue;
         }
         if let Some(witness) = meets(resource, &lease.claim) {
-            let verdict = draft.judge_lease(&lease);
+            let verdict = overlay.judge_lease(&lease);
             if verdict.is_free() {
-                draft.bury_lease(lease, verdict);
+                overlay.reap_lease(lease, verdict);
             } else {
                 live.push(Obstacle { record: lease, witness });
             }
@@ -172,18 +172,18 @@ pub fn meets(resource: &Resource, claim: &Claim) -> Option<String> {
 }
 
 fn tickets_ahead<V: View>(
-    draft: &mut Draft<'_, V>,
+    overlay: &mut Overlay<'_, V>,
     asker: Asker<'_>,
     resource: &Resource,
     asker_holds: &mut Option<Vec<Lease>>,
 ) -> Result<Vec<Obstacle<Ticket>>, V::Error> {
-    let reach = resource.target.reach();
+    let range = resource.target.key_range();
     let mut ahead = Vec::new();
     let mut place = asker.rank;
     loop {
-        // One at a time: judging needs the view that a walk would hold on to.
+        // One at a time: judging needs the view that a scan would hold on to.
         let mut found = None;
-        draft.tickets(&reach, Walk::Down(Some(place)), &mut |ticket| {
+        overlay.tickets(&range, Scan::Backward(Some(place)), &mut |ticket| {
             place = ticket.rank;
             if ticket.claim.owner == asker.claim.owner {
                 return ControlFlow::Continue(());
@@ -197,12 +197,12 @@ fn tickets_ahead<V: View>(
             }
         })?;
         let Some(obstacle) = found else { return Ok(ahead) };
-        let verdict = draft.judge_ticket(&obstacle.record);
+        let verdict = overlay.judge_ticket(&obstacle.record);
         if verdict.is_free() {
-            draft.bury_ticket(obstacle.record, verdict);
+            overlay.reap_ticket(obstacle.record, verdict);
             continue;
         }
-        if waits_for(draft, &obstacle.record, &asker.claim.owner, asker_holds)? {
+        if waits_for(overlay, &obstacle.record, &asker.claim.owner, asker_holds)? {
             continue;
         }
         let decides = !asker.whole_line && obstacle.record.stands_for_all_before(&resource.target);
@@ -219,14 +219,14 @@ fn resource_of<'c>(claim: &'c Claim, like: &Resource) -> Option<&'c Resource> {
 
 /// Whether a ticket waits for something that `owner` holds; what that is, is read and judged at most once.
 fn waits_for<V: View>(
-    draft: &mut Draft<'_, V>,
+    overlay: &mut Overlay<'_, V>,
     ticket: &Ticket,
     owner: &Owner,
     held: &mut Option<Vec<Lease>>,
 ) -> Result<bool, V::Error> {
     let held = match held {
         Some(known) => known,
-        None => held.insert(live_leases_of(draft, owner)?),
+        None => held.insert(live_leases_of(overlay, owner)?),
     };
     let has_in_the_way = |wanted: &Resource| {
         held.iter().flat_map(|lease| &lease.claim.resources).any(|has| wanted.excludes(has).is_some())
@@ -234,12 +234,12 @@ fn waits_for<V: View>(
     Ok(ticket.claim.resources.iter().any(has_in_the_way))
 }
 
-fn live_leases_of<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<Vec<Lease>, V::Error> {
+fn live_leases_of<V: View>(overlay: &mut Overlay<'_, V>, owner: &Owner) -> Result<Vec<Lease>, V::Error> {
     let mut live = Vec::new();
-    for lease in draft.leases_of(owner)? {
-        let verdict = draft.judge_lease(&lease);
+    for lease in overlay.leases_of(owner)? {
+        let verdict = overlay.judge_lease(&lease);
         if verdict.is_free() {
-            draft.bury_lease(lease, verdict);
+            overlay.reap_lease(lease, verdict);
         } else {
             live.push(lease);
         }
@@ -250,12 +250,12 @@ fn live_leases_of<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<Ve
 /// Ends a decision: hands on what became free, and wakes those who have to look again.
 ///
 /// `here` is the ticket whose waiter asked for the decision, and sees its outcome anyway.
-pub fn conclude<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -> Result<(), V::Error> {
+pub fn settle<V: View>(overlay: &mut Overlay<'_, V>, here: Option<LeaseId>) -> Result<(), V::Error> {
     loop {
-        hand_off(draft)?;
-        wake_for_news(draft, here)?;
+        hand_off(overlay)?;
+        wake_for_news(overlay, here)?;
         // Looking again may find more of the dead.
-        if !draft.has_freed() {
+        if !overlay.has_freed() {
             return Ok(());
         }
     }
@@ -264,56 +264,56 @@ pub fn conclude<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -> Res
 /// Grants what became free to whoever is next, and goes on while that frees or decides more.
 ///
 /// Every decision ends with it, so that nothing stays free while somebody waits for it.
-pub fn hand_off<V: View>(draft: &mut Draft<'_, V>) -> Result<(), V::Error> {
+pub fn hand_off<V: View>(overlay: &mut Overlay<'_, V>) -> Result<(), V::Error> {
     loop {
-        while let Some(owner) = draft.next_moved() {
-            reconsider(draft, &owner)?;
+        while let Some(owner) = overlay.next_moved() {
+            reconsider(overlay, &owner)?;
         }
-        let Some(target) = draft.next_freed() else { return Ok(()) };
-        hand_on(draft, &target)?;
+        let Some(target) = overlay.next_freed() else { return Ok(()) };
+        hand_on(overlay, &target)?;
     }
 }
 
 /// Looks at the tickets of an owner who came to hold more or less than before.
 ///
 /// Whoever waits for what it holds is not in its way any more, and a lease that is gone cannot become more.
-fn reconsider<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<(), V::Error> {
-    let reach = Reach::of(Key::of_owner(owner));
+fn reconsider<V: View>(overlay: &mut Overlay<'_, V>, owner: &Owner) -> Result<(), V::Error> {
+    let range = KeyRange::of(Key::of_owner(owner));
     let mut place = None;
-    while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
+    while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
         place = Some(ticket.rank);
         let lost = match ticket.upgrades {
-            Some(lease) => draft.lease(lease)?.is_none(),
+            Some(lease) => overlay.lease(lease)?.is_none(),
             None => false,
         };
         if lost {
-            draft.ring(ticket.bell);
-            draft.remove_ticket(ticket);
+            overlay.wake(ticket.waker);
+            overlay.remove_ticket(ticket);
         } else {
-            draft.offer(ticket.claim.targets());
+            overlay.offer(ticket.claim.targets());
         }
     }
     Ok(())
 }
 
 /// Grants one target to whoever is next in its line.
-fn hand_on<V: View>(draft: &mut Draft<'_, V>, target: &Target) -> Result<(), V::Error> {
-    let reach = target.reach();
+fn hand_on<V: View>(overlay: &mut Overlay<'_, V>, target: &Target) -> Result<(), V::Error> {
+    let range = target.key_range();
     let mut place = None;
-    while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
+    while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
         place = Some(ticket.rank);
-        let verdict = draft.judge_ticket(&ticket);
+        let verdict = overlay.judge_ticket(&ticket);
         if verdict.is_free() {
-            draft.bury_ticket(ticket, verdict);
+            overlay.reap_ticket(ticket, verdict);
             continue;
         }
         let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-        if !jams(draft, asker)?.is_empty() {
+        if !blockers(overlay, asker)?.is_empty() {
             continue;
         }
         let takes_all = |wanted: &Resource| wanted.mode == Mode::Exclusive && wanted.target == *target;
         let closes = matches!(target, Target::Name(_)) && ticket.claim.resources.iter().any(takes_all);
-        grant(draft, ticket)?;
+        grant(overlay, ticket)?;
         if closes {
             return Ok(());
         }
@@ -322,28 +322,28 @@ fn hand_on<V: View>(draft: &mut Draft<'_, V>, target: &Target) -> Result<(), V::
 }
 
 /// Turns a ticket into its lease, or its lease into the stronger one that it waited for.
-fn grant<V: View>(draft: &mut Draft<'_, V>, ticket: Ticket) -> Result<(), V::Error> {
-    draft.ring(ticket.bell);
-    draft.take_ticket(ticket.clone());
-    let now = draft.now();
+fn grant<V: View>(overlay: &mut Overlay<'_, V>, ticket: Ticket) -> Result<(), V::Error> {
+    overlay.wake(ticket.waker);
+    overlay.take_ticket(ticket.clone());
+    let now = overlay.now();
     match ticket.upgrades {
         None => {
             let pickup_by = (!ticket.is_resident()).then(|| now.after(ticket.stays.get()));
             let (id, claim) = (ticket.id, ticket.claim);
-            let token = draft.draw_token()?;
+            let token = overlay.next_token()?;
             let (acquired_at, heartbeat_at) = (now, now);
-            draft.put_lease(
+            overlay.put_lease(
                 None,
                 Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by, revoked: false },
             );
         }
         Some(lease) => {
-            let lease = draft.lease(lease)?;
+            let lease = overlay.lease(lease)?;
             if let Some(lease) = lease.filter(|lease| lease.claim.resources != ticket.claim.resources) {
                 let claim = lease.claim.with_resources(ticket.claim.resources.clone());
-                let token = draft.draw_token()?;
+                let token = overlay.next_token()?;
                 let stronger = Lease { token, claim, heartbeat_at: now, ..lease };
-                draft.put_lease(Some(lease), stronger);
+                overlay.put_lease(Some(lease), stronger);
             }
         }
     }

@@ -10,12 +10,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::draft::{Draft, View, Walk};
 use crate::id::{LeaseId, Owner};
+use crate::overlay::{Overlay, Scan, View};
 use crate::record::{Claim, Lease, Rank, Ticket};
-use crate::resource::{Key, Reach, Target};
+use crate::resource::{Key, KeyRange, Target};
 use crate::time::Moment;
-use crate::waiting::{Asker, Jam, excludes, jams};
+use crate::waiting::{Asker, Blocker, blockers, excludes};
 
 /// A record that a waiter keeps an eye on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,47 +61,47 @@ impl Watched {
 }
 
 /// Those whose death, or whose end in time, a waiter has to notice by itself.
-pub fn watch_list(jams: &[Jam]) -> Vec<Watched> {
+pub fn watch_list(blockers: &[Blocker]) -> Vec<Watched> {
     let mut watched: Vec<Watched> = Vec::new();
     let mut add = |one: Watched| {
         if !watched.iter().any(|known| known.id() == one.id()) {
             watched.push(one);
         }
     };
-    for jam in jams {
-        let stands_for_all = |ticket: &Ticket| ticket.stands_for_all_before(&jam.resource.target);
-        let Some(last) = jam.tickets.iter().position(|found| stands_for_all(&found.record)) else {
-            jam.tickets.iter().for_each(|found| add(Watched::Ticket(found.record.clone())));
-            jam.leases.iter().for_each(|found| add(Watched::Lease(found.record.clone())));
+    for blocker in blockers {
+        let stands_for_all = |ticket: &Ticket| ticket.stands_for_all_before(&blocker.resource.target);
+        let Some(last) = blocker.tickets.iter().position(|found| stands_for_all(&found.record)) else {
+            blocker.tickets.iter().for_each(|found| add(Watched::Ticket(found.record.clone())));
+            blocker.leases.iter().for_each(|found| add(Watched::Lease(found.record.clone())));
             continue;
         };
         // What is before the last one has no say in this, not even in whether the others are counted.
-        let near = jam.tickets[..=last].iter().map(|found| &found.record);
-        let near = near.filter(|ticket| excludes(&jam.resource, &ticket.claim));
+        let near = blocker.tickets[..=last].iter().map(|found| &found.record);
+        let near = near.filter(|ticket| excludes(&blocker.resource, &ticket.claim));
         near.for_each(|ticket| add(Watched::Ticket(ticket.clone())));
     }
     watched
 }
 
 /// Wakes every waiter, except the one who is here, that has somebody to watch whom it did not see before.
-pub fn wake_for_news<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -> Result<(), V::Error> {
-    let mut news = News { in_turn: granted_in_turn(draft)?, ..News::default() };
-    for (before, after) in draft.changed_leases() {
+pub fn wake_for_news<V: View>(overlay: &mut Overlay<'_, V>, here: Option<LeaseId>) -> Result<(), V::Error> {
+    let mut news = News { in_turn: granted_in_turn(overlay)?, ..News::default() };
+    for (before, after) in overlay.changed_leases() {
         news.note_lease(before, after);
     }
-    for (before, after) in draft.changed_tickets() {
+    for (before, after) in overlay.changed_tickets() {
         news.note_ticket(before, after);
     }
     news.told.extend(here);
     for (target, from) in std::mem::take(&mut news.places) {
-        news.spread(draft, &target, from)?;
+        news.spread(overlay, &target, from)?;
     }
     while let Some(owner) = news.owners.pop_first() {
-        let reach = Reach::of(Key::of_owner(&owner));
+        let range = KeyRange::of(Key::of_owner(&owner));
         let mut place = None;
-        while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
+        while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
             place = Some(ticket.rank);
-            news.tell(draft, &ticket)?;
+            news.tell(overlay, &ticket)?;
         }
     }
     Ok(())
@@ -110,25 +110,25 @@ pub fn wake_for_news<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -
 /// Tickets for one whole name that were first in its line and hold it now.
 ///
 /// Whoever stood behind one watched it, or watched somebody who did, and goes on watching the same process.
-fn granted_in_turn<V: View>(draft: &mut Draft<'_, V>) -> Result<BTreeSet<LeaseId>, V::Error> {
+fn granted_in_turn<V: View>(overlay: &mut Overlay<'_, V>) -> Result<BTreeSet<LeaseId>, V::Error> {
     let mut in_turn = BTreeSet::new();
-    for (before, after) in draft.changed_tickets() {
+    for (before, after) in overlay.changed_tickets() {
         let (Some(ticket), None) = (before, after) else { continue };
         let [resource] = ticket.claim.resources.as_slice() else { continue };
         let whole_name = matches!(resource.target, Target::Name(_))
             && ticket.stands_for_all_before(&resource.target)
             && ticket.upgrades.is_none();
-        let holds = draft.lease(ticket.id)?.is_some_and(|lease| lease.expires_at().is_none());
-        let reach = resource.target.reach();
+        let holds = overlay.lease(ticket.id)?.is_some_and(|lease| lease.expires_at().is_none());
+        let range = resource.target.key_range();
         // Its owner may hold more of the name, which those behind had no reason to watch so far.
-        if !whole_name || !holds || draft.leases(&reach)?.len() > 1 {
+        if !whole_name || !holds || overlay.leases(&range)?.len() > 1 {
             continue;
         }
-        let mut view = draft.as_seen_before();
-        let mut before = Draft::new(&mut view);
-        let first = before.next_ticket(&reach, Walk::Down(Some(ticket.rank)))?.is_none();
+        let mut view = overlay.as_seen_before();
+        let mut before = Overlay::new(&mut view);
+        let first = before.next_ticket(&range, Scan::Backward(Some(ticket.rank)))?.is_none();
         // The next one has to stand for all behind it, as this one did until now.
-        let next = before.next_ticket(&reach, Walk::Up(Some(ticket.rank)))?;
+        let next = before.next_ticket(&range, Scan::Forward(Some(ticket.rank)))?;
         let stands =
             |next: &Ticket| next.claim.resources.len() == 1 && next.stands_for_all_before(&resource.target);
         if first && next.as_ref().is_none_or(stands) {
@@ -186,10 +186,10 @@ impl News {
                 self.told.insert(new.id);
             }
             (Some(before), Some(after)) => {
-                if before.bell.is_none() {
+                if before.waker.is_none() {
                     self.fresh.insert(after.id);
                 }
-                let left = before.bell.is_some() && after.bell.is_none();
+                let left = before.waker.is_some() && after.waker.is_none();
                 let (claim, rank) = (after.claim.clone(), after.rank);
                 if left || Watched::Ticket(after).ends_before(&Watched::Ticket(before)) {
                     self.mark(&claim, Some(rank));
@@ -205,13 +205,13 @@ impl News {
     /// Tells those behind a place in the line for one target.
     fn spread<V: View>(
         &mut self,
-        draft: &mut Draft<'_, V>,
+        overlay: &mut Overlay<'_, V>,
         target: &Target,
         from: Option<Rank>,
     ) -> Result<(), V::Error> {
-        let reach = target.reach();
+        let range = target.key_range();
         let mut place = from;
-        while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
+        while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
             place = Some(ticket.rank);
             let ends_here = matches!(target, Target::Name(_))
                 && ticket.stands_for_all_before(target)
@@ -219,9 +219,9 @@ impl News {
             if ends_here {
                 // It stands for all before it, except to its own owner and to those for whom it waits itself.
                 self.owners.insert(ticket.claim.owner.clone());
-                self.owners.extend(holders_before(draft, &ticket)?);
+                self.owners.extend(holders_before(overlay, &ticket)?);
             }
-            self.tell(draft, &ticket)?;
+            self.tell(overlay, &ticket)?;
             if ends_here {
                 return Ok(());
             }
@@ -230,29 +230,29 @@ impl News {
     }
 
     /// Wakes one waiter if there is news for it.
-    fn tell<V: View>(&mut self, draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<(), V::Error> {
-        if ticket.bell.is_none() || !self.told.insert(ticket.id) {
+    fn tell<V: View>(&mut self, overlay: &mut Overlay<'_, V>, ticket: &Ticket) -> Result<(), V::Error> {
+        if ticket.waker.is_none() || !self.told.insert(ticket.id) {
             return Ok(());
         }
         let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-        let then = watch_list(&jams(&mut Draft::new(&mut draft.as_seen_before()), asker)?);
-        let now = watch_list(&jams(draft, asker)?);
+        let then = watch_list(&blockers(&mut Overlay::new(&mut overlay.as_seen_before()), asker)?);
+        let now = watch_list(&blockers(overlay, asker)?);
         let is_news = |one: &Watched| {
             let known = then.iter().find(|known| known.id() == one.id());
             known.is_none_or(|known| one.ends_before(known))
         };
         if now.iter().any(is_news) {
-            draft.ring(ticket.bell);
+            overlay.wake(ticket.waker);
         }
         Ok(())
     }
 }
 
 /// The owners of the leases that a ticket waits for, or did before the decision.
-fn holders_before<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<Vec<Owner>, V::Error> {
+fn holders_before<V: View>(overlay: &mut Overlay<'_, V>, ticket: &Ticket) -> Result<Vec<Owner>, V::Error> {
     let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-    let mut jams_of_both = jams(&mut Draft::new(&mut draft.as_seen_before()), asker)?;
-    jams_of_both.extend(jams(draft, asker)?);
-    let leases = jams_of_both.into_iter().flat_map(|jam| jam.leases);
+    let mut jams_of_both = blockers(&mut Overlay::new(&mut overlay.as_seen_before()), asker)?;
+    jams_of_both.extend(blockers(overlay, asker)?);
+    let leases = jams_of_both.into_iter().flat_map(|blocker| blocker.leases);
     Ok(leases.map(|found| found.record.claim.owner.clone()).collect())
 }

@@ -48,7 +48,7 @@ fn an_upgrade_that_is_granted_before_it_is_given_up_is_held() {
     let keeper = Keeper::open(folder.path()).unwrap();
     let (one, two) = (keeper.lock("db").shared(), keeper.lock("db").shared());
     let (one, two) = (one.acquire().unwrap(), two.acquire().unwrap());
-    let terms = WaitTerms { bell: None, stays: Ttl::new(LONG).unwrap() };
+    let terms = WaitTerms { waker: None, stays: Ttl::new(LONG).unwrap() };
     let upgrade = || match keeper.engine().upgrade(one.id(), None, Some(terms)).unwrap().unwrap() {
         Outcome::Waiting(waiting) => waiting.ticket,
         other => panic!("{other:?}"),
@@ -102,7 +102,7 @@ fn guards_that_are_gone_leave_no_files_open() {
     assert!(after <= before + 2, "{before} were open, {after} are");
 }
 
-/// Invariants 1 and 2. A waiter takes the word of the ring that woke it.
+/// Invariants 1 and 2. A waiter takes the word of the wake that woke it.
 #[test]
 fn a_lease_that_was_waited_for_is_the_one_that_the_store_has() {
     let folder = tempfile::tempdir().unwrap();
@@ -146,6 +146,6 @@ fn a_crowd_takes_turns() {
     });
     let left = Keeper::open(folder.path()).unwrap().engine().listing().unwrap();
     assert!(left.holders.is_empty() && left.waiters.is_empty(), "{left:?}");
-    let bells: Vec<_> = fs::read_dir(folder.path().join("wake")).unwrap().collect();
-    assert!(bells.is_empty(), "{bells:?}");
+    let wakers: Vec<_> = fs::read_dir(folder.path().join("wake")).unwrap().collect();
+    assert!(wakers.is_empty(), "{wakers:?}");
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use lockkeeper_core::board::Board;
 use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::in_memory::InMemoryRecords;
 use lockkeeper_core::record::{Claim, Rank};
 use lockkeeper_core::resource::{Mode, Resource, Target};
 
@@ -28,15 +28,15 @@ pub struct Model {
 }
 
 impl Model {
-    /// The model of what is on a board.
-    pub fn of(board: &Board) -> Self {
-        let held = board.leases().map(|lease| Entry {
+    /// The model of what is on a records.
+    pub fn of(records: &InMemoryRecords) -> Self {
+        let held = records.leases().map(|lease| Entry {
             id: lease.id,
             claim: Claim::clone(&lease.claim),
             rank: Rank::of_upgrade(LeaseId(0)),
             upgrades: None,
         });
-        let waiting = board.tickets().map(|ticket| Entry {
+        let waiting = records.tickets().map(|ticket| Entry {
             id: ticket.id,
             claim: Claim::clone(&ticket.claim),
             rank: ticket.rank,

@@ -1,24 +1,24 @@
-//! A store of the rules alone: a board, a clock that stands until it is moved, and processes that can die.
+//! A store of the rules alone: a records, a clock that stands until it is moved, and processes that can die.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use lockkeeper_core::board::Board;
-use lockkeeper_core::draft::{Burial, Draft, Effect, View, Walk};
-use lockkeeper_core::id::{BellId, HolderId, LeaseId};
+use lockkeeper_core::id::{HolderId, LeaseId, WakerId};
+use lockkeeper_core::in_memory::InMemoryRecords;
 use lockkeeper_core::liveness::{
-    Contract, LockSight, Origin, ProcessRef, ProcessSight, Proof, Sight, Voucher,
+    Contract, LockState, Observation, Origin, ProcessRef, ProcessState, Proof, Voucher,
 };
+use lockkeeper_core::overlay::{Effect, Overlay, Reaped, Scan, View};
 use lockkeeper_core::record::{Claim, Lease, Ticket};
-use lockkeeper_core::resource::{Mode, Reach, Resource, Target};
+use lockkeeper_core::resource::{KeyRange, Mode, Resource, Target};
 use lockkeeper_core::time::{Moment, Ttl};
 
 /// Everything that a decision can see.
 #[derive(Clone, Debug)]
 pub struct World {
-    pub board: Board,
+    pub records: InMemoryRecords,
     pub now: Moment,
     pub drawn: u64,
     pub dead: BTreeSet<u32>,
@@ -29,7 +29,7 @@ pub struct World {
 impl World {
     pub fn new() -> Self {
         Self {
-            board: Board::default(),
+            records: InMemoryRecords::default(),
             now: Moment::from_micros(0),
             drawn: 0,
             dead: BTreeSet::new(),
@@ -40,15 +40,15 @@ impl World {
     /// Runs one decision and commits it.
     pub fn decide<T>(
         &mut self,
-        decision: impl FnOnce(&mut Draft<'_, Self>) -> Result<T, Infallible>,
-    ) -> (T, Vec<Effect>, Vec<Burial>) {
-        let mut draft = Draft::new(self);
-        let Ok(outcome) = decision(&mut draft);
-        let (changes, effects, burials) = draft.finish();
+        decision: impl FnOnce(&mut Overlay<'_, Self>) -> Result<T, Infallible>,
+    ) -> (T, Vec<Effect>, Vec<Reaped>) {
+        let mut overlay = Overlay::new(self);
+        let Ok(outcome) = decision(&mut overlay);
+        let (changes, effects, reaped) = overlay.finish();
         for change in changes {
-            self.board.apply(change).expect("a decision fits what it read");
+            self.records.apply(change).expect("a decision fits what it read");
         }
-        (outcome, effects, burials)
+        (outcome, effects, reaped)
     }
 }
 
@@ -65,34 +65,34 @@ impl View for World {
     }
 
     fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, Infallible> {
-        Ok(self.board.lease(id).cloned())
+        Ok(self.records.lease(id).cloned())
     }
 
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), Infallible> {
-        self.board.leases_within(reach).into_iter().cloned().for_each(visit);
+    fn leases(&mut self, range: &KeyRange, visit: &mut dyn FnMut(Lease)) -> Result<(), Infallible> {
+        self.records.leases_within(range).into_iter().cloned().for_each(visit);
         Ok(())
     }
 
     fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, Infallible> {
-        Ok(self.board.ticket(id).cloned())
+        Ok(self.records.ticket(id).cloned())
     }
 
     fn tickets(
         &mut self,
-        reach: &Reach,
-        walk: Walk,
+        range: &KeyRange,
+        scan: Scan,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), Infallible> {
-        self.board.visit_tickets(reach, walk, &mut |ticket| visit(ticket.clone()));
+        self.records.visit_tickets(range, scan, &mut |ticket| visit(ticket.clone()));
         Ok(())
     }
 
     fn all(&mut self) -> Result<(Vec<LeaseId>, Vec<LeaseId>), Infallible> {
-        let leases = self.board.leases().map(|lease| lease.id).collect();
-        Ok((leases, self.board.tickets().map(|ticket| ticket.id).collect()))
+        let leases = self.records.leases().map(|lease| lease.id).collect();
+        Ok((leases, self.records.tickets().map(|ticket| ticket.id).collect()))
     }
 
-    fn sight(&mut self, proof: &Proof) -> Sight {
+    fn observation(&mut self, proof: &Proof) -> Observation {
         let looked_at = proof.process().map(|process| process.pid);
         match &mut self.dying {
             Some((pid, 0)) if looked_at == Some(*pid) => {
@@ -104,12 +104,12 @@ impl View for World {
         let is_dead = proof.process().is_some_and(|process| self.dead.contains(&process.pid));
         match proof.voucher {
             Voucher::KernelLock { .. } => {
-                Sight::Lock(if is_dead { LockSight::Free } else { LockSight::Held })
+                Observation::Lock(if is_dead { LockState::Free } else { LockState::Held })
             }
             Voucher::Process(_) => {
-                Sight::Process(if is_dead { ProcessSight::Gone } else { ProcessSight::Running })
+                Observation::Process(if is_dead { ProcessState::Gone } else { ProcessState::Running })
             }
-            Voucher::Time => Sight::Nothing,
+            Voucher::Time => Observation::Nothing,
         }
     }
 }
@@ -135,9 +135,9 @@ pub fn resident(pid: u32) -> Voucher {
     Voucher::KernelLock { holder: HolderId(u64::from(pid)), process: ProcessRef { pid, started: 1 } }
 }
 
-/// The bell that a resident process waits on.
-pub fn bell(pid: u32) -> BellId {
-    BellId(u64::from(pid))
+/// The waker that a resident process waits on.
+pub fn waker(pid: u32) -> WakerId {
+    WakerId(u64::from(pid))
 }
 
 pub fn name(text: &str, mode: Mode) -> Resource {

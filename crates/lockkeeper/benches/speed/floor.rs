@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper::platform::gate::Gate;
 use lockkeeper::platform::poll;
+use lockkeeper::platform::write_lock::WriteLock;
 use rusqlite::Connection;
 
 use crate::measure::quiet;
@@ -24,7 +24,7 @@ const END: Duration = Duration::from_secs(1);
 pub fn turns(state: &Path) -> Box<dyn FnMut() -> u64> {
     let number: usize = std::env::var("BENCH_NUMBER").expect("it is set").parse().expect("a number");
     fs::create_dir_all(state).expect("a folder");
-    let gate = Gate::open(&state.join("gate")).expect("a gate");
+    let gate = WriteLock::open(&state.join("gate")).expect("a gate");
     let database = {
         let _alone = gate.lock().expect("it opens");
         database(state)

@@ -72,7 +72,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let (owner, named) = context.owner(args.wanted.owner()?.as_ref(), "acquire")?;
     let stand = Stand::choose(context, args)?;
     let keeper = context.keeper()?;
-    let proof = Proof { origin: keeper.engine().senses().origin().clone(), voucher: stand.voucher };
+    let proof = Proof { origin: keeper.engine().probe().origin().clone(), voucher: stand.voucher };
     let claim =
         Claim { owner, resources, proof, contract: stand.contract, ttl: stand.ttl, reason, ticket: name };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
@@ -177,12 +177,12 @@ fn known_ticket(
 /// Goes on with a ticket where an earlier command left it.
 fn resume(context: &Context, engine: &Engine, id: LeaseId, manner: &Manner) -> Result<Obtained, Report> {
     let signals = receive_signals()?;
-    let bell = if manner.waiting == Waiting::No { None } else { Some(engine.store().bell()?) };
-    let terms = bell.as_ref().map(|bell| WaitTerms { bell: Some(bell.id()), stays: stays(context) });
-    Ok(match (engine.attend(id, terms)?, &bell) {
+    let waker = if manner.waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
+    let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: stays(context) });
+    Ok(match (engine.check_ticket(id, terms)?, &waker) {
         (Outcome::Granted(grant), _) => Obtained::Granted(grant),
-        (Outcome::Waiting(waiting), Some(bell)) => {
-            super::obtain::wait(context, engine, waiting, (&**bell, &signals), manner)?
+        (Outcome::Waiting(waiting), Some(waker)) => {
+            super::obtain::wait(context, engine, waiting, (&**waker, &signals), manner)?
         }
         (Outcome::Waiting(waiting), None) => Obtained::StillInLine(waiting),
         (Outcome::Held(_) | Outcome::Deadlock(_) | Outcome::Gone, _) => Obtained::Gone,
@@ -217,11 +217,11 @@ fn answer(
             }
             Ok(Exit::Done)
         }
-        Obtained::Held(jams) => blocked(context, engine, &jams, None),
+        Obtained::Held(blockers) => blocked(context, engine, &blockers, None),
         Obtained::StillInLine(waiting) | Obtained::Interrupted(waiting, _) => {
             let ticket = waiting.ticket.claim.ticket.as_ref().map(|name| name.as_str().to_owned());
             let ticket = ticket.unwrap_or_else(|| waiting.ticket.id.as_ticket());
-            blocked(context, engine, &waiting.jams, Some(&ticket))
+            blocked(context, engine, &waiting.blockers, Some(&ticket))
         }
         Obtained::Deadlock(links) => Err(print::deadlock(&links)),
         Obtained::Gone => Err(print::ticket_gone()),
@@ -231,20 +231,24 @@ fn answer(
 fn blocked(
     context: &Context,
     engine: &Engine,
-    jams: &[lockkeeper::core::waiting::Jam],
+    blockers: &[lockkeeper::core::waiting::Blocker],
     ticket: Option<&str>,
 ) -> Result<Exit, Report> {
-    let report = print::held(jams, ticket);
+    let report = print::held(blockers, ticket);
     if !context.json {
         return Err(report);
     }
     let now = engine.now()?;
-    let holders: Vec<Value> =
-        jams.iter().flat_map(|jam| &jam.leases).map(|found| print::lease(&found.record, now)).collect();
-    let witness = jams.iter().flat_map(|jam| &jam.leases).map(|found| found.witness.clone()).next();
+    let holders: Vec<Value> = blockers
+        .iter()
+        .flat_map(|blocker| &blocker.leases)
+        .map(|found| print::lease(&found.record, now))
+        .collect();
+    let witness =
+        blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| found.witness.clone()).next();
     print::json(&json!({
         "status": "blocked", "lease": null, "holders": holders, "witness": witness, "ticket": ticket,
-        "message": format!("waiting for {}", reason(jams)), "hint": report.hint(),
+        "message": format!("waiting for {}", reason(blockers)), "hint": report.hint(),
     }));
     Ok(Exit::Refused)
 }

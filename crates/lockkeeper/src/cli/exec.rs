@@ -13,7 +13,7 @@ use lockkeeper::engine::Engine;
 use lockkeeper::exec::{Ending, Event, Next, Running, Spec, StartError, start};
 use lockkeeper::platform::clock;
 use lockkeeper::report::{Exit, Report};
-use lockkeeper::store::{Bell, StoreError};
+use lockkeeper::store::{StoreError, Waker};
 
 use super::args::{Waiting, Wanted, wait};
 use super::context::{Context, Globals};
@@ -82,8 +82,8 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let manner = Manner { waiting, keep_ticket: false, signals_win: true, quiet: args.quiet };
     let lease = match obtain(context, keeper.engine(), request, &manner)? {
         Obtained::Granted(Grant { lease, .. }) => lease,
-        Obtained::Held(jams) => return Err(print::held(&jams, None)),
-        Obtained::StillInLine(waiting) => return Err(print::held(&waiting.jams, None)),
+        Obtained::Held(blockers) => return Err(print::held(&blockers, None)),
+        Obtained::StillInLine(waiting) => return Err(print::held(&waiting.blockers, None)),
         Obtained::Deadlock(links) => return Err(print::deadlock(&links)),
         Obtained::Interrupted(_, signal) => {
             drop(keeper);
@@ -100,7 +100,7 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         env: variables(context, &lease, &around),
         ..Spec::default()
     };
-    let running = match start(&spec, Some(keeper.life_lock()?)) {
+    let running = match start(&spec, Some(keeper.liveness_lock()?)) {
         Ok(running) => running,
         Err(error) => {
             keeper.engine().release(lease.id, Some(lease.token))?.map_err(Report::from)?;
@@ -136,17 +136,17 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
 }
 
 /// Sees the command through. Most commands are over before anybody could want their lease: only for one that
-/// stays is a bell put up, by which others tell that the lease is lost.
+/// stays is a waker put up, by which others tell that the lease is lost.
 fn supervise(mut running: Running, watch: &mut Watch<'_>) -> io::Result<Ending> {
     if let Some(ending) = running.supervise_until(clock::now().after(SOON))? {
         return Ok(ending);
     }
-    let bell = watch.lease.bell().map(|bell| watch.engine.store().bell_with_id(bell)).transpose();
-    match &bell {
-        Ok(Some(bell)) => {
-            running.supervise(&[bell.as_fd()], &mut |event| watch.on_event(event, Some(&**bell)))
+    let waker = watch.lease.waker().map(|waker| watch.engine.store().waker_with_id(waker)).transpose();
+    match &waker {
+        Ok(Some(waker)) => {
+            running.supervise(&[waker.as_fd()], &mut |event| watch.on_event(event, Some(&**waker)))
         }
-        // Without a bell nobody can tell, so it is looked at now and then.
+        // Without a waker nobody can tell, so it is looked at now and then.
         Ok(None) | Err(_) => {
             watch.look_every = Some(LOOK_EVERY);
             running.supervise(&[], &mut |event| watch.on_event(event, None))
@@ -161,7 +161,7 @@ struct Watch<'w> {
     grace: Duration,
     /// When the lease is to be renewed, if it has a TTL.
     renew_at: Option<Moment>,
-    /// How often to look although nobody rang.
+    /// How often to look although nobody woke.
     look_every: Option<Duration>,
     lost: Option<NotCurrent>,
 }
@@ -172,10 +172,10 @@ impl<'w> Watch<'w> {
         Self { engine, lease, grace, renew_at, look_every: None, lost: None }
     }
 
-    fn on_event(&mut self, event: Event, bell: Option<&dyn Bell>) -> Next {
-        // Quiet first, then look: what is rung from here on is heard.
-        match (event, bell) {
-            (Event::Ready(_), Some(bell)) => bell.quiet(),
+    fn on_event(&mut self, event: Event, waker: Option<&dyn Waker>) -> Next {
+        // Quiet first, then look: what is woken from here on is heard.
+        match (event, waker) {
+            (Event::Ready(_), Some(waker)) => waker.quiet(),
             (Event::Started | Event::Deadline | Event::Ready(_), _) => {}
         }
         let now = clock::now();

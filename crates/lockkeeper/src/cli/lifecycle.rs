@@ -108,24 +108,24 @@ fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     refuse_stranger(context, &keeper, id)?;
     let engine = keeper.engine();
     let signals = receive_signals()?;
-    let bell = if waiting == Waiting::No { None } else { Some(engine.store().bell()?) };
-    let terms = bell.as_ref().map(|bell| WaitTerms { bell: Some(bell.id()), stays: stays(context) });
+    let waker = if waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
+    let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: stays(context) });
     let manner = Manner { waiting, keep_ticket: false, signals_win: false, quiet: false };
-    let obtained = match (engine.upgrade(id, token, terms)?.map_err(Report::from)?, &bell) {
-        (Outcome::Waiting(in_line), Some(bell)) => {
-            wait_in_line(context, engine, in_line, (&**bell, &signals), &manner)?
+    let obtained = match (engine.upgrade(id, token, terms)?.map_err(Report::from)?, &waker) {
+        (Outcome::Waiting(in_line), Some(waker)) => {
+            wait_in_line(context, engine, in_line, (&**waker, &signals), &manner)?
         }
         (Outcome::Waiting(in_line), None) => Obtained::StillInLine(in_line),
         (Outcome::Granted(grant), _) => Obtained::Granted(grant),
-        (Outcome::Held(jams), _) => Obtained::Held(jams),
+        (Outcome::Held(blockers), _) => Obtained::Held(blockers),
         (Outcome::Deadlock(links), _) => Obtained::Deadlock(links),
         (Outcome::Gone, _) => Obtained::Gone,
     };
     match obtained {
         Obtained::Granted(grant) => done(context, &keeper, "upgraded", Ok(grant.lease)),
-        Obtained::Held(jams) => Err(print::held(&jams, None)),
+        Obtained::Held(blockers) => Err(print::held(&blockers, None)),
         Obtained::StillInLine(waiting) | Obtained::Interrupted(waiting, _) => {
-            Err(print::held(&waiting.jams, None))
+            Err(print::held(&waiting.blockers, None))
         }
         Obtained::Deadlock(links) => Err(print::deadlock(&links)),
         Obtained::Gone => Err(print::ticket_gone()),

@@ -125,7 +125,7 @@ pub(super) fn as_json(board: &Board) -> String {
     let waiters = listing
         .waiters
         .iter()
-        .map(|waiter| print::ticket(&waiter.ticket, &waiter.jams, waiter.position, listing.now));
+        .map(|waiter| print::ticket(&waiter.ticket, &waiter.blockers, waiter.position, listing.now));
     let alerts = board.alerts.iter().map(alert_to_json);
     let (leases, waiters) = (print::json_list(leases), print::json_list(waiters));
     format!(r#"{{"leases":{leases},"waiters":{waiters},"alerts":{}}}"#, print::json_list(alerts))
@@ -162,7 +162,7 @@ pub(super) fn as_text(board: &Board) -> String {
             let because = if waiter.verdict.is_free() {
                 "gone: it will be skipped".to_owned()
             } else {
-                reason(&waiter.jams)
+                reason(&waiter.blockers)
             };
             vec![
                 waiter.ticket.id.as_ticket(),
@@ -201,12 +201,12 @@ fn resources(claim: &lockkeeper::core::record::Claim) -> String {
 }
 
 fn check_deadlock(context: &Context) -> Result<Exit, Report> {
-    let circles = match context.existing_keeper()? {
-        Some(keeper) => keeper.engine().circles()?,
+    let cycles = match context.existing_keeper()? {
+        Some(keeper) => keeper.engine().cycles()?,
         None => Vec::new(),
     };
-    if let Some(first) = circles.first() {
-        return Err(print::deadlock(first).with_context("cycles", circles.len()));
+    if let Some(first) = cycles.first() {
+        return Err(print::deadlock(first).with_context("cycles", cycles.len()));
     }
     if context.json {
         print::json(&json!({ "deadlocks": [] }));
@@ -217,12 +217,12 @@ fn check_deadlock(context: &Context) -> Result<Exit, Report> {
 }
 
 fn clean_up(context: &Context) -> Result<Exit, Report> {
-    let burials = match context.existing_keeper()? {
+    let reaped = match context.existing_keeper()? {
         Some(keeper) => keeper.engine().clean_up()?,
         None => Vec::new(),
     };
     if context.json {
-        let cleaned: Vec<Value> = burials
+        let cleaned: Vec<Value> = reaped
             .iter()
             .map(|burial| {
                 let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
@@ -233,7 +233,7 @@ fn clean_up(context: &Context) -> Result<Exit, Report> {
         print::json(&json!({ "cleaned": cleaned }));
         return Ok(Exit::Done);
     }
-    for burial in &burials {
+    for burial in &reaped {
         let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
         let why = match burial.verdict {
             Verdict::Dead(death) => death.to_string(),
@@ -241,7 +241,7 @@ fn clean_up(context: &Context) -> Result<Exit, Report> {
         };
         print::data(&format!("{id} of {}: {why}", table::plain(burial.owner.as_str())));
     }
-    print::talk(&format!("{} cleaned up", burials.len()));
+    print::talk(&format!("{} cleaned up", reaped.len()));
     Ok(Exit::Done)
 }
 

@@ -1,4 +1,4 @@
-//! Getting a lease with the whole of waiting around it: bell, signals, progress.
+//! Getting a lease with the whole of waiting around it: waker, signals, progress.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use lockkeeper::core::lease::{Grant, Outcome, Request, WaitTerms, Waiting as InLine};
 use lockkeeper::core::record::Ticket;
 use lockkeeper::core::time::{Ttl, format_span};
-use lockkeeper::core::waiting::Jam;
+use lockkeeper::core::waiting::Blocker;
 use lockkeeper::engine::{Engine, Patience, Waited};
 use lockkeeper::platform::signal::{Signal, Signals};
 use lockkeeper::platform::terminal::Size;
 use lockkeeper::report::Report;
 pub(super) use lockkeeper::shape::reason;
-use lockkeeper::store::Bell;
+use lockkeeper::store::Waker;
 
 use super::args::Waiting;
 use super::context::Context;
@@ -23,7 +23,7 @@ use super::table;
 pub(super) enum Obtained {
     Granted(Grant),
     /// Others hold it, or held it all the time.
-    Held(Vec<Jam>),
+    Held(Vec<Blocker>),
     /// The time was up; the ticket is still in line.
     StillInLine(InLine),
     Deadlock(Vec<lockkeeper::core::deadlock::Link>),
@@ -55,24 +55,24 @@ pub(super) fn obtain(
         Outcome::Deadlock(links) => return Ok(Obtained::Deadlock(links)),
         Outcome::Gone => return Ok(Obtained::Gone),
         Outcome::Waiting(waiting) => return Ok(Obtained::StillInLine(waiting)),
-        Outcome::Held(jams) => {
-            if stop_overdue(context, engine, &jams)?
+        Outcome::Held(blockers) => {
+            if stop_overdue(context, engine, &blockers)?
                 && let Outcome::Granted(grant) = engine.acquire(&request)?
             {
                 return Ok(Obtained::Granted(grant));
             }
             if manner.waiting == Waiting::No {
-                return Ok(Obtained::Held(jams));
+                return Ok(Obtained::Held(blockers));
             }
         }
     }
     let signals = receive_signals()?;
-    let bell = engine.store().bell()?;
-    request.wait = Some(WaitTerms { bell: Some(bell.id()), stays: stays(context) });
+    let waker = engine.store().waker()?;
+    request.wait = Some(WaitTerms { waker: Some(waker.id()), stays: stays(context) });
     match engine.acquire(&request)? {
         Outcome::Granted(grant) => Ok(Obtained::Granted(grant)),
-        Outcome::Waiting(waiting) => wait(context, engine, waiting, (&*bell, &signals), manner),
-        Outcome::Held(jams) => Ok(Obtained::Held(jams)),
+        Outcome::Waiting(waiting) => wait(context, engine, waiting, (&*waker, &signals), manner),
+        Outcome::Held(blockers) => Ok(Obtained::Held(blockers)),
         Outcome::Deadlock(links) => Ok(Obtained::Deadlock(links)),
         Outcome::Gone => Ok(Obtained::Gone),
     }
@@ -95,9 +95,9 @@ pub(super) fn grace(context: &Context) -> Duration {
     context.config.span("grace").unwrap_or(Duration::from_secs(10))
 }
 
-fn stop_overdue(context: &Context, engine: &Engine, jams: &[Jam]) -> Result<bool, Report> {
+fn stop_overdue(context: &Context, engine: &Engine, blockers: &[Blocker]) -> Result<bool, Report> {
     let mut stopped = false;
-    for found in jams.iter().flat_map(|jam| &jam.leases) {
+    for found in blockers.iter().flat_map(|blocker| &blocker.leases) {
         stopped |= engine.stop_if_overdue(&found.record, grace(context))?;
     }
     Ok(stopped)
@@ -108,7 +108,7 @@ pub(super) fn wait(
     context: &Context,
     engine: &Engine,
     waiting: InLine,
-    (bell, signals): (&dyn Bell, &Signals),
+    (waker, signals): (&dyn Waker, &Signals),
     manner: &Manner,
 ) -> Result<Obtained, Report> {
     let (asked, ticket) = (waiting.clone(), waiting.ticket.clone());
@@ -121,7 +121,7 @@ pub(super) fn wait(
     let interrupts = [signals.as_fd()];
     let tick = teller.is_live.then_some(Duration::from_secs(1));
     let patience = Patience { until, interrupts: &interrupts, grace: grace(context), tick };
-    let waited = engine.wait(waiting, bell, &patience, &mut |waiting| teller.tell(waiting));
+    let waited = engine.wait(waiting, waker, &patience, &mut |waiting| teller.tell(waiting));
     teller.clear();
     let came = || signals.take().ok().and_then(|taken| taken.first().copied());
     match waited {
@@ -137,7 +137,7 @@ pub(super) fn wait(
         Ok(Waited::TimedOut(waiting)) => Ok(match leave(engine, manner, &ticket)? {
             Some(grant) => Obtained::Granted(grant),
             None if manner.keep_ticket => Obtained::StillInLine(waiting),
-            None => Obtained::Held(waiting.jams),
+            None => Obtained::Held(waiting.blockers),
         }),
         Ok(Waited::Interrupted(waiting)) => Ok(match leave(engine, manner, &ticket)? {
             Some(grant) => Obtained::Granted(grant),
@@ -154,7 +154,7 @@ pub(super) fn wait(
 /// Leaves the line; an upgrade that was granted in the last moment is held.
 fn leave(engine: &Engine, manner: &Manner, ticket: &Ticket) -> Result<Option<Grant>, Report> {
     if manner.keep_ticket {
-        engine.walk_away(ticket.id)?;
+        engine.detach(ticket.id)?;
         return Ok(None);
     }
     Ok(engine.give_up(ticket)?)
@@ -176,7 +176,7 @@ impl Teller {
     }
 
     fn tell(&mut self, waiting: &InLine) {
-        let reason = reason(&waiting.jams);
+        let reason = reason(&waiting.blockers);
         if self.quiet || (!self.is_live && reason == self.last) {
             return;
         }

@@ -9,7 +9,7 @@ use lockkeeper::core::lease::NotCurrent;
 use lockkeeper::core::liveness::Verdict;
 use lockkeeper::core::record::{Claim, Lease, Ticket};
 use lockkeeper::core::time::{Moment, format_span};
-use lockkeeper::core::waiting::Jam;
+use lockkeeper::core::waiting::Blocker;
 use lockkeeper::exec::Ending;
 use lockkeeper::platform::signal::Signal;
 use lockkeeper::report::{Exit, Report};
@@ -111,8 +111,8 @@ pub(super) fn lease(lease: &Lease, now: Moment) -> Value {
 }
 
 /// A ticket in the shape that every interface gives it.
-pub(super) fn ticket(ticket: &Ticket, jams: &[Jam], position: usize, now: Moment) -> Value {
-    shaped(TicketShape::of(ticket, jams, position, now))
+pub(super) fn ticket(ticket: &Ticket, blockers: &[Blocker], position: usize, now: Moment) -> Value {
+    shaped(TicketShape::of(ticket, blockers, position, now))
 }
 
 fn shaped(shape: impl serde::Serialize) -> Value {
@@ -139,8 +139,8 @@ pub(super) fn verdict(verdict: Verdict) -> String {
 }
 
 /// Somebody else has it.
-pub(super) fn held(jams: &[Jam], ticket: Option<&str>) -> Report {
-    let hint = match (ticket, jams.iter().flat_map(|jam| &jam.leases).next()) {
+pub(super) fn held(blockers: &[Blocker], ticket: Option<&str>) -> Report {
+    let hint = match (ticket, blockers.iter().flat_map(|blocker| &blocker.leases).next()) {
         (Some(ticket), _) => {
             format!("your place is kept for a while: call again with --ticket {ticket} --wait")
         }
@@ -151,8 +151,8 @@ pub(super) fn held(jams: &[Jam], ticket: Option<&str>) -> Report {
         (None, None) => "others are in line before you: wait with --wait".to_owned(),
     };
     let report =
-        Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", reason(jams))).with_hint(hint);
-    report.with_context("holders", shaped(obstacles(jams))).with_context("ticket", ticket)
+        Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", reason(blockers))).with_hint(hint);
+    report.with_context("holders", shaped(obstacles(blockers))).with_context("ticket", ticket)
 }
 
 /// The ticket was taken away.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper_core::draft::Draft;
 use lockkeeper_core::liveness::Verdict;
+use lockkeeper_core::overlay::Overlay;
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::resource::{Key, Resource, Target};
 use lockkeeper_core::time::Moment;
-use lockkeeper_core::waiting::{Asker, Jam, jams};
+use lockkeeper_core::waiting::{Asker, Blocker, blockers};
 
 use super::seen::Seen;
 use super::{Engine, undecided};
@@ -41,7 +41,7 @@ pub struct WaiterEntry {
     /// Whether its waiter lives.
     pub verdict: Verdict,
     /// What stands in its way; of the tickets ahead, the nearest on each resource.
-    pub jams: Vec<Jam>,
+    pub blockers: Vec<Blocker>,
     /// Its place in the longest line that it stands in, from 1.
     pub position: usize,
 }
@@ -75,28 +75,28 @@ impl Engine {
         let mut listing = None;
         self.store.snapshot(&mut |records| {
             let (leases, tickets) = records.everything()?;
-            let mut view = Seen::new(records, &self.senses);
-            let mut draft = Draft::new(&mut view);
+            let mut view = Seen::new(records, &self.probe);
+            let mut overlay = Overlay::new(&mut view);
             let judged = leases.into_iter().map(|lease| {
-                let verdict = draft.judge_lease(&lease);
+                let verdict = overlay.judge_lease(&lease);
                 HolderEntry { lease, verdict }
             });
             let holders = judged.collect();
             let mut waiters = Vec::with_capacity(tickets.len());
             let mut lines: BTreeMap<Key, usize> = BTreeMap::new();
             for ticket in tickets {
-                let verdict = draft.judge_ticket(&ticket);
+                let verdict = overlay.judge_ticket(&ticket);
                 let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-                let jams = jams(&mut draft, asker)?;
+                let blockers = blockers(&mut overlay, asker)?;
                 let places = ticket.claim.targets().map(Target::key).map(|key| {
                     let place = lines.entry(key).or_default();
                     *place += usize::from(!verdict.is_free());
                     *place
                 });
                 let position = places.max().unwrap_or(1).max(1);
-                waiters.push(WaiterEntry { ticket, verdict, jams, position });
+                waiters.push(WaiterEntry { ticket, verdict, blockers, position });
             }
-            listing = Some(Listing { now: draft.now(), holders, waiters });
+            listing = Some(Listing { now: overlay.now(), holders, waiters });
             Ok(())
         })?;
         listing.ok_or_else(undecided)

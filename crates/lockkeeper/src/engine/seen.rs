@@ -2,14 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use lockkeeper_core::draft::{View, Walk};
 use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::liveness::{Proof, Sight};
+use lockkeeper_core::liveness::{Observation, Proof};
+use lockkeeper_core::overlay::{Scan, View};
 use lockkeeper_core::record::{Lease, Ticket};
-use lockkeeper_core::resource::Reach;
+use lockkeeper_core::resource::KeyRange;
 use lockkeeper_core::time::Moment;
 
-use super::Senses;
+use super::MachineProbe;
 use super::stretch::Stretch;
 use crate::store::{Records, StoreError};
 
@@ -18,14 +18,14 @@ use crate::store::{Records, StoreError};
 /// Rules ask for the same few lines again and again, from several sides; what was read once is remembered.
 pub(super) struct Seen<'r> {
     records: &'r mut dyn Records,
-    senses: &'r Senses,
-    leases: Vec<(Reach, Vec<Lease>)>,
+    probe: &'r MachineProbe,
+    leases: Vec<(KeyRange, Vec<Lease>)>,
     stretches: Vec<Stretch>,
 }
 
 impl<'r> Seen<'r> {
-    pub(super) fn new(records: &'r mut dyn Records, senses: &'r Senses) -> Self {
-        Self { records, senses, leases: Vec::new(), stretches: Vec::new() }
+    pub(super) fn new(records: &'r mut dyn Records, probe: &'r MachineProbe) -> Self {
+        Self { records, probe, leases: Vec::new(), stretches: Vec::new() }
     }
 }
 
@@ -47,14 +47,14 @@ impl View for Seen<'_> {
         }
     }
 
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
-        let known = self.leases.iter().position(|(looked_up, _)| looked_up == reach);
+    fn leases(&mut self, range: &KeyRange, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
+        let known = self.leases.iter().position(|(looked_up, _)| looked_up == range);
         let place = match known {
             Some(place) => place,
             None => {
                 let mut found = Vec::new();
-                self.records.leases(reach, &mut |lease| found.push(lease))?;
-                self.leases.push((reach.clone(), found));
+                self.records.leases(range, &mut |lease| found.push(lease))?;
+                self.leases.push((range.clone(), found));
                 self.leases.len() - 1
             }
         };
@@ -68,36 +68,36 @@ impl View for Seen<'_> {
 
     fn tickets(
         &mut self,
-        reach: &Reach,
-        walk: Walk,
+        range: &KeyRange,
+        scan: Scan,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let known = self.stretches.iter().position(|stretch| stretch.has_start_of(reach, walk));
+        let known = self.stretches.iter().position(|stretch| stretch.has_start_of(range, scan));
         let place = known.unwrap_or(self.stretches.len());
         if known.is_none() {
-            self.stretches.push(Stretch::at_start(reach, walk));
+            self.stretches.push(Stretch::at_start(range, scan));
         }
         let stretch = &mut self.stretches[place];
-        for ticket in stretch.along(walk) {
+        for ticket in stretch.along(scan) {
             if visit(ticket.clone()).is_break() {
                 return Ok(());
             }
         }
-        let Some(further) = stretch.further(walk) else { return Ok(()) };
+        let Some(further) = stretch.further(scan) else { return Ok(()) };
         let (mut met, mut wants_more, mut ended) = (Vec::new(), true, true);
-        self.records.tickets(reach, further, &mut |ticket| {
+        self.records.tickets(range, further, &mut |ticket| {
             met.push(ticket.clone());
             // Whoever looks for the first in line asks for the next one soon.
             if wants_more && visit(ticket).is_break() {
                 wants_more = false;
-                if matches!(walk, Walk::Up(_)) {
+                if matches!(scan, Scan::Forward(_)) {
                     return ControlFlow::Continue(());
                 }
             }
             ended = wants_more;
             if wants_more { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        stretch.extend(walk, met, ended);
+        stretch.extend(scan, met, ended);
         Ok(())
     }
 
@@ -107,8 +107,8 @@ impl View for Seen<'_> {
         Ok((leases, tickets.iter().map(|ticket| ticket.id).collect()))
     }
 
-    fn sight(&mut self, proof: &Proof) -> Sight {
-        self.senses.look(proof)
+    fn observation(&mut self, proof: &Proof) -> Observation {
+        self.probe.observe(proof)
     }
 }
 
@@ -117,9 +117,9 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use lockkeeper_core::board::Board;
-    use lockkeeper_core::draft::Change;
+    use lockkeeper_core::in_memory::InMemoryRecords;
     use lockkeeper_core::liveness::{Contract, Proof, Voucher};
+    use lockkeeper_core::overlay::Change;
     use lockkeeper_core::record::{Claim, Priority, Rank};
     use lockkeeper_core::resource::{Mode, Resource, Target};
     use lockkeeper_core::time::Ttl;
@@ -130,12 +130,12 @@ mod tests {
     use super::*;
     use crate::platform::origin;
 
-    fn ticket(id: u64, at: i64, name: &str, senses: &Senses) -> Ticket {
+    fn ticket(id: u64, at: i64, name: &str, probe: &MachineProbe) -> Ticket {
         let resource = Resource { target: Target::Name(name.parse().unwrap()), mode: Mode::Exclusive };
         let claim = Claim {
             owner: format!("worker:{id}").parse().unwrap(),
             resources: vec![resource],
-            proof: Proof { origin: senses.origin().clone(), voucher: Voucher::Time },
+            proof: Proof { origin: probe.origin().clone(), voucher: Voucher::Time },
             contract: Contract::Strict,
             ttl: None,
             reason: None,
@@ -150,14 +150,14 @@ mod tests {
             enqueued_at: now,
             seen_at: now,
             stays: Ttl::new(Duration::from_secs(1)).unwrap(),
-            bell: None,
+            waker: None,
             under: Vec::new(),
             upgrades: None,
         }
     }
 
     /// A line of tickets, and nothing else.
-    struct Line(Board);
+    struct Line(InMemoryRecords);
 
     impl Records for Line {
         fn now(&self) -> Moment {
@@ -172,7 +172,7 @@ mod tests {
             Ok(None)
         }
 
-        fn leases(&mut self, _reach: &Reach, _visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
+        fn leases(&mut self, _reach: &KeyRange, _visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
             Ok(())
         }
 
@@ -182,11 +182,11 @@ mod tests {
 
         fn tickets(
             &mut self,
-            reach: &Reach,
-            walk: Walk,
+            range: &KeyRange,
+            scan: Scan,
             visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
         ) -> Result<(), StoreError> {
-            self.0.visit_tickets(reach, walk, &mut |ticket| visit(ticket.clone()));
+            self.0.visit_tickets(range, scan, &mut |ticket| visit(ticket.clone()));
             Ok(())
         }
 
@@ -199,23 +199,23 @@ mod tests {
         }
     }
 
-    /// The ranks that a walk shows until it has shown `most`.
-    fn shown(view: &mut Seen<'_>, reach: &Reach, walk: Walk, most: usize) -> Vec<Rank> {
+    /// The ranks that a scan shows until it has shown `most`.
+    fn shown(view: &mut Seen<'_>, range: &KeyRange, scan: Scan, most: usize) -> Vec<Rank> {
         let mut met = Vec::new();
         let mut visit = |ticket: Ticket| {
             met.push(ticket.rank);
             if met.len() >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        view.tickets(reach, walk, &mut visit).unwrap();
+        view.tickets(range, scan, &mut visit).unwrap();
         met
     }
 
-    fn expected(line: &[Rank], walk: Walk, most: usize) -> Vec<Rank> {
-        let mut met: Vec<Rank> = match walk {
-            Walk::Up(place) => {
+    fn expected(line: &[Rank], scan: Scan, most: usize) -> Vec<Rank> {
+        let mut met: Vec<Rank> = match scan {
+            Scan::Forward(place) => {
                 line.iter().copied().filter(|rank| place.is_none_or(|at| *rank > at)).collect()
             }
-            Walk::Down(place) => {
+            Scan::Backward(place) => {
                 line.iter().rev().copied().filter(|rank| place.is_none_or(|at| *rank < at)).collect()
             }
         };
@@ -231,25 +231,25 @@ mod tests {
             walks in vec((any::<bool>(), any::<bool>(), option::of((0..5_i64, 0..11_u64)), 1..5_usize), 1..12),
         ) {
             let folder = tempfile::tempdir().unwrap();
-            let senses = Senses::new(folder.path(), origin::origin().unwrap()).unwrap();
+            let probe = MachineProbe::new(folder.path(), origin::origin().unwrap()).unwrap();
             let tickets: Vec<Ticket> = (1..)
                 .zip(&ranks)
-                .map(|(id, (at, here))| ticket(id, *at, if *here { "here" } else { "there" }, &senses))
+                .map(|(id, (at, here))| ticket(id, *at, if *here { "here" } else { "there" }, &probe))
                 .collect();
-            let mut records = Line(Board::default());
+            let mut records = Line(InMemoryRecords::default());
             tickets.iter().for_each(|ticket| records.0.apply(Change::AddTicket(ticket.clone())).unwrap());
-            let mut view = Seen::new(&mut records, &senses);
+            let mut view = Seen::new(&mut records, &probe);
             for (up, here, place, most) in &walks {
                 let target = Target::Name(if *here { "here" } else { "there" }.parse().unwrap());
                 let own = tickets.iter().filter(|ticket| ticket.claim.targets().any(|own| *own == target));
                 let mut line: Vec<Rank> = own.map(|ticket| ticket.rank).collect();
                 line.sort();
                 let place = place.map(|(at, id)| Rank { at, id: LeaseId(id) });
-                let walk = if *up { Walk::Up(place) } else { Walk::Down(place) };
+                let scan = if *up { Scan::Forward(place) } else { Scan::Backward(place) };
                 assert_eq!(
-                    shown(&mut view, &target.reach(), walk, *most),
-                    expected(&line, walk, *most),
-                    "{walk:?}, at most {most}"
+                    shown(&mut view, &target.key_range(), scan, *most),
+                    expected(&line, scan, *most),
+                    "{scan:?}, at most {most}"
                 );
             }
         }

@@ -1,8 +1,8 @@
 //! Sleeping in line: woken by a hand-off, by a death, or by the time that a holder has left.
 //!
-//! The order is always: have the bell, look, then sleep. Whoever hands on rings; deaths are noticed through
+//! The order is always: have the waker, look, then sleep. Whoever hands on wakes; deaths are noticed through
 //! the kernel, by the one waiter who watches that process. The slow timer is only a net below both, for the
-//! case that the one who should ring is frozen after its commit.
+//! case that the one who should wake is frozen after its commit.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::Engine;
 use crate::platform::process::Watch;
 use crate::platform::tree::{Root, Stop, stop_tree};
 use crate::platform::{clock, poll};
-use crate::store::{Bell, Granted, StoreError};
+use crate::store::{Granted, StoreError, Waker};
 
 /// Nobody relies on it: see the module's description.
 const SAFETY_NET: Duration = Duration::from_secs(5);
@@ -57,12 +57,12 @@ impl Engine {
     pub fn wait(
         &self,
         mut waiting: Waiting,
-        bell: &dyn Bell,
+        waker: &dyn Waker,
         patience: &Patience<'_>,
         progress: Progress<'_>,
     ) -> Result<Waited, StoreError> {
         let ticket = waiting.ticket.clone();
-        let terms = WaitTerms { bell: Some(bell.id()), stays: ticket.stays };
+        let terms = WaitTerms { waker: Some(waker.id()), stays: ticket.stays };
         loop {
             if self.stop_overdue(&waiting, patience.grace)? {
                 match self.attend_again(&ticket, terms)? {
@@ -71,8 +71,8 @@ impl Engine {
                     Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
                 }
             }
-            let interrupted = self.sleep(&[&waiting], bell, patience, &mut || progress(&waiting))?;
-            if let Some(grant) = bell.hear().and_then(|granted| grant_of(&ticket, granted)) {
+            let interrupted = self.sleep(&[&waiting], waker, patience, &mut || progress(&waiting))?;
+            if let Some(grant) = waker.hear().and_then(|granted| grant_of(&ticket, granted)) {
                 return Ok(Waited::Granted(grant));
             }
             match self.attend_again(&ticket, terms)? {
@@ -89,14 +89,14 @@ impl Engine {
         }
     }
 
-    /// Sleeps until any of several tickets is granted, all of which this bell is for. Those that are not stay in line.
+    /// Sleeps until any of several tickets is granted, all of which this waker is for. Those that are not stay in line.
     ///
     /// Returns without any when the time was up or an interrupt came. With `look_first`, it does not sleep before it has
-    /// looked: after a grant others may have been granted too, and the bell was heard for all of them.
+    /// looked: after a grant others may have been granted too, and the waker was heard for all of them.
     pub fn wait_any(
         &self,
         line: &mut Vec<Waiting>,
-        bell: &dyn Bell,
+        waker: &dyn Waker,
         patience: &Patience<'_>,
         look_first: bool,
     ) -> Result<Option<Grant>, StoreError> {
@@ -106,13 +106,13 @@ impl Engine {
                 self.stop_overdue(waiting, patience.grace)?;
             }
             let all: Vec<&Waiting> = line.iter().collect();
-            let interrupted = sleeps && self.sleep(&all, bell, patience, &mut || {})?;
+            let interrupted = sleeps && self.sleep(&all, waker, patience, &mut || {})?;
             sleeps = true;
-            bell.quiet();
+            waker.quiet();
             let mut place = 0;
             while place < line.len() {
                 let ticket = line[place].ticket.clone();
-                let terms = WaitTerms { bell: Some(bell.id()), stays: ticket.stays };
+                let terms = WaitTerms { waker: Some(waker.id()), stays: ticket.stays };
                 match self.attend_again(&ticket, terms)? {
                     Outcome::Granted(grant) => {
                         line.remove(place);
@@ -135,8 +135,8 @@ impl Engine {
 
     /// Comes back to a ticket. That of an upgrade is gone once it is granted: then the lease itself tells.
     fn attend_again(&self, ticket: &Ticket, terms: WaitTerms) -> Result<Outcome, StoreError> {
-        let Some(lease) = ticket.upgrades else { return self.attend(ticket.id, Some(terms)) };
-        Ok(match self.attend_upgrade(ticket.id, lease, Some(terms))? {
+        let Some(lease) = ticket.upgrades else { return self.check_ticket(ticket.id, Some(terms)) };
+        Ok(match self.check_upgrade(ticket.id, lease, Some(terms))? {
             // The ticket was taken away, and the lease is what it was.
             Outcome::Granted(grant) if !grant.lease.claim.satisfies(&ticket.claim.resources) => Outcome::Gone,
             outcome => outcome,
@@ -147,7 +147,7 @@ impl Engine {
     fn sleep(
         &self,
         line: &[&Waiting],
-        bell: &dyn Bell,
+        waker: &dyn Waker,
         patience: &Patience<'_>,
         progress: &mut dyn FnMut(),
     ) -> Result<bool, StoreError> {
@@ -159,7 +159,7 @@ impl Engine {
         let look_at = [attendance, sentries.timer].into_iter().flatten().min();
         let look_at = look_at.and_then(|span| Instant::now().checked_add(span));
         let look_at = [look_at, patience.until].into_iter().flatten().min();
-        let mut descriptors: Vec<BorrowedFd<'_>> = vec![bell.as_fd()];
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![waker.as_fd()];
         descriptors.extend_from_slice(patience.interrupts);
         descriptors.extend(sentries.descriptors.iter().map(|descriptor| descriptor.as_fd()));
         loop {
@@ -184,11 +184,11 @@ impl Engine {
     pub(super) fn wait_until_gone(&self, lease: &Lease, grace: Duration) -> Result<bool, StoreError> {
         let until = Instant::now() + grace;
         let mut pause = Duration::from_millis(1);
-        // Nobody rings for a stranger who only watches, so this looks now and then, for a few seconds at most.
+        // Nobody wakes for a stranger who only watches, so this looks now and then, for a few seconds at most.
         loop {
-            let gone = self.look(|draft| match draft.lease(lease.id)? {
+            let gone = self.look(|overlay| match overlay.lease(lease.id)? {
                 None => Ok(true),
-                Some(found) => Ok(draft.judge_lease(&found).is_free()),
+                Some(found) => Ok(overlay.judge_lease(&found).is_free()),
             })?;
             let left = until.saturating_duration_since(Instant::now());
             if gone || left.is_zero() {
@@ -208,7 +208,7 @@ impl Engine {
     /// Stops holders whose time is up and who agreed to be stopped; true when there were any.
     fn stop_overdue(&self, waiting: &Waiting, grace: Duration) -> Result<bool, StoreError> {
         let mut stopped = false;
-        for lease in waiting.jams.iter().flat_map(|jam| &jam.leases).map(|found| &found.record) {
+        for lease in waiting.blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| &found.record) {
             stopped |= self.stop_if_overdue(lease, grace)?;
         }
         Ok(stopped)
@@ -216,15 +216,15 @@ impl Engine {
 
     /// Stops one holder if its time is up and its contract says so.
     pub fn stop_if_overdue(&self, lease: &Lease, grace: Duration) -> Result<bool, StoreError> {
-        let verdict = lease.verdict(self.senses.look(&lease.claim.proof), clock::now());
+        let verdict = lease.verdict(self.probe.observe(&lease.claim.proof), clock::now());
         let Some(process) = lease.claim.proof.process() else { return Ok(false) };
-        if verdict != Verdict::Overdue || !self.senses.shares_pids_with(&lease.claim.proof.origin) {
+        if verdict != Verdict::Overdue || !self.probe.shares_pids_with(&lease.claim.proof.origin) {
             return Ok(false);
         }
         // It may have been renewed since it was read.
-        let still = self.look(|draft| {
-            let found = draft.lease(lease.id)?;
-            Ok(found.is_some_and(|found| draft.judge_lease(&found) == Verdict::Overdue))
+        let still = self.look(|overlay| {
+            let found = overlay.lease(lease.id)?;
+            Ok(found.is_some_and(|found| overlay.judge_lease(&found) == Verdict::Overdue))
         })?;
         if still {
             let stop = Stop { root: Root::Process(process), grace, mark: None };
@@ -240,21 +240,21 @@ impl Engine {
     /// Has everybody watched whose end concerns this ticket.
     fn post_sentries(&self, waiting: &Waiting, sentries: &mut Sentries) {
         let now = clock::now();
-        for watched in watch_list(&waiting.jams) {
+        for watched in watch_list(&waiting.blockers) {
             sentries.timer = [sentries.timer, time_left(&watched, now)].into_iter().flatten().min();
             let proof = &watched.claim().proof;
-            let pids_count = self.senses.shares_pids_with(&proof.origin);
-            let same_machine = proof.origin.boot == self.senses.origin().boot;
+            let pids_count = self.probe.shares_pids_with(&proof.origin);
+            let same_machine = proof.origin.boot == self.probe.origin().boot;
             match proof.voucher {
                 Voucher::Time => {}
-                Voucher::Process(process) if pids_count => sentries.add(self.senses.watch(process)),
+                Voucher::Process(process) if pids_count => sentries.add(self.probe.watch(process)),
                 Voucher::Process(_) => {}
                 Voucher::KernelLock { holder, process } if same_machine => {
-                    let watch = if pids_count { self.senses.watch(process) } else { Watch::Unavailable };
+                    let watch = if pids_count { self.probe.watch(process) } else { Watch::Unavailable };
                     match watch {
                         Watch::Exit(_) => sentries.add(watch),
                         // The process is gone, but its command may hold on.
-                        Watch::Gone | Watch::Unavailable => match self.senses.sentry(holder) {
+                        Watch::Gone | Watch::Unavailable => match self.probe.sentry(holder) {
                             Some(descriptor) => sentries.descriptors.push(descriptor),
                             None => sentries.timer = Some(SAFETY_NET / 50),
                         },
@@ -266,7 +266,7 @@ impl Engine {
     }
 }
 
-/// The lease that a ring told of, if it is this ticket's and there is nothing to be written when it is taken up: its
+/// The lease that a wake told of, if it is this ticket's and there is nothing to be written when it is taken up: its
 /// waiter stays with it, and no time is counted.
 ///
 /// Who is told late may have lost it since; so may anybody who looked, a moment later.

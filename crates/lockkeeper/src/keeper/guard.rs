@@ -128,7 +128,7 @@ impl Guard {
                 locked(&self.held.state).lease = grant.lease;
                 Ok(())
             }
-            Outcome::Held(jams) => Err(KeeperError::Held { jams }),
+            Outcome::Held(blockers) => Err(KeeperError::Held { blockers }),
             Outcome::Deadlock(links) => Err(KeeperError::Deadlock { links }),
             Outcome::Waiting(_) | Outcome::Gone => Err(KeeperError::TicketRemoved),
         }

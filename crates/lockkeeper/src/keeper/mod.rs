@@ -15,17 +15,17 @@ use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::liveness::{ProcessRef, Proof, Voucher};
 use lockkeeper_core::pattern::PatternError;
 use lockkeeper_core::time::SpanError;
-use lockkeeper_core::waiting::Jam;
+use lockkeeper_core::waiting::Blocker;
 use thiserror::Error;
 
 pub use guard::Guard;
 pub use order::Order;
 
-use crate::engine::{Engine, Senses};
+use crate::engine::{Engine, MachineProbe};
 use crate::location::Surroundings;
-use crate::platform::life::LifeLock;
+use crate::platform::liveness_lock::LivenessLock;
 use crate::platform::{origin, process, random};
-use crate::store::{Bell, SqliteStore, StoreError};
+use crate::store::{SqliteStore, StoreError, Waker};
 use sentinel::Sentinel;
 
 /// Opens leases in one store and keeps them for this process.
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     resident: OnceLock<Resident>,
     becoming_resident: Mutex<()>,
     /// Bells that nobody sleeps on now.
-    idle_bells: Mutex<Vec<Box<dyn Bell>>>,
+    idle_bells: Mutex<Vec<Box<dyn Waker>>>,
     /// How many orders had no owner of their own.
     orders: AtomicU64,
     sentinel: OnceLock<Sentinel>,
@@ -70,7 +70,7 @@ pub(crate) struct Shared {
 
 /// This process as a holder that stays.
 pub(crate) struct Resident {
-    pub(crate) lock: LifeLock,
+    pub(crate) lock: LivenessLock,
     pub(crate) process: ProcessRef,
 }
 
@@ -127,7 +127,7 @@ impl Keeper {
     pub fn resident_proof(&self) -> Result<Proof, KeeperError> {
         let resident = self.resident()?;
         let voucher = Voucher::KernelLock { holder: resident.lock.holder(), process: resident.process };
-        Ok(Proof { origin: self.engine().senses().origin().clone(), voucher })
+        Ok(Proof { origin: self.engine().probe().origin().clone(), voucher })
     }
 
     pub(crate) fn resident(&self) -> Result<&Resident, KeeperError> {
@@ -140,12 +140,12 @@ impl Keeper {
         }
         let process = process::current().map_err(KeeperError::Machine)?;
         let holder = random::holder_id().map_err(KeeperError::Machine)?;
-        let lock = self.engine().senses().life().hold(holder).map_err(KeeperError::Machine)?;
+        let lock = self.engine().probe().liveness_file().hold(holder).map_err(KeeperError::Machine)?;
         Ok(self.shared.resident.get_or_init(|| Resident { lock, process }))
     }
 
     /// The lock that vouches for this process, to be shared with commands that it starts.
-    pub fn life_lock(&self) -> Result<&LifeLock, KeeperError> {
+    pub fn liveness_lock(&self) -> Result<&LivenessLock, KeeperError> {
         self.resident().map(|resident| &resident.lock)
     }
 
@@ -158,15 +158,15 @@ impl Keeper {
         text.parse().map_err(KeeperError::Id)
     }
 
-    /// A bell from an earlier wait.
-    fn idle_bell(&self) -> Option<Box<dyn Bell>> {
-        let bell = locked(&self.shared.idle_bells).pop()?;
-        bell.quiet();
-        Some(bell)
+    /// A waker from an earlier wait.
+    fn idle_bell(&self) -> Option<Box<dyn Waker>> {
+        let waker = locked(&self.shared.idle_bells).pop()?;
+        waker.quiet();
+        Some(waker)
     }
 
-    fn return_bell(&self, bell: Box<dyn Bell>) {
-        locked(&self.shared.idle_bells).push(bell);
+    fn return_bell(&self, waker: Box<dyn Waker>) {
+        locked(&self.shared.idle_bells).push(waker);
     }
 
     fn sentinel(&self) -> Result<&Sentinel, KeeperError> {
@@ -182,12 +182,12 @@ impl Keeper {
 pub fn open_engine(folder: &Path) -> Result<Engine, KeeperError> {
     let here = origin::origin().map_err(KeeperError::Machine)?;
     let store = SqliteStore::open(folder, &here.boot)?;
-    let senses = Senses::new(folder, here).map_err(|source| StoreError::Io {
+    let probe = MachineProbe::new(folder, here).map_err(|source| StoreError::Io {
         action: "open the locks in",
         path: folder.to_owned(),
         source,
     })?;
-    Ok(Engine::new(Box::new(store), senses))
+    Ok(Engine::new(Box::new(store), probe))
 }
 
 /// An owner that nobody else has: `kind:pid.random`.
@@ -213,10 +213,10 @@ pub enum KeeperError {
     #[error("{0}")]
     Order(&'static str),
     /// Others hold it, or hold it still after the time to wait.
-    #[error("{}", held_message(jams))]
+    #[error("{}", held_message(blockers))]
     Held {
         /// Who and what is in the way.
-        jams: Vec<Jam>,
+        blockers: Vec<Blocker>,
     },
     /// Waiting would never end.
     #[error("waiting would never end: {}", links.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
@@ -238,14 +238,14 @@ pub enum KeeperError {
     Machine(#[source] io::Error),
 }
 
-fn held_message(jams: &[Jam]) -> String {
-    let Some(jam) = jams.first() else { return "it is held".to_owned() };
-    let owner = jam.leases.first().map(|found| &found.record.claim.owner);
-    let ahead = jam.tickets.first().map(|found| &found.record.claim.owner);
+fn held_message(blockers: &[Blocker]) -> String {
+    let Some(blocker) = blockers.first() else { return "it is held".to_owned() };
+    let owner = blocker.leases.first().map(|found| &found.record.claim.owner);
+    let ahead = blocker.tickets.first().map(|found| &found.record.claim.owner);
     match (owner, ahead) {
-        (Some(owner), _) => format!("{} is held by {owner}", jam.resource.target),
-        (None, Some(ahead)) => format!("{ahead} is first in line for {}", jam.resource.target),
-        (None, None) => format!("{} is held", jam.resource.target),
+        (Some(owner), _) => format!("{} is held by {owner}", blocker.resource.target),
+        (None, Some(ahead)) => format!("{ahead} is first in line for {}", blocker.resource.target),
+        (None, None) => format!("{} is held", blocker.resource.target),
     }
 }
 

@@ -147,33 +147,33 @@ impl<'k> Order<'k> {
             Wait::For(span) => Instant::now().checked_add(span),
             Wait::Forever => None,
         };
-        // A bell costs something: the first one is made when there is somebody to wait for.
-        let bell = match keeper.idle_bell() {
-            Some(bell) => bell,
+        // A waker costs something: the first one is made when there is somebody to wait for.
+        let waker = match keeper.idle_bell() {
+            Some(waker) => waker,
             None => {
                 if let placed @ Placed::Granted(_) = place(keeper, &request)? {
                     return placed.guard(keeper);
                 }
-                keeper.engine().store().bell()?
+                keeper.engine().store().waker()?
             }
         };
-        request.wait = Some(WaitTerms { bell: Some(bell.id()), stays: Ttl::new(STAYS)? });
+        request.wait = Some(WaitTerms { waker: Some(waker.id()), stays: Ttl::new(STAYS)? });
         let waiting = match place(keeper, &request)? {
             Placed::Waiting(waiting) => waiting,
             placed @ (Placed::Granted(_) | Placed::Refused(_)) => {
-                keeper.return_bell(bell);
+                keeper.return_bell(waker);
                 return placed.guard(keeper);
             }
         };
         let ticket = waiting.ticket.clone();
         let patience = Patience { until, interrupts: &[], grace: GRACE, tick: None };
-        let waited = keeper.engine().wait(waiting, &*bell, &patience, &mut |_| {});
+        let waited = keeper.engine().wait(waiting, &*waker, &patience, &mut |_| {});
         let placed = match waited {
             Ok(Waited::Granted(grant)) => Ok(Placed::Granted(grant)),
             Ok(Waited::Gone) => Err(KeeperError::TicketRemoved),
             Ok(Waited::TimedOut(waiting) | Waited::Interrupted(waiting)) => {
                 keeper.engine().give_up(&ticket)?;
-                Err(KeeperError::Held { jams: waiting.jams })
+                Err(KeeperError::Held { blockers: waiting.blockers })
             }
             Err(error) => {
                 // The wait failed: the place in line is not to be kept by a process that does not come back.
@@ -181,7 +181,7 @@ impl<'k> Order<'k> {
                 Err(error.into())
             }
         };
-        keeper.return_bell(bell);
+        keeper.return_bell(waker);
         placed?.guard(keeper)
     }
 
@@ -236,7 +236,7 @@ impl Placed {
     fn guard(self, keeper: &Keeper) -> Result<Guard, KeeperError> {
         match self {
             Self::Granted(grant) => Guard::new(keeper, grant.lease),
-            Self::Waiting(waiting) => Err(KeeperError::Held { jams: waiting.jams }),
+            Self::Waiting(waiting) => Err(KeeperError::Held { blockers: waiting.blockers }),
             Self::Refused(error) => Err(error),
         }
     }
@@ -251,7 +251,7 @@ impl From<Outcome> for Placed {
         match outcome {
             Outcome::Granted(grant) => Self::Granted(grant),
             Outcome::Waiting(waiting) => Self::Waiting(waiting),
-            Outcome::Held(jams) => Self::Refused(KeeperError::Held { jams }),
+            Outcome::Held(blockers) => Self::Refused(KeeperError::Held { blockers }),
             Outcome::Deadlock(links) => Self::Refused(KeeperError::Deadlock { links }),
             Outcome::Gone => Self::Refused(KeeperError::TicketRemoved),
         }

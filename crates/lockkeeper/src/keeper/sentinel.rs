@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::id::BellId;
+use lockkeeper_core::id::WakerId;
 
 use super::guard::Held;
 use super::{Keeper, KeeperError, Shared, locked};
 use crate::platform::{pipe, poll};
-use crate::store::Bell;
+use crate::store::Waker;
 
 /// After a renewal failed, it is tried again this soon: the disk may have room by then.
 const RETRY: Duration = Duration::from_millis(500);
@@ -23,14 +23,14 @@ pub(super) struct Sentinel {
 }
 
 impl Sentinel {
-    /// Starts the thread; from here on whoever takes a lease away can ring for it.
+    /// Starts the thread; from here on whoever takes a lease away can wake for it.
     pub(super) fn start(keeper: &Keeper) -> Result<Self, KeeperError> {
         let holder = keeper.resident()?.lock.holder();
-        let bell = keeper.engine().store().bell_with_id(BellId(holder.0))?;
+        let waker = keeper.engine().store().waker_with_id(WakerId(holder.0))?;
         let (reader, control) = pipe::nonblocking().map_err(KeeperError::Machine)?;
         let guards: Arc<Mutex<Vec<Weak<Held>>>> = Arc::default();
         let watch =
-            Watch { keeper: Arc::downgrade(&keeper.shared), guards: Arc::clone(&guards), bell, reader };
+            Watch { keeper: Arc::downgrade(&keeper.shared), guards: Arc::clone(&guards), waker, reader };
         let spawned = thread::Builder::new().name("lockkeeper".to_owned()).spawn(move || watch.run());
         spawned.map_err(KeeperError::Machine)?;
         Ok(Self { guards, control })
@@ -52,7 +52,7 @@ impl Sentinel {
 struct Watch {
     keeper: Weak<Shared>,
     guards: Arc<Mutex<Vec<Weak<Held>>>>,
-    bell: Box<dyn Bell>,
+    waker: Box<dyn Waker>,
     reader: OwnedFd,
 }
 
@@ -62,8 +62,8 @@ impl Watch {
         loop {
             let due = retry_at.or_else(|| self.held().iter().filter_map(|held| held.renewal_due()).min());
             let timeout = due.map(|due: Instant| due.saturating_duration_since(Instant::now()));
-            let Ok(ready) = poll::wait(&[self.bell.as_fd(), self.reader.as_fd()], timeout) else { return };
-            self.bell.quiet();
+            let Ok(ready) = poll::wait(&[self.waker.as_fd(), self.reader.as_fd()], timeout) else { return };
+            self.waker.quiet();
             if ready.contains(1) && self.is_closed() {
                 return;
             }

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lockkeeper_core::board::Board;
-use lockkeeper_core::draft::{Change, Walk};
-use lockkeeper_core::id::{BellId, LeaseId};
+use lockkeeper_core::id::{LeaseId, WakerId};
+use lockkeeper_core::in_memory::InMemoryRecords;
+use lockkeeper_core::overlay::{Change, Scan};
 use lockkeeper_core::record::{Lease, Ticket};
-use lockkeeper_core::resource::Reach;
+use lockkeeper_core::resource::KeyRange;
 use lockkeeper_core::time::Moment;
 
-use super::{Bell, Decision, Records, Store, StoreError};
+use super::{Decision, Records, Store, StoreError, Waker};
 use crate::platform::{clock, pipe, random};
 
 /// Leases and tickets that end with the process.
@@ -23,9 +23,9 @@ use crate::platform::{clock, pipe, random};
 pub struct MemoryStore {
     /// One decision at a time; those who look do not wait for it.
     deciding: Mutex<()>,
-    board: Mutex<Board>,
+    board: Mutex<InMemoryRecords>,
     last_number: AtomicU64,
-    bells: Arc<Mutex<BTreeMap<BellId, OwnedFd>>>,
+    wakers: Arc<Mutex<BTreeMap<WakerId, OwnedFd>>>,
 }
 
 impl MemoryStore {
@@ -42,9 +42,9 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn transact(&self, decide: Decision<'_>) -> Result<(), StoreError> {
         let _alone = locked(&self.deciding);
-        let mut draft = self.copy();
-        decide(&mut draft)?;
-        let decided = draft.board;
+        let mut overlay = self.copy();
+        decide(&mut overlay)?;
+        let decided = overlay.board;
         *locked(&self.board) = decided;
         Ok(())
     }
@@ -53,37 +53,37 @@ impl Store for MemoryStore {
         look(&mut self.copy())
     }
 
-    fn bell(&self) -> Result<Box<dyn Bell>, StoreError> {
-        let id = random::number().map(|number| BellId(number >> 2)).map_err(no_pipe)?;
-        self.bell_with_id(id)
+    fn waker(&self) -> Result<Box<dyn Waker>, StoreError> {
+        let id = random::number().map(|number| WakerId(number >> 2)).map_err(no_pipe)?;
+        self.waker_with_id(id)
     }
 
-    fn bell_with_id(&self, id: BellId) -> Result<Box<dyn Bell>, StoreError> {
+    fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
         let (reader, writer) = pipe::nonblocking().map_err(no_pipe)?;
-        locked(&self.bells).insert(id, writer);
-        Ok(Box::new(PipeBell { id, reader, bells: Arc::clone(&self.bells) }))
+        locked(&self.wakers).insert(id, writer);
+        Ok(Box::new(PipeBell { id, reader, wakers: Arc::clone(&self.wakers) }))
     }
 
-    fn ring(&self, bell: BellId) {
-        if let Some(writer) = locked(&self.bells).get(&bell) {
-            // A full pipe has been rung already.
+    fn wake(&self, waker: WakerId) {
+        if let Some(writer) = locked(&self.wakers).get(&waker) {
+            // A full pipe has been woken already.
             let _ = rustix::io::write(writer, b"!");
         }
     }
 
-    fn dismantle(&self, bell: BellId) {
-        locked(&self.bells).remove(&bell);
+    fn remove_waker(&self, waker: WakerId) {
+        locked(&self.wakers).remove(&waker);
     }
 }
 
 struct PipeBell {
-    id: BellId,
+    id: WakerId,
     reader: OwnedFd,
-    bells: Arc<Mutex<BTreeMap<BellId, OwnedFd>>>,
+    wakers: Arc<Mutex<BTreeMap<WakerId, OwnedFd>>>,
 }
 
-impl Bell for PipeBell {
-    fn id(&self) -> BellId {
+impl Waker for PipeBell {
+    fn id(&self) -> WakerId {
         self.id
     }
 
@@ -92,20 +92,20 @@ impl Bell for PipeBell {
     }
 
     fn quiet(&self) {
-        let mut rings = [0; 64];
-        while matches!(rustix::io::read(&self.reader, &mut rings), Ok(read) if read > 0) {}
+        let mut wakes = [0; 64];
+        while matches!(rustix::io::read(&self.reader, &mut wakes), Ok(read) if read > 0) {}
     }
 }
 
 impl Drop for PipeBell {
     fn drop(&mut self) {
-        locked(&self.bells).remove(&self.id);
+        locked(&self.wakers).remove(&self.id);
     }
 }
 
 /// A copy of the board that replaces it when the decision went well.
 struct Memory<'s> {
-    board: Board,
+    board: InMemoryRecords,
     last_number: &'s AtomicU64,
     now: Moment,
 }
@@ -123,8 +123,8 @@ impl Records for Memory<'_> {
         Ok(self.board.lease(id).cloned())
     }
 
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
-        self.board.leases_within(reach).into_iter().cloned().for_each(visit);
+    fn leases(&mut self, range: &KeyRange, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
+        self.board.leases_within(range).into_iter().cloned().for_each(visit);
         Ok(())
     }
 
@@ -134,11 +134,11 @@ impl Records for Memory<'_> {
 
     fn tickets(
         &mut self,
-        reach: &Reach,
-        walk: Walk,
+        range: &KeyRange,
+        scan: Scan,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        self.board.visit_tickets(reach, walk, &mut |ticket| visit(ticket.clone()));
+        self.board.visit_tickets(range, scan, &mut |ticket| visit(ticket.clone()));
         Ok(())
     }
 
@@ -159,5 +159,5 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn no_pipe(source: io::Error) -> StoreError {
-    StoreError::Io { action: "make a bell in", path: PathBuf::from("memory"), source }
+    StoreError::Io { action: "make a waker in", path: PathBuf::from("memory"), source }
 }

@@ -6,12 +6,12 @@
 //! - **Serializable.** What a decision read is still so when its changes are committed. A pessimistic store
 //!   lets one decision in at a time; an optimistic one remembers what was read and runs the decision again
 //!   when that has changed. So a decision may run more than once, and only its last run counts. What was not
-//!   there counts as read, too: a record that comes or goes within a reach that was looked at is a change.
+//!   there counts as read, too: a record that comes or goes within a range that was looked at is a change.
 //! - **All or nothing.** The changes of one decision become visible together or not at all, whatever dies.
 //! - **Numbers.** [`Records::draw`] gives a number that is larger than every one the store gave before, also
 //!   when the decision that drew it failed, the process was killed or the machine lost power.
-//! - **Bells.** Whoever registers a bell, then looks, then sleeps, is woken by every ring after the look.
-//!   A ring may be spurious, or late when the one who should ring is frozen; sleepers look again by themselves.
+//! - **Bells.** Whoever registers a waker, then looks, then sleeps, is woken by every wake after the look.
+//!   A wake may be spurious, or late when the one who should wake is frozen; sleepers look again by themselves.
 //!
 //! The cases in `conformance/` hold every engine to all of it.
 //!
@@ -29,10 +29,10 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lockkeeper_core::draft::{Change, Walk};
-use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::id::{LeaseId, Token, WakerId};
+use lockkeeper_core::overlay::{Change, Scan};
 use lockkeeper_core::record::{Claim, Lease, Ticket};
-use lockkeeper_core::resource::Reach;
+use lockkeeper_core::resource::KeyRange;
 use lockkeeper_core::time::Moment;
 use thiserror::Error;
 
@@ -48,32 +48,32 @@ pub trait Store: Send + Sync {
     /// Looks at the records of one moment without changing them, and without keeping anybody waiting.
     fn snapshot(&self, look: Decision<'_>) -> Result<(), StoreError>;
 
-    /// Registers a new bell.
-    fn bell(&self) -> Result<Box<dyn Bell>, StoreError>;
+    /// Registers a new waker.
+    fn waker(&self) -> Result<Box<dyn Waker>, StoreError>;
 
-    /// Registers the bell with this id.
-    fn bell_with_id(&self, id: BellId) -> Result<Box<dyn Bell>, StoreError>;
+    /// Registers the waker with this id.
+    fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError>;
 
-    /// Wakes whoever sleeps on a bell; nobody being there is no failure.
-    fn ring(&self, bell: BellId);
+    /// Wakes whoever sleeps on a waker; nobody being there is no failure.
+    fn wake(&self, waker: WakerId);
 
-    /// Wakes whoever sleeps on a bell, and tells which lease it was granted, so that it need not look. Bells that
-    /// carry no words are just rung.
-    fn hand_over(&self, bell: BellId, granted: Granted) {
+    /// Wakes whoever sleeps on a waker, and tells which lease it was granted, so that it need not look. Bells that
+    /// carry no words are just woken.
+    fn wake_with_grant(&self, waker: WakerId, granted: Granted) {
         let _ = granted;
-        self.ring(bell);
+        self.wake(waker);
     }
 
-    /// Wakes whoever sleeps on a bell, because [`Store::hand_over`] is about to follow unless the decision fails: to wake
+    /// Wakes whoever sleeps on a waker, because [`Store::wake_with_grant`] is about to follow unless the decision fails: to wake
     /// takes as long as to commit. Nothing where that is of no use.
-    fn alert(&self, bell: BellId) {
-        let _ = bell;
+    fn alert(&self, waker: WakerId) {
+        let _ = waker;
     }
 
     /// Puts away what a dead sleeper left.
-    fn dismantle(&self, bell: BellId);
+    fn remove_waker(&self, waker: WakerId);
 
-    /// Puts away what dead sleepers left whom no record names; nothing where bells end with their sleepers.
+    /// Puts away what dead sleepers left whom no record names; nothing where wakers end with their sleepers.
     fn sweep(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -110,17 +110,17 @@ pub trait Records {
     /// One lease.
     fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError>;
 
-    /// Shows every lease filed within reach, each once.
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError>;
+    /// Shows every lease filed within range, each once.
+    fn leases(&mut self, range: &KeyRange, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError>;
 
     /// One ticket.
     fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError>;
 
-    /// Shows the tickets filed within reach, each once, along `walk`, until told to stop.
+    /// Shows the tickets filed within range, each once, along `scan`, until told to stop.
     fn tickets(
         &mut self,
-        reach: &Reach,
-        walk: Walk,
+        range: &KeyRange,
+        scan: Scan,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
@@ -132,24 +132,24 @@ pub trait Records {
 }
 
 /// Something to sleep on.
-pub trait Bell: Send {
-    /// What others ring it by.
-    fn id(&self) -> BellId;
+pub trait Waker: Send {
+    /// What others wake it by.
+    fn id(&self) -> WakerId;
 
-    /// Readable once it was rung.
+    /// Readable once it was woken.
     fn as_fd(&self) -> BorrowedFd<'_>;
 
     /// Makes it quiet again.
     fn quiet(&self);
 
-    /// Makes it quiet again, and returns the lease that the last ring told of, if one did.
+    /// Makes it quiet again, and returns the lease that the last wake told of, if one did.
     fn hear(&self) -> Option<Granted> {
         self.quiet();
         None
     }
 }
 
-/// A lease that a ticket was granted, as a ring tells of it; what else there is to it, the waiter knows.
+/// A lease that a ticket was granted, as a wake tells of it; what else there is to it, the waiter knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The id that the ticket had, and the lease has.

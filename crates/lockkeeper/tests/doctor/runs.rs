@@ -9,7 +9,7 @@ use lockkeeper::core::retry::RetryPolicy;
 use lockkeeper::core::run::life::{self, Taker};
 use lockkeeper::core::run::{Reason, Status};
 use lockkeeper::engine::runs::Runs;
-use lockkeeper::platform::life::{LifeFile, LifeLock};
+use lockkeeper::platform::liveness_lock::{LivenessFile, LivenessLock};
 use lockkeeper::platform::{origin, process};
 use lockkeeper::store::runs::Worker;
 use rusqlite::Connection;
@@ -67,8 +67,8 @@ impl Ward {
         self.runs.store().write(|tables| tables.insert_worker(&worker)).unwrap();
     }
 
-    fn hold(&self, holder: HolderId) -> LifeLock {
-        LifeFile::open(&self.clinic.state()).unwrap().hold(holder).unwrap()
+    fn hold(&self, holder: HolderId) -> LivenessLock {
+        LivenessFile::open(&self.clinic.state()).unwrap().hold(holder).unwrap()
     }
 
     fn sql(&self, script: &str) {

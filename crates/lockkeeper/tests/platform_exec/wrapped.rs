@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use lockkeeper::exec::{Event, Next, Spec, start};
-use lockkeeper::platform::life::LifeFile;
+use lockkeeper::platform::liveness_lock::LivenessFile;
 use lockkeeper_core::id::HolderId;
 
 pub const SCRIPT: &str = "PLATFORM_EXEC_SCRIPT";
@@ -23,7 +23,7 @@ fn wrapper() {
     println!("\nwrapper");
     let lock = std::env::var_os(DIR).map(|dir| {
         let holder = std::env::var(HOLDER).unwrap().parse().unwrap();
-        LifeFile::open(Path::new(&dir)).unwrap().hold(HolderId(holder)).unwrap()
+        LivenessFile::open(Path::new(&dir)).unwrap().hold(HolderId(holder)).unwrap()
     });
     let spec = Spec { program: "sh".into(), args: vec!["-c".into(), script], ..Spec::default() };
     let running = start(&spec, lock.as_ref()).unwrap();

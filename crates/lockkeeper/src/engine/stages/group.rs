@@ -133,18 +133,18 @@ impl Task<'_> {
     /// Takes the lease, or says why not.
     fn hold(&self, say: &(dyn Fn(Word) + Sync)) -> Result<Result<Lease, String>, StageError> {
         let leases = self.executor.leases();
-        let bell = leases.store().bell().map_err(RunError::from)?;
+        let waker = leases.store().waker().map_err(RunError::from)?;
         let stays = Ttl::new(STAYS).expect("two minutes are a TTL");
-        let terms = WaitTerms { bell: Some(bell.id()), stays };
+        let terms = WaitTerms { waker: Some(waker.id()), stays };
         let mut waiting = match leases.acquire(&self.order(terms)).map_err(RunError::from)? {
             Outcome::Granted(grant) => return Ok(Ok(grant.lease)),
             Outcome::Waiting(waiting) => waiting,
             Outcome::Deadlock(_) => return Ok(Err("waiting for its lease would never end".to_owned())),
-            Outcome::Held(jams) => return Ok(Err(why(&jams))),
+            Outcome::Held(blockers) => return Ok(Err(why(&blockers))),
             Outcome::Gone => return Ok(Err(GONE.to_owned())),
         };
         say(Word::Met);
-        say(Word::News(News::Waits { group: self.place, why: why(&waiting.jams) }));
+        say(Word::News(News::Waits { group: self.place, why: why(&waiting.blockers) }));
         let begun = Instant::now();
         let mut tell_after = self.tell_after.iter().copied().peekable();
         let mut tries: u32 = 0;
@@ -155,7 +155,7 @@ impl Task<'_> {
             let interrupts = [self.control.stopped.as_fd()];
             let until = begun.checked_add(next);
             let patience = Patience { until, interrupts: &interrupts, grace: Duration::ZERO, tick: None };
-            match leases.wait(waiting, &*bell, &patience, &mut |_| {}).map_err(RunError::from)? {
+            match leases.wait(waiting, &*waker, &patience, &mut |_| {}).map_err(RunError::from)? {
                 Waited::Granted(grant) => return Ok(Ok(grant.lease)),
                 Waited::Gone => return Ok(Err(GONE.to_owned())),
                 Waited::Interrupted(_) => {
@@ -172,7 +172,7 @@ impl Task<'_> {
                         let waited = format_span(begun.elapsed());
                         return Ok(Err(format!(
                             "it waited {waited} for its lease in vain: {}",
-                            why(&still.jams)
+                            why(&still.blockers)
                         )));
                     }
                     waiting = still;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::{LockSight, ProcessRef};
+use lockkeeper_core::liveness::{LockState, ProcessRef};
 use lockkeeper_core::run::life::{self, Lost, Seen};
 use lockkeeper_core::run::{Run, Stamp, Status};
 use lockkeeper_core::time::Moment;
@@ -25,7 +25,7 @@ use crate::engine::runs::{RunError, advance};
 use crate::exec::{Ending, Event, Next, Running, between_starts, is_command_of_another, start_found};
 use crate::platform::tree::{self, Root, Stop, stop_tree};
 use crate::platform::{clock, process};
-use crate::store::Bell;
+use crate::store::Waker;
 use crate::store::runs::now;
 
 /// A command that takes longer stays: only then is it noted which process it is.
@@ -141,7 +141,7 @@ impl Executor {
         hand.began_at = Some(began_at);
         let Some(process) = job.run.process else { return Ok(()) };
         if job.life.is_none() {
-            job.life = Some(self.leases.senses().life().hold(process.holder)?);
+            job.life = Some(self.leases.probe().liveness_file().hold(process.holder)?);
         }
         if hand.batch.note(process.holder, Noted::Begun)? {
             job.run.started_at = Some(began_at);
@@ -199,13 +199,13 @@ impl Executor {
             self.trouble(format!("cannot keep what {} writes in its place: {error}", job.run.id));
         }
         self.write_stage(&job.run, job.lease.as_ref());
-        let bell = job.lease.as_ref().and_then(|lease| lease.bell());
-        let bell = bell.and_then(|bell| self.leases.store().bell_with_id(bell).ok());
+        let waker = job.lease.as_ref().and_then(|lease| lease.waker());
+        let waker = waker.and_then(|waker| self.leases.store().waker_with_id(waker).ok());
         let mut watch = Watch {
             executor: self,
             job,
             control,
-            bell: bell.as_deref(),
+            waker: waker.as_deref(),
             output,
             looked_at: clock::now(),
             look_at: clock::now().after(SOON),
@@ -213,7 +213,7 @@ impl Executor {
             stopped: None,
         };
         let mut extra: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
-        extra.extend(bell.as_ref().map(|bell| bell.as_fd()));
+        extra.extend(waker.as_ref().map(|waker| waker.as_fd()));
         let mark = mark(&job.run);
         let ending = running.supervise_marked(&extra, Some(&mark), &mut |event| watch.on_event(event))?;
         Ok(watch.end(ending))
@@ -266,7 +266,7 @@ impl Executor {
     /// Whether any process shares a run's kernel lock. Others do so for a moment when they begin: it is looked at again
     /// before anybody is kept from starting, and before anybody is looked for.
     fn is_shared(&self, holder: HolderId) -> bool {
-        let look = || self.leases.senses().life().look(holder) == LockSight::Held;
+        let look = || self.leases.probe().liveness_file().look(holder) == LockState::Held;
         let stays_held = |pause: Duration| {
             let held = look();
             if held {
@@ -289,7 +289,7 @@ impl Executor {
         if !self.is_shared(holder) {
             return Vec::new();
         }
-        let sharing = between_starts(|| self.leases.senses().life().processes(holder));
+        let sharing = between_starts(|| self.leases.probe().liveness_file().processes(holder));
         let workers = self.runs.store().read(|tables| tables.workers()).unwrap_or_default();
         let is_worker = |process: &ProcessRef| workers.iter().any(|worker| worker.process == *process);
         let others = sharing.into_iter().filter(|process| !is_command_of_another(process.pid, holder));
@@ -315,7 +315,7 @@ struct Watch<'w> {
     executor: &'w Executor,
     job: &'w Job,
     control: &'w Control,
-    bell: Option<&'w dyn Bell>,
+    waker: Option<&'w dyn Waker>,
     output: Output,
     looked_at: Moment,
     look_at: Moment,
@@ -369,8 +369,8 @@ impl Watch<'_> {
     }
 
     fn lease_lost(&self) -> Option<Stopped> {
-        if let Some(bell) = self.bell {
-            bell.quiet();
+        if let Some(waker) = self.waker {
+            waker.quiet();
         }
         let lease = self.job.lease.as_ref()?;
         // A store that cannot be read says nothing about the lease.

@@ -53,7 +53,7 @@ use super::Engine;
 use super::runs::{RunError, Runs, new_id};
 use crate::lockfile::aiflow::Aiflow;
 use crate::lockfile::swarm::Swarm;
-use crate::platform::life::LifeLock;
+use crate::platform::liveness_lock::LivenessLock;
 use crate::platform::{pipe, process, random, tree};
 use crate::status::StatusLog;
 use crate::store::runs::{Worker, now};
@@ -95,7 +95,7 @@ pub struct Executor {
     worker: Worker,
     settings: Settings,
     /// Says that this process lives, for as long as it does.
-    _life: LifeLock,
+    _life: LivenessLock,
     /// Those that are being executed here, from their start until their end was said.
     controls: Mutex<HashMap<RunId, Arc<Control>>>,
     pulse: Pulse,
@@ -115,12 +115,12 @@ impl Executor {
     ) -> Result<Self, RunError> {
         tree::become_subreaper().map_err(RunError::Machine)?;
         let holder = random::holder_id().map_err(RunError::Machine)?;
-        let life = leases.senses().life().hold(holder).map_err(RunError::Machine)?;
+        let life = leases.probe().liveness_file().hold(holder).map_err(RunError::Machine)?;
         let started_at = now().unix_micros;
         let worker = Worker {
             id: new_id::<WorkerId>("W", started_at)?,
             holder,
-            origin: leases.senses().origin().clone(),
+            origin: leases.probe().origin().clone(),
             process: process::current().map_err(RunError::Machine)?,
             jobs,
             started_at,

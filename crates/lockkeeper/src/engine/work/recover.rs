@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lockkeeper_core::id::{RunId, WorkerId};
-use lockkeeper_core::liveness::LockSight;
+use lockkeeper_core::liveness::LockState;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::life::{self, Lost, Seen};
 use lockkeeper_core::run::{Run, Status};
@@ -123,19 +123,20 @@ impl Executor {
 
     /// Something that can be read once another worker is gone.
     fn watch_worker(&self, worker: &Worker) -> Option<Arc<OwnedFd>> {
-        let senses = self.leases.senses();
-        if senses.shares_pids_with(&worker.origin)
+        let probe = self.leases.probe();
+        if probe.shares_pids_with(&worker.origin)
             && let Watch::Exit(exit) = process::watch(worker.process)
         {
             return Some(exit);
         }
         // Numbers of another pid namespace mean nothing here, but its kernel lock does.
-        if worker.origin.boot == senses.origin().boot { senses.sentry(worker.holder) } else { None }
+        if worker.origin.boot == probe.origin().boot { probe.sentry(worker.holder) } else { None }
     }
 
     fn is_gone(&self, worker: &Worker) -> bool {
-        let here = self.leases.senses().origin();
-        worker.origin.boot == here.boot && self.leases.senses().life().look(worker.holder) == LockSight::Free
+        let here = self.leases.probe().origin();
+        worker.origin.boot == here.boot
+            && self.leases.probe().liveness_file().look(worker.holder) == LockState::Free
     }
 
     /// Looks after a run that nobody looks after; `silent` when its worker lives but was silent for too long. The
@@ -178,7 +179,7 @@ impl Executor {
 
     /// Ends a run as its worker noted it, or gives it back if it had not begun; false when that is not known.
     fn do_as_noted(&self, run: &Run) -> Result<bool, RunError> {
-        let free = |holder| self.leases.senses().life().look(holder) == LockSight::Free;
+        let free = |holder| self.leases.probe().liveness_file().look(holder) == LockState::Free;
         let noted = match self.runs.noted(run) {
             Some(noted @ (Noted::Waits | Noted::Ended { .. })) => noted,
             Some(Noted::Begun) | None => return Ok(false),
@@ -235,8 +236,8 @@ impl Executor {
     /// Waits until nothing of the run lives. None when its end was said before its processes were ended.
     fn see_through(&self, run: &Run, control: &Control) -> io::Result<Option<Seen>> {
         let Some(process) = run.process else { return Ok(Some(Seen::Vanished)) };
-        let life = self.leases.senses().life();
-        let held = life.look(process.holder) == LockSight::Held;
+        let life = self.leases.probe().liveness_file();
+        let held = life.look(process.holder) == LockState::Held;
         // A command that nobody had the time to write down is found by its mark.
         let command = process.command.or_else(|| held.then(|| tree::marked_leader(&mark(run))).flatten());
         let exit = match command.map(process::watch) {
@@ -263,7 +264,7 @@ impl Executor {
             }
             let ended = match &exit {
                 Some(exit) => poll::wait(&[exit.as_fd()], Some(Duration::ZERO))?.any(),
-                None => life.look(process.holder) != LockSight::Held,
+                None => life.look(process.holder) != LockState::Held,
             };
             if ended {
                 let status = exit.as_ref().zip(command).and_then(|(exit, command)| {
@@ -277,7 +278,7 @@ impl Executor {
                 self.end_processes(run);
                 return Ok(None);
             }
-            let sentry = if exit.is_none() { self.leases.senses().sentry(process.holder) } else { None };
+            let sentry = if exit.is_none() { self.leases.probe().sentry(process.holder) } else { None };
             let mut descriptors: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
             descriptors.extend(exit.as_ref().map(AsFd::as_fd));
             descriptors.extend(sentry.as_ref().map(|sentry| sentry.as_fd()));

@@ -14,17 +14,17 @@ use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::run::life::{self, Taker};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Ttl;
-use lockkeeper_core::waiting::Jam;
+use lockkeeper_core::waiting::Blocker;
 
 use super::files::LockFiles;
 use super::{Executor, Told};
 use crate::engine::Patience;
 use crate::engine::runs::notes::for_hand;
 use crate::engine::runs::{RunError, advance};
-use crate::platform::life::LifeLock;
+use crate::platform::liveness_lock::LivenessLock;
 use crate::platform::random;
 use crate::store::runs::Tables;
-use crate::store::{Bell, StoreError};
+use crate::store::{StoreError, Waker};
 
 /// So many different wishes are looked at for one that can be had.
 const LOOK_AT: usize = 4096;
@@ -40,7 +40,7 @@ pub struct Job {
     pub(super) request: Request,
     /// The kernel lock that its processes share, until only they have it. One that was claimed with others has it from
     /// when it begins.
-    pub(super) life: Option<LifeLock>,
+    pub(super) life: Option<LivenessLock>,
     pub(super) lease: Option<Lease>,
     pub(super) files: LockFiles,
 }
@@ -58,7 +58,7 @@ pub enum Taken {
     /// It is to be executed now.
     Job(Box<Job>),
     /// Others hold what it needs.
-    Held(Vec<Jam>),
+    Held(Vec<Blocker>),
     /// Somebody else has it, or it does not wait to be executed.
     Lost,
 }
@@ -66,12 +66,12 @@ pub enum Taken {
 /// Places in line for the leases of runs that could begin otherwise.
 #[derive(Default)]
 pub struct Line {
-    bell: Option<Box<dyn Bell>>,
+    waker: Option<Box<dyn Waker>>,
     waiting: Vec<Waiting>,
     /// The kernel locks that the processes of those who wait will share.
-    lives: HashMap<LeaseId, LifeLock>,
+    lives: HashMap<LeaseId, LivenessLock>,
     /// The kernel lock that the next run will share.
-    life: Option<LifeLock>,
+    life: Option<LivenessLock>,
     /// Which hand will execute it, if that is known.
     hand: u32,
     /// Whether something is held by a file, of whose end nobody tells.
@@ -91,7 +91,7 @@ impl Line {
     }
 
     /// The kernel lock, for the run that it was made for.
-    pub(super) fn take_life(&mut self) -> Option<LifeLock> {
+    pub(super) fn take_life(&mut self) -> Option<LivenessLock> {
         self.life.take()
     }
 
@@ -145,8 +145,8 @@ impl Executor {
             match self.take_known(&run, request.clone(), line)? {
                 Taken::Job(job) => return Ok(Some(*job)),
                 Taken::Lost => {}
-                Taken::Held(jams) => {
-                    self.tell_waiting(&run, &jams, line);
+                Taken::Held(blockers) => {
+                    self.tell_waiting(&run, &blockers, line);
                     known.insert(request.wish());
                     jammed.push((run, request));
                 }
@@ -219,9 +219,9 @@ impl Executor {
         until: Option<Instant>,
     ) -> Result<Option<Job>, RunError> {
         let patience = Patience { until, interrupts, grace: self.settings.grace, tick: None };
-        let Some(bell) = &line.bell else { return Ok(None) };
+        let Some(waker) = &line.waker else { return Ok(None) };
         let look_first = std::mem::take(&mut line.unheard);
-        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**bell, &patience, look_first)? else {
+        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**waker, &patience, look_first)? else {
             return Ok(None);
         };
         line.unheard = true;
@@ -265,7 +265,7 @@ impl Executor {
     pub(super) fn claim_first(
         &self,
         tables: &Tables<'_>,
-        life: &LifeLock,
+        life: &LivenessLock,
     ) -> Result<Option<(Run, Request)>, StoreError> {
         let Some((run, request)) = self.next_runs(tables, 1)?.pop() else { return Ok(None) };
         if request.needs_lease() || self.needs_files(&request) {
@@ -308,11 +308,11 @@ impl Executor {
     }
 
     /// The kernel lock for the next run.
-    pub(super) fn next_life<'l>(&self, line: &'l mut Line) -> Result<&'l LifeLock, RunError> {
+    pub(super) fn next_life<'l>(&self, line: &'l mut Line) -> Result<&'l LivenessLock, RunError> {
         if line.life.is_none() {
             let random = random::holder_id().map_err(RunError::Machine)?;
             let holder = for_hand(random, line.hand);
-            line.life = Some(self.leases.senses().life().hold(holder).map_err(RunError::Machine)?);
+            line.life = Some(self.leases.probe().liveness_file().hold(holder).map_err(RunError::Machine)?);
         }
         Ok(line.life.as_ref().expect("it was made just now"))
     }
@@ -321,7 +321,7 @@ impl Executor {
         let lease = if request.needs_lease() {
             match self.leases.acquire(&self.order(run, &request, None, line)?)? {
                 Outcome::Granted(grant) => Some(grant.lease),
-                Outcome::Held(jams) => return Ok(Taken::Held(jams)),
+                Outcome::Held(blockers) => return Ok(Taken::Held(blockers)),
                 Outcome::Deadlock(_) | Outcome::Waiting(_) | Outcome::Gone => {
                     return Ok(Taken::Held(Vec::new()));
                 }
@@ -384,18 +384,18 @@ impl Executor {
         if line.has(&owner(run, request)) {
             return Ok(None);
         }
-        if line.bell.is_none() {
-            line.bell = Some(self.leases.store().bell()?);
+        if line.waker.is_none() {
+            line.waker = Some(self.leases.store().waker()?);
         }
-        let bell = line.bell.as_ref().map(|bell| bell.id());
+        let waker = line.waker.as_ref().map(|waker| waker.id());
         let stays = Ttl::new(STAYS).expect("two minutes are a TTL");
-        let order = self.order(run, request, Some(WaitTerms { bell, stays }), line)?;
+        let order = self.order(run, request, Some(WaitTerms { waker, stays }), line)?;
         match self.leases.acquire(&order)? {
             Outcome::Granted(grant) => return Ok(Some(grant)),
             Outcome::Waiting(waiting) => {
                 let life = line.life.take().expect("the order names it");
                 line.lives.insert(waiting.ticket.id, life);
-                self.tell_waiting(run, &waiting.jams, line);
+                self.tell_waiting(run, &waiting.blockers, line);
                 line.waiting.push(waiting);
             }
             // It is asked for again whenever something changes.
@@ -430,8 +430,8 @@ impl Executor {
         Ok(lease::Request { claim, priority: request.priority, under: Vec::new(), wait, join: false })
     }
 
-    fn tell_waiting(&self, run: &Run, jams: &[Jam], line: &mut Line) {
-        self.tell_once(run, why(jams), line);
+    fn tell_waiting(&self, run: &Run, blockers: &[Blocker], line: &mut Line) {
+        self.tell_once(run, why(blockers), line);
     }
 
     fn tell_once(&self, run: &Run, why: String, line: &mut Line) {
@@ -443,12 +443,12 @@ impl Executor {
 }
 
 /// What a run waits for, and how many are before it.
-pub(in crate::engine) fn why(jams: &[Jam]) -> String {
-    let Some(jam) = jams.first() else { return "waiting would never end".to_owned() };
-    let holder = jam.leases.first().map(|found| &found.record.claim.owner);
-    let ahead = jam.tickets.first().map(|found| &found.record.claim.owner);
-    let target = &jam.resource.target;
-    let position = jams.iter().map(|jam| jam.tickets.len()).max().unwrap_or(0) + 1;
+pub(in crate::engine) fn why(blockers: &[Blocker]) -> String {
+    let Some(blocker) = blockers.first() else { return "waiting would never end".to_owned() };
+    let holder = blocker.leases.first().map(|found| &found.record.claim.owner);
+    let ahead = blocker.tickets.first().map(|found| &found.record.claim.owner);
+    let target = &blocker.resource.target;
+    let position = blockers.iter().map(|blocker| blocker.tickets.len()).max().unwrap_or(0) + 1;
     match (holder, ahead) {
         (Some(holder), _) => format!("{target} is held by {holder}, position {position}"),
         (None, Some(ahead)) => format!("{ahead} is before it in line for {target}, position {position}"),

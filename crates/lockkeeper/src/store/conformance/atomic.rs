@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::thread;
 
-use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::overlay::{Change, Scan};
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
 
@@ -49,7 +49,7 @@ pub(super) fn one_of_many_finds_it_free(harness: &dyn Harness) {
     one_of_many(harness, &|_| name("db"));
 }
 
-/// What each would take is filed under another key, and all of them are within reach of each other.
+/// What each would take is filed under another key, and all of them are within range of each other.
 pub(super) fn one_of_many_finds_the_folder_free(harness: &dyn Harness) {
     one_of_many(harness, &|number| path(&"src/**".replace("src", &"src/".repeat(number + 1))));
 }
@@ -61,7 +61,7 @@ fn one_of_many(harness: &dyn Harness, target: &(dyn Fn(usize) -> Target + Sync))
             let wanted = target(number);
             let taken = decide(store, |records| {
                 let mut held = false;
-                records.leases(&wanted.reach(), &mut |_| held = true)?;
+                records.leases(&wanted.key_range(), &mut |_| held = true)?;
                 let id = records.draw()?;
                 if held {
                     Ok(())
@@ -82,7 +82,7 @@ fn one_of_many(harness: &dyn Harness, target: &(dyn Fn(usize) -> Target + Sync))
 pub(super) fn nobody_waits_for_what_was_removed(harness: &dyn Harness) {
     let place = harness.place();
     let store = place.open();
-    let reach = name("db").reach();
+    let range = name("db").key_range();
     for round in 0..ROUNDS {
         put(&*store, &[Change::AddLease(lease(1, "holder", &[name("db")]))]);
         crowd(&*place, |store, number| {
@@ -93,7 +93,7 @@ pub(super) fn nobody_waits_for_what_was_removed(harness: &dyn Harness) {
                     return if held { records.apply(Change::AddTicket(new)) } else { Ok(()) };
                 }
                 let mut line = Vec::new();
-                records.tickets(&reach, Walk::Up(None), &mut |ticket| {
+                records.tickets(&range, Scan::Forward(None), &mut |ticket| {
                     line.push(ticket);
                     std::ops::ControlFlow::Continue(())
                 })?;

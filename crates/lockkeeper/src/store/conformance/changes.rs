@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::draft::{Change, Walk};
-use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::id::{LeaseId, Token, WakerId};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
+use lockkeeper_core::overlay::{Change, Scan};
 use lockkeeper_core::record::{Lease, Priority, Rank, Ticket};
-use lockkeeper_core::resource::{Key, Mode, Reach, Resource};
+use lockkeeper_core::resource::{Key, KeyRange, Mode, Resource};
 use lockkeeper_core::time::{Moment, Ttl};
 
 use super::lookup::{leases_within, tickets_within};
@@ -43,7 +43,7 @@ fn full() -> (Lease, Ticket) {
     waits.enqueued_at = Moment::from_micros(11);
     waits.seen_at = Moment::from_micros(12);
     waits.stays = Ttl::new(Ttl::MAX).unwrap();
-    waits.bell = Some(BellId(u64::MAX >> 1));
+    waits.waker = Some(WakerId(u64::MAX >> 1));
     waits.under = vec![LeaseId(7), LeaseId(3)];
     waits.upgrades = Some(LeaseId(7));
     (held, waits)
@@ -59,12 +59,16 @@ pub(super) fn every_field_comes_back(harness: &dyn Harness) {
     assert_eq!(look(&*store, |records| records.lease(waits.id)), None);
     assert_eq!(look(&*store, |records| records.ticket(held.id)), None);
     for key in held.keys() {
-        assert_eq!(leases_within(&*store, &Reach::of(key.clone())), [7], "{key:?}");
+        assert_eq!(leases_within(&*store, &KeyRange::of(key.clone())), [7], "{key:?}");
     }
     for key in waits.keys() {
-        assert_eq!(tickets_within(&*store, &Reach::of(key.clone()), Walk::Up(None), 9), [8], "{key:?}");
+        assert_eq!(
+            tickets_within(&*store, &KeyRange::of(key.clone()), Scan::Forward(None), 9),
+            [8],
+            "{key:?}"
+        );
     }
-    assert_eq!(leases_within(&*store, &Reach::of(Key::of_wait_under(LeaseId(7)))), [0; 0]);
+    assert_eq!(leases_within(&*store, &KeyRange::of(Key::of_wait_under(LeaseId(7)))), [0; 0]);
 }
 
 pub(super) fn a_decision_sees_its_own_changes(harness: &dyn Harness) {
@@ -113,8 +117,8 @@ pub(super) fn a_ticket_that_is_granted_is_a_lease(harness: &dyn Harness) {
     assert_eq!(everything, (vec![granted.clone()], Vec::new()));
     for key in waits.keys() {
         let is_leases = granted.keys().contains(&key);
-        assert_eq!(!leases_within(&*store, &Reach::of(key.clone())).is_empty(), is_leases, "{key:?}");
-        assert_eq!(tickets_within(&*store, &Reach::of(key), Walk::Up(None), 9), [0; 0]);
+        assert_eq!(!leases_within(&*store, &KeyRange::of(key.clone())).is_empty(), is_leases, "{key:?}");
+        assert_eq!(tickets_within(&*store, &KeyRange::of(key), Scan::Forward(None), 9), [0; 0]);
     }
     put(&*store, &[Change::RemoveLease(granted)]);
     assert_eq!(look(&*store, |records| records.everything()), Default::default());

@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use lockkeeper_core::draft::Change;
 use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::overlay::Change;
 
 use super::atomic::put_counter;
 use super::{Harness, decide, look};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::overlay::{Change, Scan};
 use lockkeeper_core::record::{Lease, Rank, Ticket};
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
@@ -118,13 +118,13 @@ proptest! {
             prop_assert_eq!(everything(&*sqlite), everything(&*memory));
         }
         let rank = Rank { at: place.0, id: LeaseId(place.1) };
-        let walks = [Walk::Up(None), Walk::Down(None), Walk::Up(Some(rank)), Walk::Down(Some(rank))];
-        for reach in (0..TARGETS).map(|number| target(number).reach()) {
-            prop_assert_eq!(leases_within(&*sqlite, &reach), leases_within(&*memory, &reach));
-            for walk in walks {
+        let walks = [Scan::Forward(None), Scan::Backward(None), Scan::Forward(Some(rank)), Scan::Backward(Some(rank))];
+        for range in (0..TARGETS).map(|number| target(number).key_range()) {
+            prop_assert_eq!(leases_within(&*sqlite, &range), leases_within(&*memory, &range));
+            for scan in walks {
                 for at_most in [1, usize::MAX] {
-                    let within = |store: &dyn Store| tickets_within(store, &reach, walk, at_most);
-                    prop_assert_eq!(within(&*sqlite), within(&*memory), "{:?} {:?}", reach, walk);
+                    let within = |store: &dyn Store| tickets_within(store, &range, scan, at_most);
+                    prop_assert_eq!(within(&*sqlite), within(&*memory), "{:?} {:?}", range, scan);
                 }
             }
         }

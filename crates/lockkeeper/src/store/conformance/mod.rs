@@ -5,7 +5,6 @@
 //! or is `#[ignore]`d with what it needs, so that it is never silently left out.
 
 mod atomic;
-mod bells;
 mod changes;
 mod clock;
 mod differential;
@@ -17,6 +16,7 @@ mod retry;
 pub(super) mod sample;
 mod snapshots;
 mod twice;
+mod wakers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ const CASES: &[Case] = cases! {
     changes: every_field_comes_back, a_decision_sees_its_own_changes, what_is_added_must_be_new,
         an_id_is_that_of_a_lease_or_of_a_ticket, a_ticket_that_is_granted_is_a_lease, what_is_granted_must_wait,
         what_is_changed_must_be_there, what_is_removed_must_be_there, a_change_keeps_its_keys;
-    bells: a_ring_before_the_sleep_wakes, a_ring_during_the_sleep_wakes, a_quiet_bell_can_be_rung_again,
+    wakers: a_ring_before_the_sleep_wakes, a_ring_during_the_sleep_wakes, a_quiet_bell_can_be_rung_again,
         a_bell_is_rung_by_its_number, a_ring_for_nobody_is_harmless, what_is_dismantled_is_gone,
         a_ring_tells_of_a_lease_once_or_not_at_all, a_lease_may_be_announced;
     clock: it_stands_during_a_decision, it_never_goes_back;

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::sample::{name, path};
 use super::twice::Runs;
 use super::{Harness, look};
-use crate::engine::{Engine, Senses};
+use crate::engine::{Engine, MachineProbe};
 use crate::platform::{origin, process};
 use crate::store::Store;
 
@@ -27,8 +27,8 @@ struct World {
 impl World {
     fn over(store: Box<dyn Store>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let senses = Senses::new(folder.path(), origin::origin().unwrap()).unwrap();
-        Self { engine: Engine::new(store, senses), _folder: folder }
+        let probe = MachineProbe::new(folder.path(), origin::origin().unwrap()).unwrap();
+        Self { engine: Engine::new(store, probe), _folder: folder }
     }
 
     fn request(&self, owner: &str, wants: &[(&str, Mode)], waits: bool) -> Request {
@@ -38,7 +38,7 @@ impl World {
             owner: format!("worker:{owner}").parse().unwrap(),
             resources: wants.iter().map(resource).collect(),
             proof: Proof {
-                origin: self.engine.senses().origin().clone(),
+                origin: self.engine.probe().origin().clone(),
                 voucher: Voucher::Process(process::current().unwrap()),
             },
             contract: Contract::Strict,
@@ -47,15 +47,15 @@ impl World {
             ticket: None,
         };
         let stays = Ttl::new(Duration::from_secs(600)).unwrap();
-        let wait = waits.then_some(WaitTerms { bell: None, stays });
+        let wait = waits.then_some(WaitTerms { waker: None, stays });
         Request { claim, priority: Priority::default(), under: Vec::new(), wait, join: false }
     }
 
     fn acquire(&self, owner: &str, wants: &[(&str, Mode)], waits: bool) -> String {
         match self.engine.acquire(&self.request(owner, wants, waits)).unwrap() {
             Outcome::Granted(grant) => format!("granted, joined {}", grant.joined),
-            Outcome::Waiting(waiting) => format!("waiting for {}", waiting.jams.len()),
-            Outcome::Held(jams) => format!("held {}", jams.len()),
+            Outcome::Waiting(waiting) => format!("waiting for {}", waiting.blockers.len()),
+            Outcome::Held(blockers) => format!("held {}", blockers.len()),
             Outcome::Deadlock(links) => format!("deadlock of {}", links.len()),
             Outcome::Gone => "gone".to_owned(),
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::draft::Change;
 use lockkeeper_core::id::{HolderId, LeaseId, Token};
 use lockkeeper_core::liveness::{Contract, Origin, ProcessRef, Proof, Voucher};
+use lockkeeper_core::overlay::Change;
 use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::{Moment, Ttl};
@@ -62,7 +62,7 @@ pub(super) fn ticket(id: u64, at: i64, owner: &str, targets: &[Target]) -> Ticke
         enqueued_at: Moment::from_micros(at),
         seen_at: Moment::from_micros(at),
         stays: Ttl::new(Duration::from_secs(90)).unwrap(),
-        bell: None,
+        waker: None,
         under: Vec::new(),
         upgrades: None,
     }

@@ -3,8 +3,8 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
-use lockkeeper_core::draft::Change;
 use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::overlay::Change;
 use lockkeeper_core::time::Moment;
 
 use super::sample::{lease, name, put};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lockkeeper_core::id::BellId;
+use lockkeeper_core::id::WakerId;
 
 use super::{Harness, Place};
-use crate::store::{Bell, Decision, Granted, Store, StoreError};
+use crate::store::{Decision, Granted, Store, StoreError, Waker};
 
 /// What happens between the two runs.
 pub(super) type Interlude = Box<dyn Fn() + Send + Sync>;
@@ -47,28 +47,28 @@ impl Store for Runs {
         self.inner.snapshot(look)
     }
 
-    fn bell(&self) -> Result<Box<dyn Bell>, StoreError> {
-        self.inner.bell()
+    fn waker(&self) -> Result<Box<dyn Waker>, StoreError> {
+        self.inner.waker()
     }
 
-    fn bell_with_id(&self, id: BellId) -> Result<Box<dyn Bell>, StoreError> {
-        self.inner.bell_with_id(id)
+    fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
+        self.inner.waker_with_id(id)
     }
 
-    fn ring(&self, bell: BellId) {
-        self.inner.ring(bell);
+    fn wake(&self, waker: WakerId) {
+        self.inner.wake(waker);
     }
 
-    fn hand_over(&self, bell: BellId, granted: Granted) {
-        self.inner.hand_over(bell, granted);
+    fn wake_with_grant(&self, waker: WakerId, granted: Granted) {
+        self.inner.wake_with_grant(waker, granted);
     }
 
-    fn alert(&self, bell: BellId) {
-        self.inner.alert(bell);
+    fn alert(&self, waker: WakerId) {
+        self.inner.alert(waker);
     }
 
-    fn dismantle(&self, bell: BellId) {
-        self.inner.dismantle(bell);
+    fn remove_waker(&self, waker: WakerId) {
+        self.inner.remove_waker(waker);
     }
 }
 

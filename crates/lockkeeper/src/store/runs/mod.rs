@@ -45,7 +45,7 @@ use super::StoreError;
 use super::sqlite::{Connections, Purpose, explain, make_folder};
 use crate::clock::WallTime;
 use crate::platform::changes::Changes;
-use crate::platform::{clock, fs as local, gate};
+use crate::platform::{clock, fs as local, write_lock};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Stamp;
 
@@ -53,7 +53,7 @@ use lockkeeper_core::run::Stamp;
 pub struct RunStore {
     path: PathBuf,
     boot: String,
-    gate: gate::Gate,
+    gate: write_lock::WriteLock,
     connections: Connections,
     log: Log,
     /// How many requests there were in each state, and when that was counted.
@@ -71,7 +71,8 @@ impl RunStore {
             return Err(StoreError::NetworkFileSystem { path: folder.to_owned(), kind });
         }
         let gate_path = folder.join("runs.gate");
-        let gate = gate::Gate::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
+        let gate =
+            write_lock::WriteLock::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
         let path = folder.join("runs.db");
         let connection = schema::connect(&path)?;
         // Somebody else may be at it just now: anything but a yes is looked at again alone.

@@ -5,10 +5,10 @@
 //! | `leases.db`, `-wal`, `-shm` | leases and tickets of this boot; made anew after another boot, when all are dead |
 //! | `tokens` | the last number given, and a limit that survives a power cut |
 //! | `gate` | one decision at a time: its kernel lock is fairer than SQLite's own waiting, and never sleeps; has the limit once more |
-//! | `wake/` | the bells of those who sleep now |
+//! | `wake/` | the wakers of those who sleep now |
 //!
 //! A process that is killed leaves the database as it was before or after its decision, and nothing else but
-//! perhaps its bell, which whoever buries its ticket or lease puts away, or else the next `locks cleanup`.
+//! perhaps its waker, which whoever reaps its ticket or lease puts away, or else the next `locks cleanup`.
 
 mod connections;
 mod examine;
@@ -28,12 +28,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::id::{LeaseId, Token, WakerId};
 use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
-use super::{Bell, Decision, Examination, Granted, Store, StoreError};
-use crate::platform::{bell, clock, fs as local, gate};
+use super::{Decision, Examination, Granted, Store, StoreError, Waker};
+use crate::platform::{clock, fs as local, waker, write_lock};
 pub(super) use connections::{Connections, Purpose};
 pub(super) use examine::pages;
 use pace::Pace;
@@ -51,14 +51,14 @@ type Stamp = (u64, i64, i64);
 pub struct SqliteStore {
     folder: PathBuf,
     path: PathBuf,
-    gate: gate::Gate,
+    gate: write_lock::WriteLock,
     /// The files that are open here, by name and inode.
     files: Vec<(PathBuf, u64)>,
     /// The folder when the files were found to be in place, and since when it is so.
     seen: Mutex<Option<(Stamp, Moment)>>,
     tokens: Tokens,
     connections: Connections,
-    ringer: bell::Ringer,
+    ringer: waker::WakeSender,
     pace: Arc<Pace>,
 }
 
@@ -70,7 +70,8 @@ impl SqliteStore {
             return Err(StoreError::NetworkFileSystem { path: folder.to_owned(), kind });
         }
         let gate_path = folder.join("gate");
-        let gate = gate::Gate::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
+        let gate =
+            write_lock::WriteLock::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
         let tokens = Tokens::open(folder, boot)?;
         let path = folder.join("leases.db");
         if tokens.boot()?.is_none_or(|last| last != boot) {
@@ -97,7 +98,7 @@ impl SqliteStore {
         }
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
-        let ringer = bell::Ringer::new(&folder);
+        let ringer = waker::WakeSender::new(&folder);
         Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, pace })
     }
 
@@ -205,39 +206,39 @@ impl Store for SqliteStore {
         })
     }
 
-    fn bell(&self) -> Result<Box<dyn Bell>, StoreError> {
-        let made = bell::Bell::create(&self.folder)
-            .map_err(|error| failed("make a bell in", &self.folder, error))?;
+    fn waker(&self) -> Result<Box<dyn Waker>, StoreError> {
+        let made = waker::Waker::create(&self.folder)
+            .map_err(|error| failed("make a waker in", &self.folder, error))?;
         Ok(Box::new(made))
     }
 
-    fn bell_with_id(&self, id: BellId) -> Result<Box<dyn Bell>, StoreError> {
-        let made = bell::Bell::create_with_id(&self.folder, id);
-        Ok(Box::new(made.map_err(|error| failed("make a bell in", &self.folder, error))?))
+    fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
+        let made = waker::Waker::create_with_id(&self.folder, id);
+        Ok(Box::new(made.map_err(|error| failed("make a waker in", &self.folder, error))?))
     }
 
-    fn ring(&self, id: BellId) {
-        // Whoever sleeps there looks again by itself after a while, so a ring that failed only delays.
-        let _ = self.ringer.ring(id, None);
+    fn wake(&self, id: WakerId) {
+        // Whoever sleeps there looks again by itself after a while, so a wake that failed only delays.
+        let _ = self.ringer.wake(id, None);
     }
 
-    fn hand_over(&self, id: BellId, granted: Granted) {
-        let _ = self.ringer.ring(id, Some(&word_of(granted)));
+    fn wake_with_grant(&self, id: WakerId, granted: Granted) {
+        let _ = self.ringer.wake(id, Some(&word_of(granted)));
     }
 
-    fn alert(&self, id: BellId) {
+    fn alert(&self, id: WakerId) {
         // In a crowd whoever is awake too soon takes a core from somebody who decides.
         if !self.pace.several() {
             self.ringer.alert(id);
         }
     }
 
-    fn dismantle(&self, id: BellId) {
+    fn remove_waker(&self, id: WakerId) {
         let _ = self.ringer.remove(id);
     }
 
     fn sweep(&self) -> Result<(), StoreError> {
-        bell::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
+        waker::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
     }
 
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
@@ -245,8 +246,8 @@ impl Store for SqliteStore {
     }
 }
 
-impl Bell for bell::Bell {
-    fn id(&self) -> BellId {
+impl Waker for waker::Waker {
+    fn id(&self) -> WakerId {
         self.id()
     }
 
@@ -255,22 +256,22 @@ impl Bell for bell::Bell {
     }
 
     fn quiet(&self) {
-        let _ = bell::Bell::hear(self);
+        let _ = waker::Waker::hear(self);
     }
 
     fn hear(&self) -> Option<Granted> {
-        bell::Bell::hear(self).ok()?.1.map(granted_by)
+        waker::Waker::hear(self).ok()?.1.map(granted_by)
     }
 }
 
-fn word_of(granted: Granted) -> bell::Word {
-    let mut word = bell::Word::default();
+fn word_of(granted: Granted) -> waker::Word {
+    let mut word = waker::Word::default();
     let parts = [granted.id.0, granted.token.0, granted.at.as_micros().cast_unsigned()];
     word.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part.to_ne_bytes());
     word
 }
 
-fn granted_by(word: bell::Word) -> Granted {
+fn granted_by(word: waker::Word) -> Granted {
     let part = |place: usize| u64::from_ne_bytes(word.as_chunks().0[place]);
     Granted { id: LeaseId(part(0)), token: Token(part(1)), at: Moment::from_micros(part(2).cast_signed()) }
 }

@@ -37,7 +37,7 @@ impl Pace {
     }
 
     /// Notes how many a decision met in a line, before it is committed. The log is copied seldom while several wait,
-    /// where each copy is in everybody's way, and not when somebody is about to be rung; soon again when nobody waits.
+    /// where each copy is in everybody's way, and not when somebody is about to be woken; soon again when nobody waits.
     pub(super) fn note(&self, met: usize, hands_on: bool) {
         self.anybody.store(met > 0, Ordering::Relaxed);
         match met {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::overlay::{Change, Scan};
 use lockkeeper_core::record::{Lease, Rank, Ticket};
-use lockkeeper_core::resource::{Key, Reach};
+use lockkeeper_core::resource::{Key, KeyRange};
 use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
@@ -29,7 +29,7 @@ pub(super) struct Rows<'c> {
     waiting: Waiting,
     /// How many were met in a line at the most.
     pub(super) met: usize,
-    /// Whether somebody leaves the line, and is likely to be rung for it.
+    /// Whether somebody leaves the line, and is likely to be woken for it.
     pub(super) hands_on: bool,
 }
 
@@ -144,17 +144,17 @@ impl<'c> Rows<'c> {
         self.store.database(self.connection.prepare_cached(sql).and_then(|mut found| found.exists(params)))
     }
 
-    /// The tickets of one key along a walk, or of a range of keys in no order.
+    /// The tickets of one key along a scan, or of a range of keys in no order.
     fn walk_line(
         &self,
         keys: Keys<'_>,
-        walk: Walk,
+        scan: Scan,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let ids = |place: Rank| (place.at, i64::try_from(place.id.0).unwrap_or(i64::MAX));
-        let ((at, id), up) = match walk {
-            Walk::Up(place) => (place.map_or((i64::MIN, 0), ids), true),
-            Walk::Down(place) => (place.map_or((i64::MAX, i64::MAX), ids), false),
+        let ((at, id), up) = match scan {
+            Scan::Forward(place) => (place.map_or((i64::MIN, 0), ids), true),
+            Scan::Backward(place) => (place.map_or((i64::MAX, i64::MAX), ids), false),
         };
         match keys {
             Keys::At(key) => {
@@ -199,8 +199,8 @@ impl Records for Rows<'_> {
         first(|visit| self.query(rows::LEASE, [rows::row_id(id)], rows::lease_from, visit))
     }
 
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
-        let single = reach.exact.len() == 1 && reach.below.is_none();
+    fn leases(&mut self, range: &KeyRange, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
+        let single = range.exact.len() == 1 && range.below.is_none();
         let mut seen = BTreeSet::new();
         let mut show = |lease: Lease| {
             if single || seen.insert(lease.id) {
@@ -208,10 +208,10 @@ impl Records for Rows<'_> {
             }
             ControlFlow::Continue(())
         };
-        for key in &reach.exact {
+        for key in &range.exact {
             self.query(rows::LEASES_AT, [key.as_str()], rows::lease_from, &mut show)?;
         }
-        if let Some((from, to)) = reach.range_below() {
+        if let Some((from, to)) = range.range_below() {
             self.query(rows::LEASES_BELOW, [from, to], rows::lease_from, &mut show)?;
         }
         Ok(())
@@ -223,14 +223,14 @@ impl Records for Rows<'_> {
 
     fn tickets(
         &mut self,
-        reach: &Reach,
-        walk: Walk,
+        range: &KeyRange,
+        scan: Scan,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         self.look_who_waits()?;
         if let Waiting::Few(few) = &self.waiting {
             let mut met = 0;
-            for ticket in walk.through(few.iter(), reach) {
+            for ticket in scan.through(few.iter(), range) {
                 met += 1;
                 if visit(ticket.clone()).is_break() {
                     break;
@@ -239,9 +239,9 @@ impl Records for Rows<'_> {
             self.met = self.met.max(met);
             return Ok(());
         }
-        if let (None, [key]) = (&reach.below, reach.exact.as_slice()) {
+        if let (None, [key]) = (&range.below, range.exact.as_slice()) {
             let mut met = 0;
-            self.walk_line(Keys::At(key), walk, &mut |ticket| {
+            self.walk_line(Keys::At(key), scan, &mut |ticket| {
                 met += 1;
                 visit(ticket)
             })?;
@@ -254,16 +254,16 @@ impl Records for Rows<'_> {
             found.insert(ticket.rank, ticket);
             ControlFlow::Continue(())
         };
-        for key in &reach.exact {
-            self.walk_line(Keys::At(key), walk, &mut collect)?;
+        for key in &range.exact {
+            self.walk_line(Keys::At(key), scan, &mut collect)?;
         }
-        if let Some((from, to)) = reach.range_below() {
-            self.walk_line(Keys::Below(&from, &to), walk, &mut collect)?;
+        if let Some((from, to)) = range.range_below() {
+            self.walk_line(Keys::Below(&from, &to), scan, &mut collect)?;
         }
         self.met = self.met.max(found.len());
-        let ordered: Box<dyn Iterator<Item = Ticket>> = match walk {
-            Walk::Up(_) => Box::new(found.into_values()),
-            Walk::Down(_) => Box::new(found.into_values().rev()),
+        let ordered: Box<dyn Iterator<Item = Ticket>> = match scan {
+            Scan::Forward(_) => Box::new(found.into_values()),
+            Scan::Backward(_) => Box::new(found.into_values().rev()),
         };
         for ticket in ordered {
             if visit(ticket).is_break() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::id::{LeaseId, Token, WakerId};
 use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
 use lockkeeper_core::time::{Moment, Ttl};
 use rusqlite::Row;
@@ -155,7 +155,7 @@ pub(super) fn ticket_values(ticket: &Ticket) -> impl rusqlite::Params {
         ticket.enqueued_at.as_micros(),
         ticket.seen_at.as_micros(),
         micros(ticket.stays),
-        ticket.bell.map(|bell| integer(bell.0)),
+        ticket.waker.map(|waker| integer(waker.0)),
         encoding::lease_ids_to_bytes(&ticket.under),
         ticket.upgrades.map(|id| integer(id.0)),
     )
@@ -186,7 +186,7 @@ pub(super) fn ticket_from(row: &Row<'_>) -> Result<Ticket, StoreError> {
         enqueued_at: Moment::from_micros(get(row, 4)?),
         seen_at: Moment::from_micros(get(row, 5)?),
         stays: ttl_from(get(row, 6)?)?,
-        bell: get::<Option<i64>>(row, 7)?.map(|bell| BellId(bell.cast_unsigned())),
+        waker: get::<Option<i64>>(row, 7)?.map(|waker| WakerId(waker.cast_unsigned())),
         under: under.ok_or_else(|| impossible("list of leases"))?,
         upgrades: get::<Option<i64>>(row, 9)?.map(|id| LeaseId(id.cast_unsigned())),
     })

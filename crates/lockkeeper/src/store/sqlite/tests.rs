@@ -1,6 +1,6 @@
 //! What this engine does and no other.
 
-use lockkeeper_core::draft::Change;
+use lockkeeper_core::overlay::Change;
 use tempfile::TempDir;
 
 use super::SqliteStore;

@@ -47,9 +47,9 @@ fn holders_of_slots_make_a_circle_only_when_all_of_them_are_stuck() {
     world.hold(ask("c").name("x"));
     world.queue(&ask("a").name("x"));
     let waiting = world.queue(&ask("c").slots("gpu", 2));
-    world.decide(|draft| lease::give_up(draft, waiting.id));
+    world.decide(|overlay| lease::give_up(overlay, waiting.id));
     world.queue(&ask("b").name("x"));
-    assert!(world.board.lease(free.id).is_some());
+    assert!(world.records.lease(free.id).is_some());
     world.deadlock(&ask("c").slots("gpu", 2));
 }
 
@@ -124,8 +124,8 @@ fn a_circle_behind_a_long_line_is_found_and_the_line_is_none() {
     for number in 0..80 {
         world.queue(&ask(&format!("w{number}")).name("x"));
     }
-    let circles = world.decide(lockkeeper_core::deadlock::circles).0;
-    assert_eq!(circles, Vec::<Vec<lockkeeper_core::deadlock::Link>>::new());
+    let cycles = world.decide(lockkeeper_core::deadlock::cycles).0;
+    assert_eq!(cycles, Vec::<Vec<lockkeeper_core::deadlock::Link>>::new());
     world.queue(&ask("b").name("x"));
     assert_eq!(world.deadlock(&ask("a").name("y")).len(), 2);
 }

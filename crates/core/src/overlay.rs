@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use crate::id::{BellId, LeaseId, Owner, Token};
-use crate::liveness::{LockSight, Proof, Sight, Verdict};
+use crate::id::{LeaseId, Owner, Token, WakerId};
+use crate::liveness::{LockState, Observation, Proof, Verdict};
 use crate::record::{Lease, Rank, Ticket};
-use crate::resource::{Key, Reach, Target};
+use crate::resource::{Key, KeyRange, Target};
 use crate::time::Moment;
 
 /// What a decision can see: the records of one store at one moment, and the holders behind them.
@@ -23,17 +23,17 @@ pub trait View {
     /// One lease.
     fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, Self::Error>;
 
-    /// Shows every lease that is filed within `reach`, each once, in no particular order.
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), Self::Error>;
+    /// Shows every lease that is filed within `range`, each once, in no particular order.
+    fn leases(&mut self, range: &KeyRange, visit: &mut dyn FnMut(Lease)) -> Result<(), Self::Error>;
 
     /// One ticket.
     fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, Self::Error>;
 
-    /// Shows the tickets that are filed within `reach`, each once, in the order of `walk`, until told to stop.
+    /// Shows the tickets that are filed within `range`, each once, in the order of `scan`, until told to stop.
     fn tickets(
         &mut self,
-        reach: &Reach,
-        walk: Walk,
+        range: &KeyRange,
+        scan: Scan,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), Self::Error>;
 
@@ -41,33 +41,33 @@ pub trait View {
     fn all(&mut self) -> Result<(Vec<LeaseId>, Vec<LeaseId>), Self::Error>;
 
     /// What the machine shows of a proof of life.
-    fn sight(&mut self, proof: &Proof) -> Sight;
+    fn observation(&mut self, proof: &Proof) -> Observation;
 }
 
 /// Which way along the line of tickets, and from where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Walk {
+pub enum Scan {
     /// From the first one behind this place to the last.
-    Up(Option<Rank>),
+    Forward(Option<Rank>),
     /// From the last one before this place to the first.
-    Down(Option<Rank>),
+    Backward(Option<Rank>),
 }
 
-impl Walk {
+impl Scan {
     fn includes(self, rank: Rank) -> bool {
         match self {
-            Self::Up(after) => after.is_none_or(|place| rank > place),
-            Self::Down(before) => before.is_none_or(|place| rank < place),
+            Self::Forward(after) => after.is_none_or(|place| rank > place),
+            Self::Backward(before) => before.is_none_or(|place| rank < place),
         }
     }
 
-    /// Those of these tickets that are on this walk through a reach, in its order.
-    pub fn through<'t>(self, tickets: impl Iterator<Item = &'t Ticket>, reach: &Reach) -> Vec<&'t Ticket> {
-        let within = |ticket: &&Ticket| ticket.keys().iter().any(|key| reach.includes(key));
+    /// Those of these tickets that are on this scan through a range, in its order.
+    pub fn through<'t>(self, tickets: impl Iterator<Item = &'t Ticket>, range: &KeyRange) -> Vec<&'t Ticket> {
+        let within = |ticket: &&Ticket| ticket.keys().iter().any(|key| range.includes(key));
         let mut met: Vec<&Ticket> =
             tickets.filter(|ticket| self.includes(ticket.rank)).filter(within).collect();
         met.sort_by_key(|ticket| ticket.rank);
-        if matches!(self, Self::Down(_)) {
+        if matches!(self, Self::Backward(_)) {
             met.reverse();
         }
         met
@@ -75,8 +75,8 @@ impl Walk {
 
     fn meets_first(self, one: Rank, other: Rank) -> bool {
         match self {
-            Self::Up(_) => one < other,
-            Self::Down(_) => one > other,
+            Self::Forward(_) => one < other,
+            Self::Backward(_) => one > other,
         }
     }
 }
@@ -106,14 +106,14 @@ pub enum Change {
 #[must_use]
 pub enum Effect {
     /// Wake whoever sleeps on this doorbell.
-    Ring(BellId),
+    Wake(WakerId),
     /// Put away the doorbell of a waiter that died.
-    Dismantle(BellId),
+    RemoveWaker(WakerId),
 }
 
 /// A holder or waiter whose record was put away because of a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Burial {
+pub struct Reaped {
     /// Which claim it was.
     pub id: LeaseId,
     /// Whose it was.
@@ -125,47 +125,47 @@ pub struct Burial {
 }
 
 /// A view with the decision's own changes laid over it.
-pub struct Draft<'v, V: View> {
+pub struct Overlay<'v, V: View> {
     view: &'v mut V,
     /// What was seen of each claim's proof: who dies during the decision dies after it.
-    sights: BTreeMap<LeaseId, Sight>,
-    leases: BTreeMap<LeaseId, Overlay<Lease>>,
-    tickets: BTreeMap<LeaseId, Overlay<Ticket>>,
+    observations: BTreeMap<LeaseId, Observation>,
+    leases: BTreeMap<LeaseId, Edit<Lease>>,
+    tickets: BTreeMap<LeaseId, Edit<Ticket>>,
     freed: Vec<Target>,
     /// Owners who hold more or less than before, and whose own tickets may stand elsewhere for it.
     moved: Vec<Owner>,
     effects: Vec<Effect>,
-    burials: Vec<Burial>,
+    reaped: Vec<Reaped>,
 }
 
 /// What a decision made of one record: what the store has, and what it is to have.
-struct Overlay<T> {
+struct Edit<T> {
     before: Option<T>,
     after: Option<T>,
 }
 
 /// The ticket that the store has, and that is gone in favour of the lease with its id.
-fn granted_ticket(tickets: &mut BTreeMap<LeaseId, Overlay<Ticket>>, id: LeaseId) -> Option<Ticket> {
+fn granted_ticket(tickets: &mut BTreeMap<LeaseId, Edit<Ticket>>, id: LeaseId) -> Option<Ticket> {
     tickets.get(&id).is_some_and(|overlay| overlay.after.is_none()).then(|| tickets.remove(&id))??.before
 }
 
-impl<'v, V: View> Draft<'v, V> {
+impl<'v, V: View> Overlay<'v, V> {
     /// Starts with the records as they are.
     pub fn new(view: &'v mut V) -> Self {
         Self {
             view,
-            sights: BTreeMap::new(),
+            observations: BTreeMap::new(),
             leases: BTreeMap::new(),
             tickets: BTreeMap::new(),
             freed: Vec::new(),
             moved: Vec::new(),
             effects: Vec::new(),
-            burials: Vec::new(),
+            reaped: Vec::new(),
         }
     }
 
-    /// Ends the decision: what to write, what to do afterwards, and whom it buried.
-    pub fn finish(self) -> (Vec<Change>, Vec<Effect>, Vec<Burial>) {
+    /// Ends the decision: what to write, what to do afterwards, and whom it reaped.
+    pub fn finish(self) -> (Vec<Change>, Vec<Effect>, Vec<Reaped>) {
         let mut tickets = self.tickets;
         let leases =
             self.leases.into_iter().filter_map(|(id, overlay)| match (overlay.before, overlay.after) {
@@ -184,7 +184,7 @@ impl<'v, V: View> Draft<'v, V> {
             (Some(old), None) => Some(Change::RemoveTicket(old)),
             (Some(old), Some(new)) => (old != new).then_some(Change::UpdateTicket(new)),
         }));
-        (changes, self.effects, self.burials)
+        (changes, self.effects, self.reaped)
     }
 
     /// The moment of the decision.
@@ -198,7 +198,7 @@ impl<'v, V: View> Draft<'v, V> {
     }
 
     /// A token that is larger than every one before.
-    pub fn draw_token(&mut self) -> Result<Token, V::Error> {
+    pub fn next_token(&mut self) -> Result<Token, V::Error> {
         self.view.draw().map(Token)
     }
 
@@ -210,16 +210,16 @@ impl<'v, V: View> Draft<'v, V> {
         }
     }
 
-    /// Every lease within reach, as the decision has left it.
-    pub fn leases(&mut self, reach: &Reach) -> Result<Vec<Lease>, V::Error> {
+    /// Every lease within range, as the decision has left it.
+    pub fn leases(&mut self, range: &KeyRange) -> Result<Vec<Lease>, V::Error> {
         let mut found = Vec::new();
         let overlays = &self.leases;
-        self.view.leases(reach, &mut |lease| {
+        self.view.leases(range, &mut |lease| {
             if !overlays.contains_key(&lease.id) {
                 found.push(lease);
             }
         })?;
-        let within = |lease: &&Lease| lease.keys().iter().any(|key| reach.includes(key));
+        let within = |lease: &&Lease| lease.keys().iter().any(|key| range.includes(key));
         let changed = overlays.values().filter_map(|overlay| overlay.after.as_ref()).filter(within);
         found.extend(changed.cloned());
         Ok(found)
@@ -233,21 +233,21 @@ impl<'v, V: View> Draft<'v, V> {
         }
     }
 
-    /// Shows the tickets within reach in the order of `walk`, as the decision has left them.
+    /// Shows the tickets within range in the order of `scan`, as the decision has left them.
     pub fn tickets(
         &mut self,
-        reach: &Reach,
-        walk: Walk,
+        range: &KeyRange,
+        scan: Scan,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), V::Error> {
         let overlays = &self.tickets;
         // Those that the decision itself put into the line.
         let added = overlays.values().filter(|overlay| overlay.before.is_none());
         let added = added.filter_map(|overlay| overlay.after.as_ref());
-        let mut added = walk.through(added, reach).into_iter().peekable();
+        let mut added = scan.through(added, range).into_iter().peekable();
         let mut flow = ControlFlow::Continue(());
-        self.view.tickets(reach, walk, &mut |ticket| {
-            while let Some(new) = added.next_if(|new| walk.meets_first(new.rank, ticket.rank)) {
+        self.view.tickets(range, scan, &mut |ticket| {
+            while let Some(new) = added.next_if(|new| scan.meets_first(new.rank, ticket.rank)) {
                 flow = visit(new.clone());
                 if flow.is_break() {
                     return flow;
@@ -255,8 +255,8 @@ impl<'v, V: View> Draft<'v, V> {
             }
             flow = match overlays.get(&ticket.id) {
                 None => visit(ticket),
-                Some(Overlay { after: Some(changed), .. }) => visit(changed.clone()),
-                Some(Overlay { after: None, .. }) => ControlFlow::Continue(()),
+                Some(Edit { after: Some(changed), .. }) => visit(changed.clone()),
+                Some(Edit { after: None, .. }) => ControlFlow::Continue(()),
             };
             flow
         })?;
@@ -268,10 +268,10 @@ impl<'v, V: View> Draft<'v, V> {
         Ok(())
     }
 
-    /// The first ticket within reach on `walk`.
-    pub fn next_ticket(&mut self, reach: &Reach, walk: Walk) -> Result<Option<Ticket>, V::Error> {
+    /// The first ticket within range on `scan`.
+    pub fn next_ticket(&mut self, range: &KeyRange, scan: Scan) -> Result<Option<Ticket>, V::Error> {
         let mut found = None;
-        self.tickets(reach, walk, &mut |ticket| {
+        self.tickets(range, scan, &mut |ticket| {
             found = Some(ticket);
             ControlFlow::Break(())
         })?;
@@ -285,23 +285,23 @@ impl<'v, V: View> Draft<'v, V> {
 
     /// The leases of one owner.
     pub fn leases_of(&mut self, owner: &Owner) -> Result<Vec<Lease>, V::Error> {
-        self.leases(&Reach::of(Key::of_owner(owner)))
+        self.leases(&KeyRange::of(Key::of_owner(owner)))
     }
 
     /// What is to be made of a lease.
     pub fn judge_lease(&mut self, lease: &Lease) -> Verdict {
-        let sight = self.sight(lease.id, &lease.claim.proof);
-        lease.verdict(sight, self.now())
+        let observation = self.observation(lease.id, &lease.claim.proof);
+        lease.verdict(observation, self.now())
     }
 
     /// What is to be made of a ticket.
     pub fn judge_ticket(&mut self, ticket: &Ticket) -> Verdict {
-        let sight = self.sight(ticket.id, &ticket.claim.proof);
-        ticket.verdict(sight, self.now())
+        let observation = self.observation(ticket.id, &ticket.claim.proof);
+        ticket.verdict(observation, self.now())
     }
 
-    fn sight(&mut self, id: LeaseId, proof: &Proof) -> Sight {
-        *self.sights.entry(id).or_insert_with(|| self.view.sight(proof))
+    fn observation(&mut self, id: LeaseId, proof: &Proof) -> Observation {
+        *self.observations.entry(id).or_insert_with(|| self.view.observation(proof))
     }
 
     /// Adds a lease, or changes one.
@@ -309,7 +309,7 @@ impl<'v, V: View> Draft<'v, V> {
         if before.as_ref().is_none_or(|before| before.claim.resources != after.claim.resources) {
             self.moved.push(after.claim.owner.clone());
         }
-        let overlay = self.leases.entry(after.id).or_insert(Overlay { before, after: None });
+        let overlay = self.leases.entry(after.id).or_insert(Edit { before, after: None });
         overlay.after = Some(after);
     }
 
@@ -318,12 +318,12 @@ impl<'v, V: View> Draft<'v, V> {
         self.freed.extend(lease.claim.targets().cloned());
         self.moved.push(lease.claim.owner.clone());
         let id = lease.id;
-        self.leases.entry(id).or_insert(Overlay { before: Some(lease), after: None }).after = None;
+        self.leases.entry(id).or_insert(Edit { before: Some(lease), after: None }).after = None;
     }
 
     /// Adds a ticket, or changes one.
     pub fn put_ticket(&mut self, before: Option<Ticket>, after: Ticket) {
-        let overlay = self.tickets.entry(after.id).or_insert(Overlay { before, after: None });
+        let overlay = self.tickets.entry(after.id).or_insert(Edit { before, after: None });
         overlay.after = Some(after);
     }
 
@@ -336,35 +336,35 @@ impl<'v, V: View> Draft<'v, V> {
     /// Takes a ticket away because it was granted.
     pub fn take_ticket(&mut self, ticket: Ticket) {
         let id = ticket.id;
-        self.tickets.entry(id).or_insert(Overlay { before: Some(ticket), after: None }).after = None;
+        self.tickets.entry(id).or_insert(Edit { before: Some(ticket), after: None }).after = None;
     }
 
     /// Puts a lease away whose holder is not there any more.
-    pub fn bury_lease(&mut self, lease: Lease, verdict: Verdict) {
+    pub fn reap_lease(&mut self, lease: Lease, verdict: Verdict) {
         let owner = lease.claim.owner.clone();
-        self.burials.push(Burial { id: lease.id, owner, held: true, verdict });
-        self.effects.extend(lease.bell().map(match verdict {
-            Verdict::Dead(_) => Effect::Dismantle,
+        self.reaped.push(Reaped { id: lease.id, owner, held: true, verdict });
+        self.effects.extend(lease.waker().map(match verdict {
+            Verdict::Dead(_) => Effect::RemoveWaker,
             // An expired holder may still run: it is to hear of its loss.
-            Verdict::Alive | Verdict::Unknown | Verdict::Expired | Verdict::Overdue => Effect::Ring,
+            Verdict::Alive | Verdict::Unknown | Verdict::Expired | Verdict::Overdue => Effect::Wake,
         }));
         self.remove_lease(lease);
     }
 
     /// Puts a ticket away whose waiter is not there any more.
-    pub fn bury_ticket(&mut self, ticket: Ticket, verdict: Verdict) {
+    pub fn reap_ticket(&mut self, ticket: Ticket, verdict: Verdict) {
         let owner = ticket.claim.owner.clone();
-        self.burials.push(Burial { id: ticket.id, owner, held: false, verdict });
-        self.effects.extend(ticket.bell.map(Effect::Dismantle));
+        self.reaped.push(Reaped { id: ticket.id, owner, held: false, verdict });
+        self.effects.extend(ticket.waker.map(Effect::RemoveWaker));
         self.remove_ticket(ticket);
     }
 
     /// Has a waiter woken after the commit.
-    pub fn ring(&mut self, bell: Option<BellId>) {
-        if let Some(ring) = bell.map(Effect::Ring)
-            && !self.effects.contains(&ring)
+    pub fn wake(&mut self, waker: Option<WakerId>) {
+        if let Some(wake) = waker.map(Effect::Wake)
+            && !self.effects.contains(&wake)
         {
-            self.effects.push(ring);
+            self.effects.push(wake);
         }
     }
 
@@ -422,8 +422,8 @@ impl<V: View> View for AsSeenBefore<'_, V> {
         self.0.lease(id)
     }
 
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), V::Error> {
-        self.0.leases(reach, visit)
+    fn leases(&mut self, range: &KeyRange, visit: &mut dyn FnMut(Lease)) -> Result<(), V::Error> {
+        self.0.leases(range, visit)
     }
 
     fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, V::Error> {
@@ -432,18 +432,18 @@ impl<V: View> View for AsSeenBefore<'_, V> {
 
     fn tickets(
         &mut self,
-        reach: &Reach,
-        walk: Walk,
+        range: &KeyRange,
+        scan: Scan,
         visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
     ) -> Result<(), V::Error> {
-        self.0.tickets(reach, walk, visit)
+        self.0.tickets(range, scan, visit)
     }
 
     fn all(&mut self) -> Result<(Vec<LeaseId>, Vec<LeaseId>), V::Error> {
         self.0.all()
     }
 
-    fn sight(&mut self, _proof: &Proof) -> Sight {
-        Sight::Lock(LockSight::Held)
+    fn observation(&mut self, _proof: &Proof) -> Observation {
+        Observation::Lock(LockState::Held)
     }
 }

@@ -15,13 +15,13 @@ const PAUSE: u32 = 50;
 
 /// A lock file. The kernel queues those who wait, and opens the gate when the one inside dies.
 #[derive(Debug)]
-pub struct Gate {
+pub struct WriteLock {
     file: File,
     /// The kernel's lock belongs to the open file: it would let two threads that share it through at once.
     threads: Mutex<()>,
 }
 
-impl Gate {
+impl WriteLock {
     /// Opens the gate file, created with access for its owner only. Anything but a regular file is refused.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: open_private(path)?.into(), threads: Mutex::new(()) })
@@ -41,24 +41,24 @@ impl Gate {
     }
 
     /// Waits until nobody else is inside, and goes in.
-    pub fn lock(&self) -> io::Result<GateGuard<'_>> {
+    pub fn lock(&self) -> io::Result<WriteLockGuard<'_>> {
         // The mutex guards nothing that a panic could leave half done.
         let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_entered()? {
-            return Ok(GateGuard { file: &self.file, _thread: thread });
+            return Ok(WriteLockGuard { file: &self.file, _thread: thread });
         }
         if has_company() {
             // Those inside stay for some microseconds: to sleep and be woken would take longer than to try again.
             for _ in 0..TRIES {
                 if self.is_entered()? {
-                    return Ok(GateGuard { file: &self.file, _thread: thread });
+                    return Ok(WriteLockGuard { file: &self.file, _thread: thread });
                 }
                 pause();
             }
         }
         loop {
             match self.file.lock() {
-                Ok(()) => return Ok(GateGuard { file: &self.file, _thread: thread }),
+                Ok(()) => return Ok(WriteLockGuard { file: &self.file, _thread: thread }),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -102,12 +102,12 @@ pub(super) fn pause() {
 /// Being inside the gate, until dropped.
 #[derive(Debug)]
 #[must_use = "the gate opens again when this is dropped"]
-pub struct GateGuard<'gate> {
+pub struct WriteLockGuard<'gate> {
     file: &'gate File,
     _thread: MutexGuard<'gate, ()>,
 }
 
-impl Drop for GateGuard<'_> {
+impl Drop for WriteLockGuard<'_> {
     fn drop(&mut self) {
         // Unlocking an open file cannot fail; if it did, closing the gate would do it.
         let _ = self.file.unlock();
@@ -128,7 +128,7 @@ mod tests {
     fn another_process_stays_out_until_the_guard_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gate");
-        let gate = Gate::open(&path).unwrap();
+        let gate = WriteLock::open(&path).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let guard = gate.lock().unwrap();
         assert!(!another_process_can_enter(&path));
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn threads_that_share_a_gate_enter_one_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let gate = Gate::open(&dir.path().join("gate")).unwrap();
+        let gate = WriteLock::open(&dir.path().join("gate")).unwrap();
         let inside = std::sync::atomic::AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -157,11 +157,11 @@ mod tests {
     #[test]
     fn a_number_can_be_noted_on_the_gate() {
         let dir = tempfile::tempdir().unwrap();
-        let gate = Gate::open(&dir.path().join("gate")).unwrap();
+        let gate = WriteLock::open(&dir.path().join("gate")).unwrap();
         assert_eq!(gate.noted().unwrap(), 0);
         for number in [4097, u64::MAX, 12] {
             gate.note(number).unwrap();
-            assert_eq!(Gate::open(&dir.path().join("gate")).unwrap().noted().unwrap(), number);
+            assert_eq!(WriteLock::open(&dir.path().join("gate")).unwrap().noted().unwrap(), number);
         }
     }
 
@@ -170,12 +170,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("link");
         symlink(dir.path().join("elsewhere"), &link).unwrap();
-        assert!(Gate::open(&link).is_err());
+        assert!(WriteLock::open(&link).is_err());
         assert!(!dir.path().join("elsewhere").exists());
-        assert!(Gate::open(dir.path()).is_err());
-        assert!(Gate::open(Path::new("/dev/null")).is_err());
+        assert!(WriteLock::open(dir.path()).is_err());
+        assert!(WriteLock::open(Path::new("/dev/null")).is_err());
         let fifo = dir.path().join("fifo");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        assert!(Gate::open(&fifo).is_err());
+        assert!(WriteLock::open(&fifo).is_err());
     }
 }

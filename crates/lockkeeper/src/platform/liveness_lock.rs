@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::{LockSight, ProcessRef};
+use lockkeeper_core::liveness::{LockState, ProcessRef};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use super::lockers::{self, FileId};
@@ -32,12 +32,12 @@ const FIRST_INHERITED: i32 = 100;
 
 /// The file that all holders of one store lock.
 #[derive(Debug)]
-pub struct LifeFile {
+pub struct LivenessFile {
     path: PathBuf,
     looking: OwnedFd,
 }
 
-impl LifeFile {
+impl LivenessFile {
     /// Opens the file in `dir`, which exists, and creates it at first.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let path = dir.join("life");
@@ -46,16 +46,16 @@ impl LifeFile {
     }
 
     /// Begins to hold: from here on looks at `holder` show it as held.
-    pub fn hold(&self, holder: HolderId) -> io::Result<LifeLock> {
-        Ok(LifeLock { holder, descriptor: locks::hold(&self.path, holder)? })
+    pub fn hold(&self, holder: HolderId) -> io::Result<LivenessLock> {
+        Ok(LivenessLock { holder, descriptor: locks::hold(&self.path, holder)? })
     }
 
     /// Looks whether any process of the holder is left. Costs one system call and disturbs nobody.
-    pub fn look(&self, holder: HolderId) -> LockSight {
+    pub fn look(&self, holder: HolderId) -> LockState {
         match locks::is_held(&self.path, self.looking.as_fd(), holder) {
-            Ok(true) => LockSight::Held,
-            Ok(false) => LockSight::Free,
-            Err(_) => LockSight::Unreadable,
+            Ok(true) => LockState::Held,
+            Ok(false) => LockState::Free,
+            Err(_) => LockState::Unreadable,
         }
     }
 
@@ -75,12 +75,12 @@ impl LifeFile {
 
 /// A holder's lock. Dropping it closes this process's descriptor only: commands that share it keep it alive.
 #[derive(Debug)]
-pub struct LifeLock {
+pub struct LivenessLock {
     holder: HolderId,
     descriptor: OwnedFd,
 }
 
-impl LifeLock {
+impl LivenessLock {
     /// The number that it stands on.
     pub fn holder(&self) -> HolderId {
         self.holder
@@ -95,11 +95,11 @@ impl LifeLock {
     ///
     /// It is every command of the process, whoever starts it. A command that closes what it does not know (`sudo`,
     /// daemons) gives it up for itself and its children.
-    pub fn share_with_children(&self) -> io::Result<SharedLife> {
+    pub fn share_with_children(&self) -> io::Result<SharedLivenessLock> {
         // Made close-on-exec first, since only that can be refused halfway.
         let descriptor = fcntl_dupfd_cloexec(&self.descriptor, FIRST_INHERITED)?;
         fcntl_setfd(&descriptor, FdFlags::empty())?;
-        Ok(SharedLife { descriptor })
+        Ok(SharedLivenessLock { descriptor })
     }
 
     /// Ends the lock for everyone who shares it, also for commands that still run.
@@ -110,11 +110,11 @@ impl LifeLock {
 
 /// While it lives, started commands inherit the lock; afterwards new ones do not.
 #[derive(Debug)]
-pub struct SharedLife {
+pub struct SharedLivenessLock {
     descriptor: OwnedFd,
 }
 
-impl SharedLife {
+impl SharedLivenessLock {
     /// The number under which commands find it.
     pub fn number(&self) -> i32 {
         self.descriptor.as_raw_fd()

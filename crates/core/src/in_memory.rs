@@ -5,21 +5,21 @@ use std::ops::ControlFlow;
 
 use thiserror::Error;
 
-use crate::draft::{Change, Walk};
 use crate::id::LeaseId;
+use crate::overlay::{Change, Scan};
 use crate::record::{Lease, Rank, Ticket};
-use crate::resource::{Key, Reach};
+use crate::resource::{Key, KeyRange};
 
 /// Leases and tickets, filed under their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Board {
+pub struct InMemoryRecords {
     leases: BTreeMap<LeaseId, Lease>,
     tickets: BTreeMap<LeaseId, Ticket>,
     lease_keys: BTreeSet<(Key, LeaseId)>,
     ticket_keys: BTreeSet<(Key, Rank)>,
 }
 
-impl Board {
+impl InMemoryRecords {
     /// All leases, oldest first.
     pub fn leases(&self) -> impl Iterator<Item = &Lease> {
         self.leases.values()
@@ -40,26 +40,26 @@ impl Board {
         self.tickets.get(&id)
     }
 
-    /// The leases within reach, each once.
-    pub fn leases_within(&self, reach: &Reach) -> Vec<&Lease> {
-        let ids: BTreeSet<LeaseId> = within(&self.lease_keys, reach, LeaseId(0)).map(|(_, id)| *id).collect();
+    /// The leases within range, each once.
+    pub fn leases_within(&self, range: &KeyRange) -> Vec<&Lease> {
+        let ids: BTreeSet<LeaseId> = within(&self.lease_keys, range, LeaseId(0)).map(|(_, id)| *id).collect();
         ids.iter().map(|id| &self.leases[id]).collect()
     }
 
-    /// Shows the tickets within reach in the order of `walk`.
+    /// Shows the tickets within range in the order of `scan`.
     pub fn visit_tickets(
         &self,
-        reach: &Reach,
-        walk: Walk,
+        range: &KeyRange,
+        scan: Scan,
         visit: &mut dyn FnMut(&Ticket) -> ControlFlow<()>,
     ) {
         let lowest = Rank { at: i64::MIN, id: LeaseId(0) };
-        let ranks: BTreeSet<Rank> = within(&self.ticket_keys, reach, lowest).map(|(_, rank)| *rank).collect();
-        let ordered: Vec<Rank> = match walk {
-            Walk::Up(after) => {
+        let ranks: BTreeSet<Rank> = within(&self.ticket_keys, range, lowest).map(|(_, rank)| *rank).collect();
+        let ordered: Vec<Rank> = match scan {
+            Scan::Forward(after) => {
                 ranks.into_iter().filter(|rank| after.is_none_or(|place| *rank > place)).collect()
             }
-            Walk::Down(before) => {
+            Scan::Backward(before) => {
                 ranks.into_iter().rev().filter(|rank| before.is_none_or(|place| *rank < place)).collect()
             }
         };
@@ -144,24 +144,24 @@ pub enum Misfit {
     Different(LeaseId),
 }
 
-/// The entries filed under the keys of a reach; an entry under two of its keys comes twice.
+/// The entries filed under the keys of a range; an entry under two of its keys comes twice.
 fn within<'b, T: Ord + Copy>(
     filed: &'b BTreeSet<(Key, T)>,
-    reach: &Reach,
+    range: &KeyRange,
     lowest: T,
 ) -> impl Iterator<Item = &'b (Key, T)> {
-    let exact = reach.exact.clone().into_iter().flat_map(move |key| {
+    let exact = range.exact.clone().into_iter().flat_map(move |key| {
         let wanted = key.clone();
         filed.range((key, lowest)..).take_while(move |(found, _)| *found == wanted)
     });
-    let below = reach.below.clone().into_iter().flat_map(move |folder| {
-        let reach = Reach { exact: Vec::new(), below: Some(folder.clone()) };
+    let below = range.below.clone().into_iter().flat_map(move |folder| {
+        let range = KeyRange { exact: Vec::new(), below: Some(folder.clone()) };
         // Keys such as `p/a-b` sort between `p/a` and `p/a/`, so what is not below does not end the range.
-        let (_, end) = reach.range_below().expect("there is a folder");
+        let (_, end) = range.range_below().expect("there is a folder");
         filed
             .range((folder, lowest)..)
             .take_while(move |(key, _)| key.as_str() < end.as_str())
-            .filter(move |(key, _)| reach.includes(key))
+            .filter(move |(key, _)| range.includes(key))
     });
     exact.chain(below)
 }

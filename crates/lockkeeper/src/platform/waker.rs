@@ -1,10 +1,10 @@
-//! Doorbells: a waiter sleeps on one, and whoever has news for it rings.
+//! Doorbells: a waiter sleeps on one, and whoever has news for it wakes.
 //!
-//! A bell is a FIFO in the store's `wake/` folder. The waiter keeps it open in both directions, so that it never
-//! reads an end of file; a ring is one byte, and any number of rings before the next look are one. A ring may bring
+//! A waker is a FIFO in the store's `wake/` folder. The waiter keeps it open in both directions, so that it never
+//! reads an end of file; a wake is one byte, and any number of wakes before the next look are one. A wake may bring
 //! a word along, which is lost when the FIFO is full: whoever hears no word has to look for itself. A waiter that
-//! was killed leaves its FIFO behind, which nobody has open: [`Ringer::remove`] cleans up where a record still names it,
-//! and [`sweep`] finds the others. A bell is put up under a shared lock on the folder and swept under an exclusive
+//! was killed leaves its FIFO behind, which nobody has open: [`WakeSender::remove`] cleans up where a record still names it,
+//! and [`sweep`] finds the others. A waker is put up under a shared lock on the folder and swept under an exclusive
 //! one, so that none is swept between its making and its opening.
 
 #[cfg(test)]
@@ -17,17 +17,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::id::BellId;
+use lockkeeper_core::id::WakerId;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
-use super::gate::{has_company, pause};
 use super::random;
+use super::write_lock::{has_company, pause};
 
-/// What a ring may bring along.
+/// What a wake may bring along.
 pub type Word = [u8; 24];
 
-/// A ring without a word, one that says that a word is about to come, and what begins one with a word. Each is written
+/// A wake without a word, one that says that a word is about to come, and what begins one with a word. Each is written
 /// at once, and so is read whole.
 const RING: u8 = b'!';
 const SOON: u8 = b'?';
@@ -36,26 +36,26 @@ const SAID: u8 = b'=';
 /// How long a word is looked out for that is about to come: to fall asleep again and be woken takes as long.
 const LOOK_OUT: Duration = Duration::from_micros(150);
 
-/// How many bells stay open for the next ring: whoever hands on in turn rings the same ones again and again.
+/// How many wakers stay open for the next wake: whoever hands on in turn wakes the same ones again and again.
 const MOST_OPEN: usize = 64;
 
-/// A waiter's own bell. Dropping it takes it down.
+/// A waiter's own waker. Dropping it takes it down.
 #[derive(Debug)]
-pub struct Bell {
-    id: BellId,
+pub struct Waker {
+    id: WakerId,
     path: PathBuf,
     descriptor: OwnedFd,
 }
 
-impl Bell {
-    /// Puts up a new bell in the store at `dir`.
+impl Waker {
+    /// Puts up a new waker in the store at `dir`.
     pub fn create(dir: &Path) -> io::Result<Self> {
         // One bit is left out so that a store can keep the number as a signed integer.
-        Self::create_with_id(dir, BellId(random::number()? >> 1))
+        Self::create_with_id(dir, WakerId(random::number()? >> 1))
     }
 
-    /// Puts up the bell with this number, which is not up yet.
-    pub fn create_with_id(dir: &Path, id: BellId) -> io::Result<Self> {
+    /// Puts up the waker with this number, which is not up yet.
+    pub fn create_with_id(dir: &Path, id: WakerId) -> io::Result<Self> {
         let path = path(dir, id);
         let folder = match open_folder(dir)? {
             Some(folder) => folder,
@@ -71,15 +71,15 @@ impl Bell {
         Ok(Self { id, path, descriptor })
     }
 
-    /// The number to ring it by.
-    pub fn id(&self) -> BellId {
+    /// The number to wake it by.
+    pub fn id(&self) -> WakerId {
         self.id
     }
 
-    /// Forgets all rings so far; returns whether there were any, and the last word that came with one. When a word is
+    /// Forgets all wakes so far; returns whether there were any, and the last word that came with one. When a word is
     /// about to come, it is looked out for.
     pub fn hear(&self) -> io::Result<(bool, Option<Word>)> {
-        let (rung, mut word, soon) = self.drain()?;
+        let (woken, mut word, soon) = self.drain()?;
         if soon && word.is_none() {
             let until = Instant::now() + LOOK_OUT;
             while word.is_none() && Instant::now() < until {
@@ -87,29 +87,29 @@ impl Bell {
                 word = self.drain()?.1;
             }
         }
-        Ok((rung, word))
+        Ok((woken, word))
     }
 
-    /// Forgets all rings so far; returns whether there were any, the last word that came with one, and whether one is
+    /// Forgets all wakes so far; returns whether there were any, the last word that came with one, and whether one is
     /// about to come.
     fn drain(&self) -> io::Result<(bool, Option<Word>, bool)> {
-        let (mut rung, mut word, mut soon) = (false, None, false);
+        let (mut woken, mut word, mut soon) = (false, None, false);
         let mut buffer = [0; 256];
         // The beginning of a word whose end did not fit in.
         let mut kept = 0;
         loop {
             let read = match rustix::io::read(&self.descriptor, &mut buffer[kept..]) {
-                Ok(0) | Err(Errno::AGAIN) => return Ok((rung, word, soon)),
+                Ok(0) | Err(Errno::AGAIN) => return Ok((woken, word, soon)),
                 Ok(read) => read,
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
-            rung = true;
+            woken = true;
             let filled = kept + read;
             let rest = last_word(&buffer[..filled], &mut word, &mut soon);
-            // Less than there was room for: it is empty now, and what comes from here on is the next ring.
+            // Less than there was room for: it is empty now, and what comes from here on is the next wake.
             if filled < buffer.len() {
-                return Ok((rung, word, soon));
+                return Ok((woken, word, soon));
             }
             buffer.copy_within(filled - rest..filled, 0);
             kept = rest;
@@ -117,16 +117,16 @@ impl Bell {
     }
 }
 
-/// Readable once it was rung.
-impl AsFd for Bell {
+/// Readable once it was woken.
+impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 }
 
-impl Drop for Bell {
+impl Drop for Waker {
     fn drop(&mut self) {
-        // What stays is found to be nobody's at the next ring.
+        // What stays is found to be nobody's at the next wake.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -147,60 +147,60 @@ fn last_word(mut bytes: &[u8], word: &mut Option<Word>, soon: &mut bool) -> usiz
     0
 }
 
-/// Rings the bells of one store.
+/// Rings the wakers of one store.
 #[derive(Debug)]
-pub struct Ringer {
+pub struct WakeSender {
     dir: PathBuf,
-    /// Those that were rung last. To have one open for writing keeps nobody from taking it down.
-    open: Mutex<Vec<(BellId, OwnedFd)>>,
+    /// Those that were woken last. To have one open for writing keeps nobody from taking it down.
+    open: Mutex<Vec<(WakerId, OwnedFd)>>,
 }
 
-impl Ringer {
-    /// Rings bells of the store at `dir`.
+impl WakeSender {
+    /// Rings wakers of the store at `dir`.
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), open: Mutex::new(Vec::new()) }
     }
 
-    /// Rings a bell. Returns false when there is none, or nobody to hear it.
-    pub fn ring(&self, bell: BellId, word: Option<&Word>) -> io::Result<bool> {
-        self.through(bell, |descriptor| write(descriptor, word))
+    /// Rings a waker. Returns false when there is none, or nobody to hear it.
+    pub fn wake(&self, waker: WakerId, word: Option<&Word>) -> io::Result<bool> {
+        self.through(waker, |descriptor| write(descriptor, word))
     }
 
-    /// Wakes a sleeper to whom a word is about to be brought, so that it is awake by then. It is a favour: only bells
-    /// that were rung before and are open, and only where it has a core to be awake on.
-    pub fn alert(&self, bell: BellId) {
+    /// Wakes a sleeper to whom a word is about to be brought, so that it is awake by then. It is a favour: only wakers
+    /// that were woken before and are open, and only where it has a core to be awake on.
+    pub fn alert(&self, waker: WakerId) {
         if !has_company() {
             return;
         }
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, descriptor)) = open.iter().find(|(known, _)| *known == bell) {
+        if let Some((_, descriptor)) = open.iter().find(|(known, _)| *known == waker) {
             let _ = leave(descriptor, &[SOON]);
         }
     }
 
-    /// Writes to a bell, which is opened for it unless it is open. Whoever cannot be written to is forgotten.
-    fn through(&self, bell: BellId, write: impl Fn(&OwnedFd) -> io::Result<bool>) -> io::Result<bool> {
+    /// Writes to a waker, which is opened for it unless it is open. Whoever cannot be written to is forgotten.
+    fn through(&self, waker: WakerId, write: impl Fn(&OwnedFd) -> io::Result<bool>) -> io::Result<bool> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = open.iter().position(|(known, _)| *known == bell) {
+        if let Some(place) = open.iter().position(|(known, _)| *known == waker) {
             if write(&open[place].1)? {
                 return Ok(true);
             }
             // Its sleeper is gone, or has put up another one.
             open.remove(place);
         }
-        let Some(descriptor) = open_to_ring(&self.dir, bell)? else { return Ok(false) };
+        let Some(descriptor) = open_to_ring(&self.dir, waker)? else { return Ok(false) };
         let heard = write(&descriptor)?;
         if heard {
             open.truncate(MOST_OPEN - 1);
-            open.insert(0, (bell, descriptor));
+            open.insert(0, (waker, descriptor));
         }
         Ok(heard)
     }
 
-    /// Takes down the bell that a dead waiter left; it is no error when it is gone.
-    pub fn remove(&self, bell: BellId) -> io::Result<()> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| *known != bell);
-        unless_gone(std::fs::remove_file(path(&self.dir, bell)))
+    /// Takes down the waker that a dead waiter left; it is no error when it is gone.
+    pub fn remove(&self, waker: WakerId) -> io::Result<()> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| *known != waker);
+        unless_gone(std::fs::remove_file(path(&self.dir, waker)))
     }
 }
 
@@ -213,11 +213,11 @@ fn leave(descriptor: &OwnedFd, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// None when there is no such bell, or nobody who could hear it.
-fn open_to_ring(dir: &Path, bell: BellId) -> io::Result<Option<OwnedFd>> {
+/// None when there is no such waker, or nobody who could hear it.
+fn open_to_ring(dir: &Path, waker: WakerId) -> io::Result<Option<OwnedFd>> {
     // Without NONBLOCK this would wait for a reader.
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let path = path(dir, bell);
+    let path = path(dir, waker);
     let descriptor = match rustix::io::retry_on_intr(|| rustix::fs::open(&path, flags, Mode::empty())) {
         Ok(descriptor) => descriptor,
         Err(Errno::NXIO | Errno::NOENT) => return Ok(None),
@@ -247,7 +247,7 @@ fn write(descriptor: &OwnedFd, word: Option<&Word>) -> io::Result<bool> {
         }
     };
     match rustix::io::retry_on_intr(|| rustix::io::write(descriptor, bytes)) {
-        // A full one was rung before and not yet heard.
+        // A full one was woken before and not yet heard.
         Ok(_) | Err(Errno::AGAIN) => Ok(true),
         // The waiter is gone. Rust programs ignore the signal that comes with it.
         Err(Errno::PIPE) => Ok(false),
@@ -255,7 +255,7 @@ fn write(descriptor: &OwnedFd, word: Option<&Word>) -> io::Result<bool> {
     }
 }
 
-/// Takes down every bell that nobody has open: their waiters were killed before or after a record named them.
+/// Takes down every waker that nobody has open: their waiters were killed before or after a record named them.
 pub fn sweep(dir: &Path) -> io::Result<()> {
     let Some(folder) = open_folder(dir)? else { return Ok(()) };
     rustix::io::retry_on_intr(|| flock(&folder, FlockOperation::LockExclusive))?;
@@ -282,8 +282,8 @@ fn open_folder(dir: &Path) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-fn path(dir: &Path, bell: BellId) -> PathBuf {
-    dir.join("wake").join(bell.to_string())
+fn path(dir: &Path, waker: WakerId) -> PathBuf {
+    dir.join("wake").join(waker.to_string())
 }
 
 fn make_folder(dir: &Path) -> io::Result<()> {

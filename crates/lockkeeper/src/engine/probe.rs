@@ -8,25 +8,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::{Origin, ProcessRef, Proof, Sight, Voucher};
+use lockkeeper_core::liveness::{Observation, Origin, ProcessRef, Proof, Voucher};
 
-use crate::platform::life::LifeFile;
+use crate::platform::liveness_lock::LivenessFile;
 use crate::platform::process::Watch;
 use crate::platform::watches::Watches;
 use crate::platform::{pipe, process};
 
 /// Where we are, and the file on which resident holders keep their locks.
-pub struct Senses {
+pub struct MachineProbe {
     origin: Origin,
-    life: Arc<LifeFile>,
+    life: Arc<LivenessFile>,
     sentries: Arc<Mutex<BTreeMap<HolderId, Arc<OwnedFd>>>>,
     watches: Watches,
 }
 
-impl Senses {
+impl MachineProbe {
     /// Looks from this process, at holders whose locks are in `folder`.
     pub fn new(folder: &Path, origin: Origin) -> io::Result<Self> {
-        let life = Arc::new(LifeFile::open(folder)?);
+        let life = Arc::new(LivenessFile::open(folder)?);
         Ok(Self { origin, life, sentries: Arc::default(), watches: Watches::default() })
     }
 
@@ -36,7 +36,7 @@ impl Senses {
     }
 
     /// The file of locks.
-    pub fn life(&self) -> &LifeFile {
+    pub fn liveness_file(&self) -> &LivenessFile {
         &self.life
     }
 
@@ -51,22 +51,22 @@ impl Senses {
     }
 
     /// Looks at a holder or waiter.
-    pub fn look(&self, proof: &Proof) -> Sight {
+    pub fn observe(&self, proof: &Proof) -> Observation {
         // The id of a boot is unique: where it is the same, the machine is, whatever a container calls it.
         if proof.origin.boot != self.origin.boot {
             let same_machine = proof.origin.host == self.origin.host;
-            return if same_machine { Sight::OtherBoot } else { Sight::OtherHost };
+            return if same_machine { Observation::OtherBoot } else { Observation::OtherHost };
         }
         match proof.voucher {
-            Voucher::KernelLock { holder, .. } => Sight::Lock(self.life.look(holder)),
-            Voucher::Process(_) if !self.shares_pids_with(&proof.origin) => Sight::OtherPidNamespace,
-            Voucher::Process(process) => Sight::Process(process::look(process)),
-            Voucher::Time => Sight::Nothing,
+            Voucher::KernelLock { holder, .. } => Observation::Lock(self.life.look(holder)),
+            Voucher::Process(_) if !self.shares_pids_with(&proof.origin) => Observation::OtherPidNamespace,
+            Voucher::Process(process) => Observation::Process(process::look(process)),
+            Voucher::Time => Observation::Nothing,
         }
     }
 }
 
-impl Senses {
+impl MachineProbe {
     /// A descriptor that becomes readable when the last process of a holder is gone.
     ///
     /// It costs a thread that sleeps in the kernel until then, one for each such holder: for commands that
