@@ -1,28 +1,27 @@
-//! Waits that would never end: who waits for whom, and the cycle that a new wait would close.
+//! Deadlock detection: the cycle that a new wait would close.
 //!
-//! An owner is taken as one thread of control. It can finish if it waits for nothing, or if one of its waits
-//! can end; a wait can end if enough of those in its way can finish. What is left over waits in a cycle.
-//! Counted names make this more than a search for a cycle: of three holders of a slot it is enough that one
-//! can finish.
+//! An owner counts as one thread of control. It can finish if it waits for nothing, or if one of its waits can end. A wait can
+//! end if enough of its blockers can finish. The owners that are left over wait in a cycle. Because of slots a plain search for
+//! a cycle is not enough: of three holders of a slot it is enough that one can finish.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::ControlFlow;
 
 use crate::id::Owner;
-use crate::overlay::{Overlay, Scan, View};
+use crate::overlay::Overlay;
 use crate::record::Ticket;
+use crate::records::Scan;
 use crate::resource::{Key, KeyRange};
 use crate::waiting::{Asker, Blocker, blockers};
 
-/// One step around the cycle: who waits, for what, and who has it.
+/// One edge of the cycle: who waits, for what, and who has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Who waits.
     pub waiter: Owner,
     /// What is wanted: a name, or a path that both claims match.
     pub wanted: String,
-    /// Who holds it or goes first.
+    /// Who holds it or is served earlier.
     pub holder: Owner,
 }
 
@@ -32,10 +31,10 @@ impl fmt::Display for Link {
     }
 }
 
-/// The cycle that a ticket is caught in which was just put into the line.
-pub fn cycle<V: View>(overlay: &mut Overlay<'_, V>, ticket: &Ticket) -> Result<Option<Vec<Link>>, V::Error> {
+/// The cycle that a new ticket closes, if it closes one.
+pub fn cycle<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Option<Vec<Link>>, E> {
     let owner = &ticket.claim.owner;
-    // Nobody can be waiting for an owner that holds nothing and goes before nobody.
+    // Nobody can wait for an owner that holds nothing and is served before nobody.
     let alone = ticket.under.is_empty()
         && overlay.leases_of(owner)?.is_empty()
         && !goes_before_somebody(overlay, ticket)?;
@@ -52,16 +51,11 @@ pub fn cycle<V: View>(overlay: &mut Overlay<'_, V>, ticket: &Ticket) -> Result<O
     Ok(stuck_with_it.iter().find_map(|owner| graph.cycle_from(owner, &able)))
 }
 
-/// All cycles among the waits that the store has now; there are none unless force was used.
-pub fn cycles<V: View>(overlay: &mut Overlay<'_, V>) -> Result<Vec<Vec<Link>>, V::Error> {
+/// All cycles among the waits of the store. There are none, unless somebody used force.
+pub fn cycles<E>(overlay: &mut Overlay<'_, E>) -> Result<Vec<Vec<Link>>, E> {
     let mut graph = Graph::default();
     let (_, tickets) = overlay.all()?;
-    let mut owners = BTreeSet::new();
-    for id in tickets {
-        if let Some(ticket) = overlay.ticket(id)? {
-            owners.insert(ticket.claim.owner.clone());
-        }
-    }
+    let owners: BTreeSet<Owner> = tickets.iter().map(|ticket| ticket.claim.owner.clone()).collect();
     graph.load(overlay, &owners)?;
     let able = graph.able_to_finish();
     let mut found: Vec<Vec<Link>> = Vec::new();
@@ -75,7 +69,7 @@ pub fn cycles<V: View>(overlay: &mut Overlay<'_, V>) -> Result<Vec<Vec<Link>>, V
     Ok(found)
 }
 
-fn goes_before_somebody<V: View>(overlay: &mut Overlay<'_, V>, ticket: &Ticket) -> Result<bool, V::Error> {
+fn goes_before_somebody<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<bool, E> {
     for target in ticket.claim.targets() {
         if overlay.next_ticket(&target.key_range(), Scan::Forward(Some(ticket.rank)))?.is_some() {
             return Ok(true);
@@ -84,19 +78,19 @@ fn goes_before_somebody<V: View>(overlay: &mut Overlay<'_, V>, ticket: &Ticket) 
     Ok(false)
 }
 
-/// The waits of every owner within observation, each as the blockers that have to clear; an owner without waits has none.
+/// Wait-for graph: the waits of each owner, each wait as its blockers. An owner that does not wait has none.
 #[derive(Default)]
 struct Graph {
     waits: BTreeMap<Owner, Vec<Vec<Blocker>>>,
 }
 
 impl Graph {
-    /// Follows the waits from some owners on, until everybody who matters is known.
-    fn load<'o, V: View>(
+    /// Follows the waits of these owners to everybody whom they depend on.
+    fn load<'o, E>(
         &mut self,
-        overlay: &mut Overlay<'_, V>,
+        overlay: &mut Overlay<'_, E>,
         owners: impl IntoIterator<Item = &'o Owner>,
-    ) -> Result<(), V::Error> {
+    ) -> Result<(), E> {
         let mut open: Vec<Owner> = owners.into_iter().cloned().collect();
         while let Some(owner) = open.pop() {
             if self.waits.contains_key(&owner) {
@@ -109,10 +103,10 @@ impl Graph {
         Ok(())
     }
 
-    /// Everybody who does not wait in a cycle, or behind one.
+    /// The owners that wait neither in a cycle nor behind one.
     fn able_to_finish(&self) -> BTreeSet<&Owner> {
         let mut open: Vec<(&Owner, &Vec<Vec<Blocker>>)> = self.waits.iter().collect();
-        // Those with the fewest in their way first: along a line one pass settles everybody.
+        // The owners with the fewest blockers first: then one pass is enough for a simple line.
         let in_the_way =
             |wait: &Vec<Blocker>| wait.iter().map(|blocker| others(blocker).count()).max().unwrap_or(0);
         open.sort_by_cached_key(|(_, waits)| waits.iter().map(in_the_way).min().unwrap_or(0));
@@ -154,19 +148,17 @@ impl Graph {
     }
 }
 
-/// Who is in the way, and on what.
+/// Who blocks, and on what.
 fn others(blocker: &Blocker) -> impl Iterator<Item = (&Owner, &str)> {
     let leases = blocker.leases.iter().map(|found| (&found.record.claim.owner, found.witness.as_str()));
     leases.chain(blocker.tickets.iter().map(|found| (&found.record.claim.owner, found.witness.as_str())))
 }
 
-/// What an owner waits for: its own tickets, and those of commands that run under its leases, the dead among
-/// them reaped.
-fn waits_of<V: View>(overlay: &mut Overlay<'_, V>, owner: &Owner) -> Result<Vec<Vec<Blocker>>, V::Error> {
-    let mut tickets = Vec::new();
-    collect(overlay, &KeyRange::of(Key::of_owner(owner)), &mut tickets)?;
+/// What an owner waits for: its own tickets, and those of commands that run under its leases. Reaps the dead ones.
+fn waits_of<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<Vec<Vec<Blocker>>, E> {
+    let mut tickets = overlay.tickets(&KeyRange::of(Key::of_owner(owner)))?;
     for lease in overlay.leases_of(owner)? {
-        collect(overlay, &KeyRange::of(Key::of_wait_under(lease.id)), &mut tickets)?;
+        tickets.extend(overlay.tickets(&KeyRange::of(Key::of_wait_under(lease.id)))?);
     }
     let mut waits = Vec::new();
     for ticket in tickets {
@@ -178,15 +170,4 @@ fn waits_of<V: View>(overlay: &mut Overlay<'_, V>, owner: &Owner) -> Result<Vec<
         waits.push(blockers(overlay, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: true })?);
     }
     Ok(waits)
-}
-
-fn collect<V: View>(
-    overlay: &mut Overlay<'_, V>,
-    range: &KeyRange,
-    tickets: &mut Vec<Ticket>,
-) -> Result<(), V::Error> {
-    overlay.tickets(range, Scan::Forward(None), &mut |ticket| {
-        tickets.push(ticket);
-        ControlFlow::Continue(())
-    })
 }

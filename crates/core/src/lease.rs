@@ -1,34 +1,33 @@
-//! The life of a lease.
+//! Lease rules: acquire, wait, renew, release, upgrade, revoke, reap.
 //!
-//! A lease is the right of one owner to a set of resources, all of them or none. It begins when nothing
-//! stands in its way, or in its turn if its owner waits; it ends when it is released, when its holder is
-//! proved dead, when its time is up under a contract that lets it go, or when a person breaks it. Its token
-//! is larger than every token before, so that what the lease protects can refuse a late writer.
+//! A lease is the right of one owner to a set of resources, all of them or none. It begins when nothing blocks it, or in its
+//! turn if its owner waits. It ends when it is released, when its holder is proved dead, when its time is up under a contract
+//! that lets it go, or when a person breaks it. Its token is larger than every token before. So the thing that the lease
+//! protects can refuse a late writer.
 //!
-//! An owner never stands in its own way: who asks again for what it holds gets the lease it has, or a second
-//! one beside it. So an owner must be one worker, never a tool or a machine.
+//! An owner never blocks itself: if it asks again for what it holds, it gets the lease that it has, or a second one beside it.
+//! So an owner must be one worker, never a tool or a machine.
 //!
-//! Every function here takes a [`Overlay`] over one consistent view and leaves the outcome in it; the caller
-//! commits the changes if the view still holds, or runs the same function again on a newer one. Each ends by
-//! handing on what it freed, so that no resource is ever free while somebody waits for it.
+//! Every function here reads and changes an [`Overlay`]. The caller commits the changes if the records that were read are
+//! unchanged, or runs the same function again on newer records. Each function ends with the grant of what it freed, so no
+//! resource is ever free while somebody waits for it.
 
 mod strength;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::deadlock::{Link, cycle};
 use crate::id::{LeaseId, TicketName, Token, WakerId};
-use crate::overlay::{Overlay, Scan, View};
+use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
 use crate::resource::{Key, KeyRange, Target};
 use crate::time::{Moment, Ttl};
 use crate::waiting::{Asker, Blocker, blockers, hand_off, settle};
 pub use strength::{downgrade, upgrade};
 
-/// Somebody asks for a lease.
+/// A request for a lease.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// What is wanted, by whom.
@@ -37,19 +36,19 @@ pub struct Request {
     pub priority: Priority,
     /// The leases whose commands the asking process is a part of.
     pub under: Vec<LeaseId>,
-    /// How to wait for it; without this, what is not free is refused.
+    /// How to wait for it. Without this, the request is refused if something blocks it.
     pub wait: Option<WaitTerms>,
-    /// Whether a lease that the owner has already will do. A process that stays wants one of its own, which
-    /// does not end when somebody else of the same owner is done.
+    /// Whether a lease that the owner already has is enough. A process that stays asks for a lease of its own, which does not
+    /// end when another process of the same owner is done.
     pub join: bool,
 }
 
-/// How somebody waits.
+/// How a request waits.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitTerms {
-    /// What the waiting process sleeps on.
+    /// The waker on which the process sleeps.
     pub waker: Option<WakerId>,
-    /// How long the ticket stays in line without its owner.
+    /// How long the ticket stays in line while its owner is away.
     pub stays: Ttl,
 }
 
@@ -65,7 +64,7 @@ pub enum Outcome {
     Held(Vec<Blocker>),
     /// Waiting would never end.
     Deadlock(Vec<Link>),
-    /// The ticket or lease that was asked about is not there any more.
+    /// The ticket or lease is not there any more.
     Gone,
 }
 
@@ -83,8 +82,10 @@ pub struct Grant {
 pub struct Waiting {
     /// The ticket.
     pub ticket: Ticket,
-    /// What stands in its way.
+    /// What blocks it.
     pub blockers: Vec<Blocker>,
+    /// When that was read, on the store's clock.
+    pub looked_at: Moment,
 }
 
 /// Why a lease cannot be renewed, released or changed.
@@ -103,16 +104,16 @@ pub enum NotCurrent {
         /// The token that it has.
         current: Token,
     },
-    /// Its time was up.
+    /// Its time is up.
     #[error("{0} has expired")]
     Expired(LeaseId),
-    /// It is to be let go.
+    /// Its holder was told to let go.
     #[error("{0} was revoked")]
     Revoked(LeaseId),
 }
 
 /// Takes a lease, or a place in line for it.
-pub fn acquire<V: View>(overlay: &mut Overlay<'_, V>, request: &Request) -> Result<Outcome, V::Error> {
+pub fn acquire<E>(overlay: &mut Overlay<'_, E>, request: &Request) -> Result<Outcome, E> {
     if request.join
         && let Some(lease) = lease_to_join(overlay, &request.claim)?
     {
@@ -120,7 +121,7 @@ pub fn acquire<V: View>(overlay: &mut Overlay<'_, V>, request: &Request) -> Resu
         settle(overlay, None)?;
         return Ok(Outcome::Granted(Grant { lease, joined: true }));
     }
-    // Whoever waits comes before the newcomer, also for what a dead holder leaves.
+    // Waiters come before a new request, also for what a dead holder leaves.
     reap_dead(overlay, &request.claim)?;
     hand_off(overlay)?;
     let now = overlay.now();
@@ -138,7 +139,7 @@ pub fn acquire<V: View>(overlay: &mut Overlay<'_, V>, request: &Request) -> Resu
         settle(overlay, None)?;
         return Ok(Outcome::Held(in_the_way));
     };
-    let id = LeaseId(overlay.draw()?);
+    let id = LeaseId(overlay.next_number()?);
     let ticket = Ticket {
         id,
         claim: Arc::new(request.claim.clone()),
@@ -154,8 +155,8 @@ pub fn acquire<V: View>(overlay: &mut Overlay<'_, V>, request: &Request) -> Resu
     line_up(overlay, ticket)
 }
 
-/// Puts a ticket into the line unless it would wait there for ever.
-fn line_up<V: View>(overlay: &mut Overlay<'_, V>, ticket: Ticket) -> Result<Outcome, V::Error> {
+/// Puts a ticket into the line, unless that closes a cycle.
+fn line_up<E>(overlay: &mut Overlay<'_, E>, ticket: Ticket) -> Result<Outcome, E> {
     overlay.put_ticket(None, ticket.clone());
     if let Some(links) = cycle(overlay, &ticket)? {
         overlay.take_ticket(ticket);
@@ -165,16 +166,16 @@ fn line_up<V: View>(overlay: &mut Overlay<'_, V>, ticket: Ticket) -> Result<Outc
     settle_for(overlay, &ticket)
 }
 
-/// Ends a decision that its own waiter asked for, and says where the ticket stands then.
-fn settle_for<V: View>(overlay: &mut Overlay<'_, V>, ticket: &Ticket) -> Result<Outcome, V::Error> {
+/// Ends a decision of a waiter, and returns the new state of its ticket.
+fn settle_for<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Outcome, E> {
     loop {
         settle(overlay, Some(ticket.id))?;
         let Some(ticket) = overlay.ticket(ticket.id)? else { break };
         let blockers =
             blockers(overlay, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false })?;
-        // The look may have found somebody dead whom nobody had looked at before.
+        // The look may have reaped a record that nobody had looked at before.
         if !overlay.has_freed() {
-            return Ok(Outcome::Waiting(Waiting { ticket, blockers }));
+            return Ok(Outcome::Waiting(Waiting { ticket, blockers, looked_at: overlay.now() }));
         }
     }
     let Some(lease) = overlay.lease(ticket.upgrades.unwrap_or(ticket.id))? else { return Ok(Outcome::Gone) };
@@ -183,14 +184,14 @@ fn settle_for<V: View>(overlay: &mut Overlay<'_, V>, ticket: &Ticket) -> Result<
     Ok(Outcome::Granted(Grant { lease, joined: false }))
 }
 
-/// Comes back to a ticket: takes its lease if it was granted, or goes on waiting.
+/// Checks a ticket: returns its lease if it was granted, otherwise refreshes the ticket and keeps waiting.
 ///
-/// A ticket whose time ran out is still good as long as nobody has put it away.
-pub fn check_ticket<V: View>(
-    overlay: &mut Overlay<'_, V>,
+/// A ticket whose time is up is still good as long as nobody has reaped it.
+pub fn check_ticket<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     terms: Option<WaitTerms>,
-) -> Result<Outcome, V::Error> {
+) -> Result<Outcome, E> {
     let Some(ticket) = overlay.ticket(id)? else {
         let outcome = match current(overlay, id, None)? {
             Ok(lease) => Outcome::Granted(Grant { lease: refresh(overlay, lease), joined: false }),
@@ -213,7 +214,7 @@ pub fn check_ticket<V: View>(
     }
     overlay.put_ticket(Some(ticket), attended.clone());
     reap_dead(overlay, &attended.claim)?;
-    // The line may have moved without anybody telling: look at all that this ticket waits for.
+    // The line may have moved without a wake-up, so everything that this ticket waits for is checked.
     if blockers(overlay, Asker { claim: &attended.claim, rank: attended.rank, whole_line: false })?.is_empty()
     {
         overlay.offer(attended.claim.targets());
@@ -221,34 +222,31 @@ pub fn check_ticket<V: View>(
     settle_for(overlay, &attended)
 }
 
-/// Comes back to an upgrade: once it is granted, its ticket is gone and the lease itself is stronger.
-pub fn check_upgrade<V: View>(
-    overlay: &mut Overlay<'_, V>,
+/// Checks the ticket of an upgrade. Once it is granted, the ticket is gone and the lease itself is stronger.
+pub fn check_upgrade<E>(
+    overlay: &mut Overlay<'_, E>,
     ticket: LeaseId,
     lease: LeaseId,
     terms: Option<WaitTerms>,
-) -> Result<Outcome, V::Error> {
+) -> Result<Outcome, E> {
     let id = if overlay.ticket(ticket)?.is_some() { ticket } else { lease };
     check_ticket(overlay, id, terms)
 }
 
-/// Finds the claims that their users gave this name, those that wait first. Each owner has names of its own.
-pub fn find_tickets<V: View>(
-    overlay: &mut Overlay<'_, V>,
+/// Finds the claims with this ticket name, tickets first. Each owner has ticket names of its own.
+pub fn find_tickets<E>(
+    overlay: &mut Overlay<'_, E>,
     name: &TicketName,
-) -> Result<Vec<(LeaseId, Arc<Claim>)>, V::Error> {
+) -> Result<Vec<(LeaseId, Arc<Claim>)>, E> {
     let range = KeyRange::of(Key::of_ticket(name));
-    let mut found = Vec::new();
-    overlay.tickets(&range, Scan::Forward(None), &mut |ticket| {
-        found.push((ticket.id, ticket.claim));
-        ControlFlow::Continue(())
-    })?;
+    let tickets = overlay.tickets(&range)?.into_iter();
+    let mut found: Vec<_> = tickets.map(|ticket| (ticket.id, ticket.claim)).collect();
     found.extend(overlay.leases(&range)?.into_iter().map(|lease| (lease.id, lease.claim)));
     Ok(found)
 }
 
-/// Gives up a place in line, and the lease if it was granted in the meantime.
-pub fn give_up<V: View>(overlay: &mut Overlay<'_, V>, id: LeaseId) -> Result<(), V::Error> {
+/// Removes a ticket, or the lease if it was granted meanwhile.
+pub fn give_up<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<(), E> {
     if let Some(ticket) = overlay.ticket(id)? {
         overlay.remove_ticket(ticket);
     } else if let Some(lease) = overlay.lease(id)? {
@@ -257,8 +255,8 @@ pub fn give_up<V: View>(overlay: &mut Overlay<'_, V>, id: LeaseId) -> Result<(),
     settle(overlay, None)
 }
 
-/// Leaves a ticket in line without anybody sleeping on it.
-pub fn detach<V: View>(overlay: &mut Overlay<'_, V>, id: LeaseId) -> Result<(), V::Error> {
+/// Leaves a ticket in the line, with no process asleep on it.
+pub fn detach<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<(), E> {
     if let Some(ticket) = overlay.ticket(id)? {
         let now = overlay.now();
         overlay.put_ticket(Some(ticket.clone()), Ticket { waker: None, seen_at: now, ..ticket });
@@ -266,13 +264,13 @@ pub fn detach<V: View>(overlay: &mut Overlay<'_, V>, id: LeaseId) -> Result<(), 
     settle(overlay, None)
 }
 
-/// Says that the holder is still there.
-pub fn renew<V: View>(
-    overlay: &mut Overlay<'_, V>,
+/// Renews a lease: its TTL starts again.
+pub fn renew<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     token: Option<Token>,
     ttl: Option<Ttl>,
-) -> Result<Result<Lease, NotCurrent>, V::Error> {
+) -> Result<Result<Lease, NotCurrent>, E> {
     let lease = match current(overlay, id, token)? {
         Ok(lease) if lease.revoked => return Ok(Err(NotCurrent::Revoked(id))),
         Ok(lease) => lease,
@@ -287,11 +285,11 @@ pub fn renew<V: View>(
 }
 
 /// Ends a lease.
-pub fn release<V: View>(
-    overlay: &mut Overlay<'_, V>,
+pub fn release<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     token: Option<Token>,
-) -> Result<Result<Lease, NotCurrent>, V::Error> {
+) -> Result<Result<Lease, NotCurrent>, E> {
     let Some(lease) = overlay.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
     if let Some(given) = token.filter(|given| *given != lease.token) {
         return Ok(Err(NotCurrent::Token { id, given, current: lease.token }));
@@ -302,11 +300,7 @@ pub fn release<V: View>(
 }
 
 /// Whether a token is that of a lease which protects `target` now; nothing is changed.
-pub fn fence<V: View>(
-    overlay: &mut Overlay<'_, V>,
-    target: &Target,
-    token: Token,
-) -> Result<Fence, V::Error> {
+pub fn fence<E>(overlay: &mut Overlay<'_, E>, target: &Target, token: Token) -> Result<Fence, E> {
     let mut current = Vec::new();
     for lease in overlay.leases(&target.key_range())? {
         let protects = lease.claim.targets().any(|held| held.covers(target));
@@ -329,9 +323,9 @@ pub struct Fence {
 
 /// Tells a holder to let go.
 ///
-/// A resident holder hears of it and stops its work first; everybody else loses the lease at once. Returns
-/// the lease, and whether it is still held.
-pub fn revoke<V: View>(overlay: &mut Overlay<'_, V>, id: LeaseId) -> Result<Option<(Lease, bool)>, V::Error> {
+/// A resident holder is woken and stops its work first. Every other holder loses the lease at once. Returns the lease, and
+/// whether it is still held.
+pub fn revoke<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<Option<(Lease, bool)>, E> {
     let Some(lease) = overlay.lease(id)? else { return Ok(None) };
     let verdict = overlay.judge_lease(&lease);
     let stays = lease.waker().is_some() && !verdict.is_free();
@@ -345,8 +339,8 @@ pub fn revoke<V: View>(overlay: &mut Overlay<'_, V>, id: LeaseId) -> Result<Opti
     Ok(Some((lease, stays)))
 }
 
-/// Takes a lease away whatever its holder does; for a person who knows.
-pub fn evict<V: View>(overlay: &mut Overlay<'_, V>, id: LeaseId) -> Result<bool, V::Error> {
+/// Removes a lease without regard to its holder. Only a person decides that.
+pub fn evict<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<bool, E> {
     let Some(lease) = overlay.lease(id)? else { return Ok(false) };
     overlay.wake(lease.waker());
     overlay.remove_lease(lease);
@@ -354,23 +348,19 @@ pub fn evict<V: View>(overlay: &mut Overlay<'_, V>, id: LeaseId) -> Result<bool,
     Ok(true)
 }
 
-/// Puts away every lease and ticket whose holder or waiter is not there any more.
-pub fn clean_up<V: View>(overlay: &mut Overlay<'_, V>) -> Result<(), V::Error> {
+/// Reaps every lease and ticket whose process is gone or whose time is up.
+pub fn clean_up<E>(overlay: &mut Overlay<'_, E>) -> Result<(), E> {
     let (leases, tickets) = overlay.all()?;
-    for id in leases {
-        if let Some(lease) = overlay.lease(id)? {
-            let verdict = overlay.judge_lease(&lease);
-            if verdict.is_free() {
-                overlay.reap_lease(lease, verdict);
-            }
+    for lease in leases {
+        let verdict = overlay.judge_lease(&lease);
+        if verdict.is_free() {
+            overlay.reap_lease(lease, verdict);
         }
     }
-    for id in tickets {
-        if let Some(ticket) = overlay.ticket(id)? {
-            let verdict = overlay.judge_ticket(&ticket);
-            if verdict.is_free() {
-                overlay.reap_ticket(ticket, verdict);
-            }
+    for ticket in tickets {
+        let verdict = overlay.judge_ticket(&ticket);
+        if verdict.is_free() {
+            overlay.reap_ticket(ticket, verdict);
         }
     }
     settle(overlay, None)
@@ -381,8 +371,8 @@ fn new_lease(id: LeaseId, token: Token, claim: Arc<Claim>, now: Moment) -> Lease
     Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by: None, revoked: false }
 }
 
-/// The lease of the same owner that is enough for the whole claim.
-fn lease_to_join<V: View>(overlay: &mut Overlay<'_, V>, claim: &Claim) -> Result<Option<Lease>, V::Error> {
+/// A lease of the same owner that is enough for the whole claim.
+fn lease_to_join<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Option<Lease>, E> {
     let Some(first) = claim.resources.first() else { return Ok(None) };
     for lease in overlay.leases(&first.target.key_range())? {
         let same =
@@ -394,8 +384,8 @@ fn lease_to_join<V: View>(overlay: &mut Overlay<'_, V>, claim: &Claim) -> Result
     Ok(None)
 }
 
-/// Marks a lease as seen by its owner just now.
-fn refresh<V: View>(overlay: &mut Overlay<'_, V>, lease: Lease) -> Lease {
+/// Notes that the owner of a lease was there now.
+fn refresh<E>(overlay: &mut Overlay<'_, E>, lease: Lease) -> Lease {
     let untimed = lease.claim.ttl.is_none() && lease.pickup_by.is_none();
     if untimed {
         return lease;
@@ -405,8 +395,8 @@ fn refresh<V: View>(overlay: &mut Overlay<'_, V>, lease: Lease) -> Lease {
     seen
 }
 
-/// Buries every dead lease within range of a claim, its owner's own included.
-fn reap_dead<V: View>(overlay: &mut Overlay<'_, V>, claim: &Claim) -> Result<(), V::Error> {
+/// Reaps every dead lease that meets a claim, also those of its own owner.
+fn reap_dead<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<(), E> {
     for target in claim.targets() {
         for lease in overlay.leases(&target.key_range())? {
             let verdict = overlay.judge_lease(&lease);
@@ -419,11 +409,11 @@ fn reap_dead<V: View>(overlay: &mut Overlay<'_, V>, claim: &Claim) -> Result<(),
 }
 
 /// A lease that may still be used under this token.
-fn current<V: View>(
-    overlay: &mut Overlay<'_, V>,
+fn current<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     token: Option<Token>,
-) -> Result<Result<Lease, NotCurrent>, V::Error> {
+) -> Result<Result<Lease, NotCurrent>, E> {
     let Some(lease) = overlay.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
     if let Some(given) = token.filter(|given| *given != lease.token) {
         return Ok(Err(NotCurrent::Token { id, given, current: lease.token }));

@@ -55,6 +55,7 @@ pub mod plan;
 pub mod predict;
 pub mod queue;
 pub mod record;
+pub mod records;
 pub mod request;
 pub mod resource;
 pub mod retry;

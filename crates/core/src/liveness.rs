@@ -1,15 +1,15 @@
-//! Whether the holder of a record still lives: the evidence, the order in which it counts, the verdict.
+//! Liveness: whether the holder of a record still lives.
 //!
-//! A proof says who vouches for a claim. [`Observation`] is what the machine shows of it at one moment, gathered
-//! by whoever can look. [`judge`] weighs it, always in the same order, and keeps the steps, so that a person
-//! can be told why. Any "don't know" means held: only the kernel's word is proof of death.
+//! A [`Proof`] in the record says what to look at. A [`LivenessProbe`] looks at it and returns an [`Observation`]. [`judge`]
+//! turns the observation into a [`Verdict`], always in the same order. What is not known counts as held: only the kernel proves
+//! a death.
 
 use std::fmt;
 
 use crate::id::HolderId;
 use crate::time::{Moment, Ttl};
 
-/// Where a claim was made: process numbers and moments mean something only there.
+/// The machine and boot where a claim was made. Process ids and moments are valid only there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// The machine's host name.
@@ -20,7 +20,7 @@ pub struct Origin {
     pub pid_namespace: u64,
 }
 
-/// One process, also after its number was given to another.
+/// One process. The start time tells it from a later process with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessRef {
     /// The process id, 1 to 2²².
@@ -29,19 +29,19 @@ pub struct ProcessRef {
     pub started: u64,
 }
 
-/// Who vouches for a claim.
+/// What proves that the holder of a claim lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Voucher {
-    /// A kernel lock that lives as long as any process of the holder; no pid, clock or TTL is needed.
+    /// A kernel lock that lasts as long as any process of the holder. It needs no pid, clock or TTL.
     KernelLock {
-        /// The number that the lock stands on.
+        /// The offset of the lock in the file `life`.
         holder: HolderId,
-        /// The process that took it, to be shown and to be watched.
+        /// The process that took it. It is shown to people and watched by waiters.
         process: ProcessRef,
     },
-    /// A process that was chosen to stand for the claim.
+    /// A process that was chosen for the claim.
     Process(ProcessRef),
-    /// Nobody: only time tells.
+    /// Nothing. The claim ends with its TTL.
     Time,
 }
 
@@ -60,12 +60,12 @@ impl fmt::Display for Voucher {
 pub struct Proof {
     /// Where the claim was made.
     pub origin: Origin,
-    /// Who vouches for it there.
+    /// What proves it there.
     pub voucher: Voucher,
 }
 
 impl Proof {
-    /// The process that stands for the claim, if one does.
+    /// The process of the claim, if it has one.
     pub fn process(&self) -> Option<ProcessRef> {
         match self.voucher {
             Voucher::KernelLock { process, .. } | Voucher::Process(process) => Some(process),
@@ -74,14 +74,14 @@ impl Proof {
     }
 }
 
-/// What becomes of a claim whose TTL ran out although its holder lives.
+/// What happens to a claim whose TTL is up while its holder lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Contract {
     /// It stays: a live or unknown holder is never displaced.
     Strict,
-    /// It may be taken over while the holder still runs; the token protects.
+    /// Another owner may take it over while the holder still runs. The token protects.
     Lease,
-    /// The holder's processes are stopped and seen to be dead first, then it is succeeded.
+    /// The next owner stops the processes of the holder, sees them dead, and then takes it over.
     Kill,
 }
 
@@ -95,60 +95,66 @@ impl fmt::Display for Contract {
     }
 }
 
-/// What a look at a kernel lock shows.
+/// The state of a kernel lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockState {
     /// Some process of the holder has it.
     Held,
     /// Nobody has it: every process of the holder is gone.
     Free,
-    /// The look itself failed.
+    /// It could not be read.
     Unreadable,
 }
 
-/// What a look at a process shows.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessState {
     /// It runs, sleeps or is stopped.
     Running,
     /// It ended, or is a zombie.
     Gone,
-    /// Its number belongs to a process that started at another time.
+    /// Its id belongs to a process that started at another time.
     Reused,
-    /// The look itself failed.
+    /// It could not be read.
     Unreadable,
 }
 
-/// What the machine shows of a proof at one moment.
+/// What the machine shows of a proof of life at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// The claim was made on another machine.
     OtherHost,
     /// It was made here, before the last boot.
     OtherBoot,
-    /// Its process numbers belong to another pid namespace.
+    /// Its process ids belong to another pid namespace.
     OtherPidNamespace,
-    /// The kernel lock was looked at.
+    /// The kernel lock was read.
     Lock(LockState),
-    /// The process was looked at.
+    /// The process was read.
     Process(ProcessState),
     /// There is nothing to look at.
     Nothing,
 }
 
-/// How a claim was dated.
+/// Looks at the processes of this machine.
+pub trait LivenessProbe {
+    /// What this machine shows of a proof of life now.
+    fn observe(&self, proof: &Proof) -> Observation;
+}
+
+/// The times of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dates {
     /// When it was last renewed.
     pub heartbeat_at: Moment,
-    /// How long it lives from there; for good when there is none.
+    /// How long it lasts from there; without end if there is none.
     pub ttl: Option<Ttl>,
-    /// When it lapses unless its owner comes for it: granted to a ticket whose owner was away.
+    /// When it ends unless its owner picks it up. It was granted to a ticket whose owner was away.
     pub pickup_by: Option<Moment>,
 }
 
 impl Dates {
-    /// When the claim runs out, unless renewed.
+    /// When the claim ends, unless renewed.
     pub fn expires_at(&self) -> Option<Moment> {
         self.pickup_by.or_else(|| self.ttl.map(|ttl| self.heartbeat_at.after(ttl.get())))
     }
@@ -178,23 +184,23 @@ impl fmt::Display for Death {
     }
 }
 
-/// What is to be made of a claim.
+/// Whether a claim is still held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its holder provably lives.
     Alive,
-    /// Nobody knows whether its holder lives: held until its time is up.
+    /// It is not known whether its holder lives: held until its time is up.
     Unknown,
     /// Its holder provably died: free at once.
     Dead(Death),
     /// Its time is up: free.
     Expired,
-    /// Its time is up and its holder lives: free once the holder was stopped.
+    /// Its time is up and its holder lives: free once the holder is stopped.
     Overdue,
 }
 
 impl Verdict {
-    /// Whether the claim may be succeeded without further ado.
+    /// Whether another owner may take the claim now.
     pub fn is_free(self) -> bool {
         match self {
             Self::Dead(_) | Self::Expired => true,
@@ -203,7 +209,7 @@ impl Verdict {
     }
 }
 
-/// Weighs what is seen of a holder.
+/// Judges a claim by what was observed of its holder.
 ///
 /// The order is fixed: another machine proves nothing, another boot proves death, the kernel lock counts
 /// before any pid, a pid only in its own namespace, and time comes last.

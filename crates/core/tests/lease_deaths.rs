@@ -7,8 +7,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
-use lockkeeper_core::overlay::{Effect, Overlay, Scan};
+use lockkeeper_core::overlay::Overlay;
 use lockkeeper_core::record::Priority;
+use lockkeeper_core::records::{Effect, Scan};
 use lockkeeper_core::resource::{Key, KeyRange, Mode, Resource};
 use lockkeeper_core::waiting::{Asker, blockers};
 
@@ -41,7 +42,7 @@ fn line() -> World {
 }
 
 /// Runs a decision in which process 1 dies at every possible look, and sees to it that nothing stays free.
-fn dies_at_every_look(decision: impl Fn(&mut Overlay<'_, World>) -> Result<(), Infallible>) {
+fn dies_at_every_look(decision: impl Fn(&mut Overlay<'_, Infallible>) -> Result<(), Infallible>) {
     for looks in 0..LOOKS {
         let mut world = line();
         world.dying = Some((1, looks));
@@ -54,7 +55,7 @@ fn dies_at_every_look(decision: impl Fn(&mut Overlay<'_, World>) -> Result<(), I
         let tickets: Vec<_> = world.records.tickets().cloned().collect();
         for ticket in tickets {
             let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-            let Ok(in_the_way) = blockers(&mut Overlay::new(&mut world), asker);
+            let (in_the_way, ..) = world.clone().decide(|overlay| blockers(overlay, asker));
             assert!(!in_the_way.is_empty(), "death after {looks} looks: free, but {ticket:?} waits");
         }
         let holds = |pid: u32| {

@@ -17,8 +17,8 @@ use std::num::NonZeroU32;
 
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
-use lockkeeper_core::overlay::Effect;
 use lockkeeper_core::record::{Claim, Lease, Priority};
+use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::waiting::{Asker, blockers};
 

@@ -17,8 +17,8 @@ use std::time::Duration;
 use lockkeeper_core::id::{LeaseId, Token, WakerId};
 use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
-use lockkeeper_core::overlay::{Effect, Overlay};
 use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
+use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource};
 use proptest::prelude::*;
 
@@ -319,7 +319,7 @@ impl Trial {
         tokens.sort();
         assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "a token twice");
         let largest = tokens.last().map_or(0, |token| token.0);
-        assert!(largest <= self.world.drawn);
+        assert!(largest <= self.world.last_number);
         self.last_token = self.last_token.max(largest);
     }
 
@@ -425,11 +425,11 @@ impl Trial {
 }
 
 fn lease_is_live(world: &mut World, lease: &Lease) -> bool {
-    !Overlay::new(world).judge_lease(lease).is_free()
+    !world.decide(|overlay| Ok(overlay.judge_lease(lease))).0.is_free()
 }
 
 fn ticket_is_live(world: &mut World, ticket: &Ticket) -> bool {
-    !Overlay::new(world).judge_ticket(ticket).is_free()
+    !world.decide(|overlay| Ok(overlay.judge_ticket(ticket))).0.is_free()
 }
 
 /// Invariant 8: the refusal names the whole cycle.

@@ -145,7 +145,9 @@ fn every_store_is_in_the_conformance_suite() {
 fn concrete_stores(sources: &[Source]) -> impl Iterator<Item = String> {
     let stores = sources.iter().filter(|source| source.module() == "store" && !source.is_test());
     let lines = stores.flat_map(|source| source.text.lines());
-    lines.filter_map(|line| line.strip_prefix("impl Store for ")?.split([' ', '<']).next()).map(str::to_owned)
+    lines
+        .filter_map(|line| line.strip_prefix("impl LeaseStore for ")?.split([' ', '<']).next())
+        .map(str::to_owned)
 }
 
 #[test]

@@ -1,22 +1,21 @@
-//! Making a lease stronger or weaker.
+//! Upgrade and downgrade: makes a shared lease exclusive, and an exclusive lease shared.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::{Grant, NotCurrent, Outcome, WaitTerms, check_ticket, current, line_up, reap_dead};
 use crate::id::{LeaseId, Token};
-use crate::overlay::{Overlay, Scan, View};
+use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
 use crate::resource::{Key, KeyRange, Mode, Resource};
 use crate::waiting::{Asker, blockers, hand_off, settle};
 
-/// Makes a shared lease exclusive; it stays shared when that fails.
-pub fn upgrade<V: View>(
-    overlay: &mut Overlay<'_, V>,
+/// Makes a shared lease exclusive. If that fails, it stays shared.
+pub fn upgrade<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     token: Option<Token>,
     wait: Option<WaitTerms>,
-) -> Result<Result<Outcome, NotCurrent>, V::Error> {
+) -> Result<Result<Outcome, NotCurrent>, E> {
     let lease = match current(overlay, id, token)? {
         Ok(lease) => lease,
         Err(refusal) => return Ok(Err(refusal)),
@@ -48,7 +47,7 @@ pub fn upgrade<V: View>(
         settle(overlay, None)?;
         return Ok(Ok(Outcome::Held(in_the_way)));
     };
-    let ticket_id = LeaseId(overlay.draw()?);
+    let ticket_id = LeaseId(overlay.next_number()?);
     let ticket = Ticket {
         id: ticket_id,
         claim: Arc::new(Claim { ticket: None, ..Claim::clone(&claim) }),
@@ -64,32 +63,18 @@ pub fn upgrade<V: View>(
     line_up(overlay, ticket).map(Ok)
 }
 
-/// The ticket that waits already for a lease to become more.
-fn ticket_to_upgrade<V: View>(
-    overlay: &mut Overlay<'_, V>,
-    lease: &Lease,
-) -> Result<Option<Ticket>, V::Error> {
-    let mut found = None;
-    overlay.tickets(
-        &KeyRange::of(Key::of_owner(&lease.claim.owner)),
-        Scan::Forward(None),
-        &mut |ticket| {
-            if ticket.upgrades != Some(lease.id) {
-                return ControlFlow::Continue(());
-            }
-            found = Some(ticket);
-            ControlFlow::Break(())
-        },
-    )?;
-    Ok(found)
+/// The ticket that already waits to upgrade this lease.
+fn ticket_to_upgrade<E>(overlay: &mut Overlay<'_, E>, lease: &Lease) -> Result<Option<Ticket>, E> {
+    let tickets = overlay.tickets(&KeyRange::of(Key::of_owner(&lease.claim.owner)))?;
+    Ok(tickets.into_iter().find(|ticket| ticket.upgrades == Some(lease.id)))
 }
 
-/// Makes a lease shared, and lets in whoever was waiting to share it.
-pub fn downgrade<V: View>(
-    overlay: &mut Overlay<'_, V>,
+/// Makes a lease shared, and grants it to those who wait to share it.
+pub fn downgrade<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     token: Option<Token>,
-) -> Result<Result<Lease, NotCurrent>, V::Error> {
+) -> Result<Result<Lease, NotCurrent>, E> {
     let lease = match current(overlay, id, token)? {
         Ok(lease) => lease,
         Err(refusal) => return Ok(Err(refusal)),

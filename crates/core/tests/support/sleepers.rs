@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use lockkeeper_core::id::{LeaseId, WakerId};
 use lockkeeper_core::lease::{self, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::Contract;
-use lockkeeper_core::overlay::{Effect, Overlay};
 use lockkeeper_core::record::{Claim, Ticket};
+use lockkeeper_core::records::Effect;
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Asker, Watched, blockers, watch_list};
 
@@ -103,8 +103,7 @@ impl Sleepers {
                 describe(&world)
             );
             // A death that nobody awake has to notice changes nothing yet.
-            let (in_the_way, _, _) =
-                world.decide(|overlay| blockers(&mut Overlay::new(&mut overlay.as_seen_before()), asker));
+            let (in_the_way, _, _) = world.decide(|overlay| blockers(&mut overlay.before(), asker));
             let watched = watch_list(&in_the_way);
             for now in &watched {
                 let seen = sleeper.watched.iter().any(|then| then.id() == now.id());

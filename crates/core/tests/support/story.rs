@@ -7,8 +7,8 @@ use lockkeeper_core::deadlock::Link;
 use lockkeeper_core::id::{LeaseId, WakerId};
 use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
-use lockkeeper_core::overlay::Effect;
 use lockkeeper_core::record::{Claim, Lease, Priority, Ticket};
+use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::waiting::{Blocker, Watched, watch_list};
 

@@ -175,7 +175,9 @@ impl<'w> Watch<'w> {
     fn on_event(&mut self, event: Event, waker: Option<&dyn Waker>) -> Next {
         // Quiet first, then look: what is woken from here on is heard.
         match (event, waker) {
-            (Event::Ready(_), Some(waker)) => waker.quiet(),
+            (Event::Ready(_), Some(waker)) => {
+                waker.receive();
+            }
             (Event::Started | Event::Deadline | Event::Ready(_), _) => {}
         }
         let now = clock::now();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::liveness::{Contract, LockState, Observation, ProcessState, Verdict, Voucher};
+use lockkeeper_core::liveness::{
+    Contract, LivenessProbe, LockState, Observation, ProcessState, Verdict, Voucher,
+};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, format_span};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::deadlock::{self, Link};
 use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
 use lockkeeper_core::lease::{self, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
-use lockkeeper_core::overlay::Reaped;
 use lockkeeper_core::record::{Claim, Lease, Ticket};
+use lockkeeper_core::records::Reaped;
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, Ttl};
 
@@ -161,17 +161,15 @@ impl Engine {
     }
 
     /// Puts away all the dead and what they left.
-    #[expect(clippy::redundant_closure, reason = "a plain function is not general over lifetimes here")]
     pub fn clean_up(&self) -> Result<Vec<Reaped>, StoreError> {
-        let ((), reaped) = self.decide(|overlay| lease::clean_up(overlay))?;
+        let ((), reaped) = self.decide(lease::clean_up)?;
         self.store().sweep()?;
         Ok(reaped)
     }
 
     /// The cycles that waits are caught in.
-    #[expect(clippy::redundant_closure, reason = "a plain function is not general over lifetimes here")]
     pub fn cycles(&self) -> Result<Vec<Vec<Link>>, StoreError> {
-        self.look(|overlay| deadlock::cycles(overlay))
+        self.look(deadlock::cycles)
     }
 
     /// Breaks a lease: its holder is told first and has `grace` to stop its work, then it is taken away.
@@ -183,10 +181,10 @@ impl Engine {
     /// Breaks every lease; all holders are told first, then `grace` is given to all of them together.
     pub fn break_all(&self, grace: Duration) -> Result<Vec<Broken>, StoreError> {
         let until = Instant::now() + grace;
-        let (ids, _) = self.look(|overlay| overlay.all())?;
+        let (leases, _) = self.look(|overlay| overlay.all())?;
         let mut revoked = Vec::new();
-        for id in ids {
-            revoked.extend(self.decide(|overlay| lease::revoke(overlay, id))?.0);
+        for lease in leases {
+            revoked.extend(self.decide(|overlay| lease::revoke(overlay, lease.id))?.0);
         }
         let left = || until.saturating_duration_since(Instant::now());
         revoked.into_iter().map(|revoked| self.see_off(revoked, left())).collect()

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 
 use lockkeeper_core::liveness::Verdict;
-use lockkeeper_core::overlay::Overlay;
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::resource::{Key, Resource, Target};
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Asker, Blocker, blockers};
 
-use super::seen::Seen;
-use super::{Engine, undecided};
+use super::Engine;
 use crate::store::StoreError;
 
 /// Everything that a store has at one moment.
@@ -70,13 +68,10 @@ impl Listing {
 }
 
 impl Engine {
-    /// Looks at everything; changes nothing and keeps nobody waiting.
+    /// Reads everything in one snapshot. Changes nothing and blocks nobody.
     pub fn listing(&self) -> Result<Listing, StoreError> {
-        let mut listing = None;
-        self.store.snapshot(&mut |records| {
-            let (leases, tickets) = records.everything()?;
-            let mut view = Seen::new(records, &self.probe);
-            let mut overlay = Overlay::new(&mut view);
+        self.look(|overlay| {
+            let (leases, tickets) = overlay.all()?;
             let judged = leases.into_iter().map(|lease| {
                 let verdict = overlay.judge_lease(&lease);
                 HolderEntry { lease, verdict }
@@ -87,7 +82,7 @@ impl Engine {
             for ticket in tickets {
                 let verdict = overlay.judge_ticket(&ticket);
                 let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-                let blockers = blockers(&mut overlay, asker)?;
+                let blockers = blockers(overlay, asker)?;
                 let places = ticket.claim.targets().map(Target::key).map(|key| {
                     let place = lines.entry(key).or_default();
                     *place += usize::from(!verdict.is_free());
@@ -96,9 +91,7 @@ impl Engine {
                 let position = places.max().unwrap_or(1).max(1);
                 waiters.push(WaiterEntry { ticket, verdict, blockers, position });
             }
-            listing = Some(Listing { now: overlay.now(), holders, waiters });
-            Ok(())
-        })?;
-        listing.ok_or_else(undecided)
+            Ok(Listing { now: overlay.now(), holders, waiters })
+        })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::{Observation, Origin, ProcessRef, Proof, Voucher};
+use lockkeeper_core::liveness::{LivenessProbe, Observation, Origin, ProcessRef, Proof, Voucher};
 
 use crate::platform::liveness_lock::LivenessFile;
 use crate::platform::process::Watch;
@@ -49,9 +49,10 @@ impl MachineProbe {
     pub fn watch(&self, process: ProcessRef) -> Watch {
         self.watches.watch(process)
     }
+}
 
-    /// Looks at a holder or waiter.
-    pub fn observe(&self, proof: &Proof) -> Observation {
+impl LivenessProbe for MachineProbe {
+    fn observe(&self, proof: &Proof) -> Observation {
         // The id of a boot is unique: where it is the same, the machine is, whatever a container calls it.
         if proof.origin.boot != self.origin.boot {
             let same_machine = proof.origin.host == self.origin.host;

@@ -5,20 +5,21 @@
 //! case that the one who should wake is frozen after its commit.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::lease::{Grant, Outcome, WaitTerms, Waiting};
-use lockkeeper_core::liveness::{Verdict, Voucher};
+use lockkeeper_core::liveness::{Contract, Verdict, Voucher};
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Watched, watch_list};
 
 use super::Engine;
+use crate::platform::poll;
 use crate::platform::process::Watch;
 use crate::platform::tree::{Root, Stop, stop_tree};
-use crate::platform::{clock, poll};
 use crate::store::{Granted, StoreError, Waker};
 
 /// Nobody relies on it: see the module's description.
@@ -72,7 +73,7 @@ impl Engine {
                 }
             }
             let interrupted = self.sleep(&[&waiting], waker, patience, &mut || progress(&waiting))?;
-            if let Some(grant) = waker.hear().and_then(|granted| grant_of(&ticket, granted)) {
+            if let Some(grant) = waker.receive().and_then(|granted| grant_of(&ticket, granted)) {
                 return Ok(Waited::Granted(grant));
             }
             match self.attend_again(&ticket, terms)? {
@@ -108,7 +109,7 @@ impl Engine {
             let all: Vec<&Waiting> = line.iter().collect();
             let interrupted = sleeps && self.sleep(&all, waker, patience, &mut || {})?;
             sleeps = true;
-            waker.quiet();
+            waker.receive();
             let mut place = 0;
             while place < line.len() {
                 let ticket = line[place].ticket.clone();
@@ -169,11 +170,8 @@ impl Engine {
             }
             let left = look_at.map(|at| at.saturating_duration_since(Instant::now()));
             let sleep = [left, patience.tick].into_iter().flatten().min();
-            let ready = poll::wait(&descriptors, sleep).map_err(|source| StoreError::Io {
-                action: "wait for",
-                path: "the store".into(),
-                source,
-            })?;
+            let ready = poll::wait(&descriptors, sleep)
+                .map_err(|source| StoreError::io("wait for", Path::new("the store"), source))?;
             if ready.any() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(ready.places().any(|place| (1..=patience.interrupts.len()).contains(&place)));
             }
@@ -214,34 +212,31 @@ impl Engine {
         Ok(stopped)
     }
 
-    /// Stops one holder if its time is up and its contract says so.
+    /// Stops the processes of a holder whose time is up, if it holds under the contract `kill`. Returns whether it did.
     pub fn stop_if_overdue(&self, lease: &Lease, grace: Duration) -> Result<bool, StoreError> {
-        let verdict = lease.verdict(self.probe.observe(&lease.claim.proof), clock::now());
         let Some(process) = lease.claim.proof.process() else { return Ok(false) };
-        if verdict != Verdict::Overdue || !self.probe.shares_pids_with(&lease.claim.proof.origin) {
-            return Ok(false);
-        }
-        // It may have been renewed since it was read.
-        let still = self.look(|overlay| {
-            let found = overlay.lease(lease.id)?;
-            Ok(found.is_some_and(|found| overlay.judge_lease(&found) == Verdict::Overdue))
-        })?;
-        if still {
+        let may_be_stopped =
+            lease.claim.contract == Contract::Kill && self.probe.shares_pids_with(&lease.claim.proof.origin);
+        // The holder may have renewed the lease since it was read, so it is read again.
+        let is_overdue = may_be_stopped
+            && self.look(|overlay| {
+                let found = overlay.lease(lease.id)?;
+                Ok(found.is_some_and(|found| overlay.judge_lease(&found) == Verdict::Overdue))
+            })?;
+        if is_overdue {
             let stop = Stop { root: Root::Process(process), grace, mark: None };
-            stop_tree(&stop).map_err(|source| StoreError::Io {
-                action: "stop the processes of",
-                path: lease.claim.owner.as_str().into(),
-                source,
+            stop_tree(&stop).map_err(|source| {
+                StoreError::io("stop the processes of", Path::new(lease.claim.owner.as_str()), source)
             })?;
         }
-        Ok(still)
+        Ok(is_overdue)
     }
 
     /// Has everybody watched whose end concerns this ticket.
     fn post_sentries(&self, waiting: &Waiting, sentries: &mut Sentries) {
-        let now = clock::now();
         for watched in watch_list(&waiting.blockers) {
-            sentries.timer = [sentries.timer, time_left(&watched, now)].into_iter().flatten().min();
+            sentries.timer =
+                [sentries.timer, time_left(&watched, waiting.looked_at)].into_iter().flatten().min();
             let proof = &watched.claim().proof;
             let pids_count = self.probe.shares_pids_with(&proof.origin);
             let same_machine = proof.origin.boot == self.probe.origin().boot;

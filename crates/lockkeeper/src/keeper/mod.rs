@@ -161,7 +161,7 @@ impl Keeper {
     /// A waker from an earlier wait.
     fn idle_bell(&self) -> Option<Box<dyn Waker>> {
         let waker = locked(&self.shared.idle_bells).pop()?;
-        waker.quiet();
+        waker.receive();
         Some(waker)
     }
 
@@ -182,11 +182,8 @@ impl Keeper {
 pub fn open_engine(folder: &Path) -> Result<Engine, KeeperError> {
     let here = origin::origin().map_err(KeeperError::Machine)?;
     let store = SqliteStore::open(folder, &here.boot)?;
-    let probe = MachineProbe::new(folder, here).map_err(|source| StoreError::Io {
-        action: "open the locks in",
-        path: folder.to_owned(),
-        source,
-    })?;
+    let probe = MachineProbe::new(folder, here)
+        .map_err(|source| StoreError::io("open the locks in", folder, source))?;
     Ok(Engine::new(Box::new(store), probe))
 }
 

@@ -63,7 +63,7 @@ impl Watch {
             let due = retry_at.or_else(|| self.held().iter().filter_map(|held| held.renewal_due()).min());
             let timeout = due.map(|due: Instant| due.saturating_duration_since(Instant::now()));
             let Ok(ready) = poll::wait(&[self.waker.as_fd(), self.reader.as_fd()], timeout) else { return };
-            self.waker.quiet();
+            self.waker.receive();
             if ready.contains(1) && self.is_closed() {
                 return;
             }

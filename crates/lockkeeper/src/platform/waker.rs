@@ -1,11 +1,12 @@
-//! Doorbells: a waiter sleeps on one, and whoever has news for it wakes.
+//! Wakers: a process sleeps on a FIFO, and another process wakes it with a write.
 //!
-//! A waker is a FIFO in the store's `wake/` folder. The waiter keeps it open in both directions, so that it never
-//! reads an end of file; a wake is one byte, and any number of wakes before the next look are one. A wake may bring
-//! a word along, which is lost when the FIFO is full: whoever hears no word has to look for itself. A waiter that
-//! was killed leaves its FIFO behind, which nobody has open: [`WakeSender::remove`] cleans up where a record still names it,
-//! and [`sweep`] finds the others. A waker is put up under a shared lock on the folder and swept under an exclusive
-//! one, so that none is swept between its making and its opening.
+//! A waker is a FIFO in the folder `wake/` of the store. The sleeper keeps it open for reading and writing, so it never reads an
+//! end of file. A wake-up is one byte; any number of wake-ups before the next read count as one. A wake-up may carry a message,
+//! which is lost if the FIFO is full: a sleeper that gets no message reads the store.
+//!
+//! A process that was killed leaves its FIFO behind, which nobody has open. [`WakeSender::remove`] removes it if a record still
+//! names it, and [`sweep`] finds the others. A waker is created under a shared lock on the folder, and `sweep` takes an exclusive
+//! one. So `sweep` never removes a FIFO between its creation and its opening.
 
 #[cfg(test)]
 mod tests;
@@ -15,31 +16,25 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::WakerId;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
 use super::random;
-use super::write_lock::{has_company, pause};
 
-/// What a wake may bring along.
-pub type Word = [u8; 24];
+/// What a wake-up may carry.
+pub type Message = [u8; 24];
 
-/// A wake without a word, one that says that a word is about to come, and what begins one with a word. Each is written
-/// at once, and so is read whole.
-const RING: u8 = b'!';
-const SOON: u8 = b'?';
-const SAID: u8 = b'=';
+/// A wake-up without a message.
+const PLAIN: u8 = b'!';
+/// The first byte of a wake-up with a message. It is written at once with the message, and so is read whole.
+const WITH_MESSAGE: u8 = b'=';
 
-/// How long a word is looked out for that is about to come: to fall asleep again and be woken takes as long.
-const LOOK_OUT: Duration = Duration::from_micros(150);
-
-/// How many wakers stay open for the next wake: whoever hands on in turn wakes the same ones again and again.
+/// How many FIFOs stay open for the next wake-up: processes that take turns wake the same ones again and again.
 const MOST_OPEN: usize = 64;
 
-/// A waiter's own waker. Dropping it takes it down.
+/// The waker of this process. Dropping it removes the FIFO.
 #[derive(Debug)]
 pub struct Waker {
     id: WakerId,
@@ -48,13 +43,13 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Puts up a new waker in the store at `dir`.
+    /// Creates a waker with a new id in the store at `dir`.
     pub fn create(dir: &Path) -> io::Result<Self> {
-        // One bit is left out so that a store can keep the number as a signed integer.
+        // One bit is left out so that a store can keep the id as a signed integer.
         Self::create_with_id(dir, WakerId(random::number()? >> 1))
     }
 
-    /// Puts up the waker with this number, which is not up yet.
+    /// Creates the waker with this id. There is none with it yet.
     pub fn create_with_id(dir: &Path, id: WakerId) -> io::Result<Self> {
         let path = path(dir, id);
         let folder = match open_folder(dir)? {
@@ -71,45 +66,30 @@ impl Waker {
         Ok(Self { id, path, descriptor })
     }
 
-    /// The number to wake it by.
+    /// The id by which others wake it.
     pub fn id(&self) -> WakerId {
         self.id
     }
 
-    /// Forgets all wakes so far; returns whether there were any, and the last word that came with one. When a word is
-    /// about to come, it is looked out for.
-    pub fn hear(&self) -> io::Result<(bool, Option<Word>)> {
-        let (woken, mut word, soon) = self.drain()?;
-        if soon && word.is_none() {
-            let until = Instant::now() + LOOK_OUT;
-            while word.is_none() && Instant::now() < until {
-                pause();
-                word = self.drain()?.1;
-            }
-        }
-        Ok((woken, word))
-    }
-
-    /// Forgets all wakes so far; returns whether there were any, the last word that came with one, and whether one is
-    /// about to come.
-    fn drain(&self) -> io::Result<(bool, Option<Word>, bool)> {
-        let (mut woken, mut word, mut soon) = (false, None, false);
+    /// Forgets all wake-ups so far. Returns whether there were any, and the last message among them.
+    pub fn receive(&self) -> io::Result<(bool, Option<Message>)> {
+        let (mut woken, mut message) = (false, None);
         let mut buffer = [0; 256];
-        // The beginning of a word whose end did not fit in.
+        // The beginning of a message whose end did not fit into the buffer.
         let mut kept = 0;
         loop {
             let read = match rustix::io::read(&self.descriptor, &mut buffer[kept..]) {
-                Ok(0) | Err(Errno::AGAIN) => return Ok((woken, word, soon)),
+                Ok(0) | Err(Errno::AGAIN) => return Ok((woken, message)),
                 Ok(read) => read,
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
             woken = true;
             let filled = kept + read;
-            let rest = last_word(&buffer[..filled], &mut word, &mut soon);
-            // Less than there was room for: it is empty now, and what comes from here on is the next wake.
+            let rest = last_message(&buffer[..filled], &mut message);
+            // There was room for more, so the FIFO is empty now. What comes from here on is the next wake-up.
             if filled < buffer.len() {
-                return Ok((woken, word, soon));
+                return Ok((woken, message));
             }
             buffer.copy_within(filled - rest..filled, 0);
             kept = rest;
@@ -117,7 +97,7 @@ impl Waker {
     }
 }
 
-/// Readable once it was woken.
+/// Readable after a wake-up.
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -126,95 +106,67 @@ impl AsFd for Waker {
 
 impl Drop for Waker {
     fn drop(&mut self) {
-        // What stays is found to be nobody's at the next wake.
+        // If the file stays, the next wake-up finds that nobody has it open.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Finds the last word among what was read, and whether one is about to come; returns how many bytes at the end are the
-/// beginning of another one.
-fn last_word(mut bytes: &[u8], word: &mut Option<Word>, soon: &mut bool) -> usize {
+/// Finds the last message in these bytes. Returns how many bytes at the end are the beginning of another message.
+fn last_message(mut bytes: &[u8], message: &mut Option<Message>) -> usize {
     while let Some((&first, rest)) = bytes.split_first() {
-        if first != SAID {
-            *soon |= first == SOON;
+        if first != WITH_MESSAGE {
             bytes = rest;
             continue;
         }
-        let Some((said, rest)) = rest.split_first_chunk() else { return bytes.len() };
-        *word = Some(*said);
+        let Some((found, rest)) = rest.split_first_chunk() else { return bytes.len() };
+        *message = Some(*found);
         bytes = rest;
     }
     0
 }
 
-/// Rings the wakers of one store.
+/// Wakes the sleepers of one store.
 #[derive(Debug)]
 pub struct WakeSender {
     dir: PathBuf,
-    /// Those that were woken last. To have one open for writing keeps nobody from taking it down.
+    /// The FIFOs that were used last. An open writing end does not keep the sleeper from removing its FIFO.
     open: Mutex<Vec<(WakerId, OwnedFd)>>,
 }
 
 impl WakeSender {
-    /// Rings wakers of the store at `dir`.
+    /// Wakes sleepers of the store at `dir`.
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), open: Mutex::new(Vec::new()) }
     }
 
-    /// Rings a waker. Returns false when there is none, or nobody to hear it.
-    pub fn wake(&self, waker: WakerId, word: Option<&Word>) -> io::Result<bool> {
-        self.through(waker, |descriptor| write(descriptor, word))
-    }
-
-    /// Wakes a sleeper to whom a word is about to be brought, so that it is awake by then. It is a favour: only wakers
-    /// that were woken before and are open, and only where it has a core to be awake on.
-    pub fn alert(&self, waker: WakerId) {
-        if !has_company() {
-            return;
-        }
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, descriptor)) = open.iter().find(|(known, _)| *known == waker) {
-            let _ = leave(descriptor, &[SOON]);
-        }
-    }
-
-    /// Writes to a waker, which is opened for it unless it is open. Whoever cannot be written to is forgotten.
-    fn through(&self, waker: WakerId, write: impl Fn(&OwnedFd) -> io::Result<bool>) -> io::Result<bool> {
+    /// Wakes a sleeper. Returns false if there is none.
+    pub fn wake(&self, waker: WakerId, message: Option<&Message>) -> io::Result<bool> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = open.iter().position(|(known, _)| *known == waker) {
-            if write(&open[place].1)? {
+            if write(&open[place].1, message)? {
                 return Ok(true);
             }
-            // Its sleeper is gone, or has put up another one.
+            // The sleeper is gone, or has created the FIFO anew.
             open.remove(place);
         }
-        let Some(descriptor) = open_to_ring(&self.dir, waker)? else { return Ok(false) };
-        let heard = write(&descriptor)?;
-        if heard {
+        let Some(descriptor) = open_to_wake(&self.dir, waker)? else { return Ok(false) };
+        let is_read = write(&descriptor, message)?;
+        if is_read {
             open.truncate(MOST_OPEN - 1);
             open.insert(0, (waker, descriptor));
         }
-        Ok(heard)
+        Ok(is_read)
     }
 
-    /// Takes down the waker that a dead waiter left; it is no error when it is gone.
+    /// Removes the FIFO of a dead process. It is no error if it is gone.
     pub fn remove(&self, waker: WakerId) -> io::Result<()> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| *known != waker);
         unless_gone(std::fs::remove_file(path(&self.dir, waker)))
     }
 }
 
-/// Writes so few bytes that they are taken whole; false when there is no room, or nobody who could read them.
-fn leave(descriptor: &OwnedFd, bytes: &[u8]) -> io::Result<bool> {
-    match rustix::io::retry_on_intr(|| rustix::io::write(descriptor, bytes)) {
-        Ok(_) => Ok(true),
-        Err(Errno::AGAIN | Errno::PIPE) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// None when there is no such waker, or nobody who could hear it.
-fn open_to_ring(dir: &Path, waker: WakerId) -> io::Result<Option<OwnedFd>> {
+/// Opens a FIFO for writing. None if there is no such FIFO, or no reader.
+fn open_to_wake(dir: &Path, waker: WakerId) -> io::Result<Option<OwnedFd>> {
     // Without NONBLOCK this would wait for a reader.
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let path = path(dir, waker);
@@ -230,6 +182,25 @@ fn open_to_ring(dir: &Path, waker: WakerId) -> io::Result<Option<OwnedFd>> {
     }
 }
 
+/// Writes a wake-up. Returns false if nobody reads the FIFO.
+fn write(descriptor: &OwnedFd, message: Option<&Message>) -> io::Result<bool> {
+    let mut with_message = [WITH_MESSAGE; size_of::<Message>() + 1];
+    let bytes = match message {
+        None => &[PLAIN][..],
+        Some(message) => {
+            with_message[1..].copy_from_slice(message);
+            &with_message
+        }
+    };
+    match rustix::io::retry_on_intr(|| rustix::io::write(descriptor, bytes)) {
+        // A full FIFO wakes its reader, too.
+        Ok(_) | Err(Errno::AGAIN) => Ok(true),
+        // The reader is gone. Rust programs ignore the signal that comes with it.
+        Err(Errno::PIPE) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn unless_gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -237,25 +208,7 @@ fn unless_gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn write(descriptor: &OwnedFd, word: Option<&Word>) -> io::Result<bool> {
-    let mut said = [SAID; size_of::<Word>() + 1];
-    let bytes = match word {
-        None => &[RING][..],
-        Some(word) => {
-            said[1..].copy_from_slice(word);
-            &said
-        }
-    };
-    match rustix::io::retry_on_intr(|| rustix::io::write(descriptor, bytes)) {
-        // A full one was woken before and not yet heard.
-        Ok(_) | Err(Errno::AGAIN) => Ok(true),
-        // The waiter is gone. Rust programs ignore the signal that comes with it.
-        Err(Errno::PIPE) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Takes down every waker that nobody has open: their waiters were killed before or after a record named them.
+/// Removes every FIFO that nobody has open. Its process was killed, and no record names it.
 pub fn sweep(dir: &Path) -> io::Result<()> {
     let Some(folder) = open_folder(dir)? else { return Ok(()) };
     rustix::io::retry_on_intr(|| flock(&folder, FlockOperation::LockExclusive))?;
@@ -266,7 +219,7 @@ pub fn sweep(dir: &Path) -> io::Result<()> {
         if entry.file_type().is_ok_and(|kind| kind.is_fifo())
             && rustix::fs::open(entry.path(), flags, Mode::empty()).err() == Some(Errno::NXIO)
         {
-            // Its waiter may have taken it down while it was opened here.
+            // Its process may have removed it meanwhile.
             unless_gone(std::fs::remove_file(entry.path()))?;
         }
     }

@@ -1,7 +1,7 @@
 //! Checks of native leases: what the dead left, whom nobody can judge, and who waits in a circle.
 
 use lockkeeper_core::liveness::Verdict;
-use lockkeeper_core::overlay::Reaped;
+use lockkeeper_core::records::Reaped;
 
 use super::finding::{Finding, Recovered, Status, some_of, told};
 use super::{Pass, Visit};

@@ -370,7 +370,7 @@ impl Watch<'_> {
 
     fn lease_lost(&self) -> Option<Stopped> {
         if let Some(waker) = self.waker {
-            waker.quiet();
+            waker.receive();
         }
         let lease = self.job.lease.as_ref()?;
         // A store that cannot be read says nothing about the lease.

@@ -1,4 +1,4 @@
-//! Bells that are woken, announced, left behind and swept.
+//! Wakers that are woken, left behind and swept.
 
 use super::*;
 use crate::platform::poll;
@@ -13,79 +13,54 @@ fn remove(dir: &Path, waker: WakerId) -> io::Result<()> {
     WakeSender::new(dir).remove(waker)
 }
 
-/// Whoever is told that a word is about to come hears it without falling asleep again; and does not wait for long.
 #[test]
-fn a_word_that_was_announced_is_looked_out_for() {
+fn a_message_comes_through_among_any_number_of_wake_ups() {
     let dir = tempfile::tempdir().unwrap();
     let waker = Waker::create(dir.path()).unwrap();
-    let ringer = WakeSender::new(dir.path());
-    ringer.alert(waker.id());
-    assert_eq!(waker.hear().unwrap(), (false, None), "nobody opens a waker only to announce something");
-    assert!(ringer.wake(waker.id(), None).unwrap());
-    ringer.alert(waker.id());
-    let since = Instant::now();
-    assert_eq!(waker.hear().unwrap(), (true, None));
-    assert!(since.elapsed() >= LOOK_OUT || !has_company());
-    // Until one of many words comes while it is looked out for.
-    let heard = (0..10_000).any(|_| {
-        ringer.alert(waker.id());
-        std::thread::scope(|scope| {
-            scope.spawn(|| ringer.wake(waker.id(), Some(&[7; 24])).unwrap());
-            let heard = waker.hear().unwrap();
-            heard == (true, Some([7; 24]))
-        })
-    });
-    assert!(heard);
-}
-
-#[test]
-fn a_word_comes_with_its_ring_however_many_rings_there_are() {
-    let dir = tempfile::tempdir().unwrap();
-    let waker = Waker::create(dir.path()).unwrap();
-    let ringer = WakeSender::new(dir.path());
+    let sender = WakeSender::new(dir.path());
     for others in [0, 1, 230, 231, 240, 255, 256, 257, 1000] {
-        (0..others).for_each(|_| assert!(ringer.wake(waker.id(), None).unwrap()));
+        (0..others).for_each(|_| assert!(sender.wake(waker.id(), None).unwrap()));
         for said in [1, 2] {
-            assert!(ringer.wake(waker.id(), Some(&[said; 24])).unwrap());
+            assert!(sender.wake(waker.id(), Some(&[said; 24])).unwrap());
         }
-        (0..others).for_each(|_| assert!(ringer.wake(waker.id(), None).unwrap()));
-        let (mut woken, mut word) = waker.hear().unwrap();
-        while let (true, later) = waker.hear().unwrap() {
-            (woken, word) = (true, later.or(word));
+        (0..others).for_each(|_| assert!(sender.wake(waker.id(), None).unwrap()));
+        let (mut woken, mut message) = waker.receive().unwrap();
+        while let (true, later) = waker.receive().unwrap() {
+            (woken, message) = (true, later.or(message));
         }
-        assert_eq!((woken, word), (true, Some([2; 24])), "{others} other wakes");
+        assert_eq!((woken, message), (true, Some([2; 24])), "{others} other wake-ups");
     }
 }
 
 #[test]
-fn a_bell_that_was_put_up_again_is_rung_by_who_rang_the_old_one() {
+fn a_waker_that_was_created_again_is_woken_through_the_same_sender() {
     let dir = tempfile::tempdir().unwrap();
-    let ringer = WakeSender::new(dir.path());
+    let sender = WakeSender::new(dir.path());
     let ids: Vec<WakerId> = (1..=MOST_OPEN as u64 + 2).map(WakerId).collect();
     for _ in 0..2 {
         let wakers: Vec<Waker> =
             ids.iter().map(|id| Waker::create_with_id(dir.path(), *id).unwrap()).collect();
         for waker in wakers.iter().chain(&wakers) {
-            assert!(ringer.wake(waker.id(), None).unwrap());
-            assert!(waker.hear().unwrap().0);
+            assert!(sender.wake(waker.id(), None).unwrap());
+            assert!(waker.receive().unwrap().0);
         }
         drop(wakers);
         for id in &ids {
-            assert!(!ringer.wake(*id, None).unwrap());
+            assert!(!sender.wake(*id, None).unwrap());
         }
     }
 }
 
 #[test]
-fn a_ring_is_heard_once_however_often_it_rang() {
+fn any_number_of_wake_ups_count_as_one() {
     let dir = tempfile::tempdir().unwrap();
     let waker = Waker::create(dir.path()).unwrap();
-    assert!(!waker.hear().unwrap().0);
+    assert!(!waker.receive().unwrap().0);
     for _ in 0..3 {
         assert!(wake(dir.path(), waker.id()).unwrap());
     }
     assert!(poll::wait(&[waker.as_fd()], None).unwrap().any());
-    assert!(waker.hear().unwrap().0);
+    assert!(waker.receive().unwrap().0);
     assert!(!poll::wait(&[waker.as_fd()], Some(Duration::ZERO)).unwrap().any());
 }
 
@@ -94,22 +69,22 @@ fn a_sleeper_is_woken_by_another_process() {
     let dir = tempfile::tempdir().unwrap();
     let waker = Waker::create(dir.path()).unwrap();
     let script = format!("printf x > '{}'", path(dir.path(), waker.id()).display());
-    let mut ringer = std::process::Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    let mut sender = std::process::Command::new("sh").args(["-c", &script]).spawn().unwrap();
     assert!(poll::wait(&[waker.as_fd()], None).unwrap().contains(0));
-    ringer.wait().unwrap();
+    sender.wait().unwrap();
 }
 
 #[test]
-fn a_full_bell_counts_as_rung() {
+fn a_full_fifo_counts_as_woken() {
     let dir = tempfile::tempdir().unwrap();
     let waker = Waker::create(dir.path()).unwrap();
     while rustix::io::write(&waker, &[0; 4096]).is_ok() {}
     assert!(wake(dir.path(), waker.id()).unwrap());
-    assert!(waker.hear().unwrap().0);
+    assert!(waker.receive().unwrap().0);
 }
 
 #[test]
-fn nobody_hears_a_bell_that_is_gone_or_was_left_behind() {
+fn a_waker_that_is_gone_or_was_left_behind_wakes_nobody() {
     let dir = tempfile::tempdir().unwrap();
     let waker = Waker::create(dir.path()).unwrap();
     let (id, path) = (waker.id(), waker.path.clone());
@@ -125,7 +100,7 @@ fn nobody_hears_a_bell_that_is_gone_or_was_left_behind() {
 }
 
 #[test]
-fn a_sweep_takes_down_what_nobody_has_open_and_nothing_else() {
+fn a_sweep_removes_what_nobody_has_open_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     sweep(dir.path()).unwrap();
     let waker = Waker::create(dir.path()).unwrap();
@@ -135,20 +110,20 @@ fn a_sweep_takes_down_what_nobody_has_open_and_nothing_else() {
     sweep(dir.path()).unwrap();
     assert!(!left.exists() && file.exists());
     assert!(wake(dir.path(), waker.id()).unwrap());
-    assert!(waker.hear().unwrap().0);
+    assert!(waker.receive().unwrap().0);
 }
 
 #[test]
-fn no_bell_is_swept_while_it_is_put_up() {
+fn no_waker_is_swept_while_it_is_created() {
     let dir = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
-        let putting_up = scope.spawn(|| {
+        let creating = scope.spawn(|| {
             for _ in 0..300 {
                 let waker = Waker::create(dir.path()).unwrap();
                 assert!(wake(dir.path(), waker.id()).unwrap());
             }
         });
-        while !putting_up.is_finished() {
+        while !creating.is_finished() {
             sweep(dir.path()).unwrap();
         }
     });

@@ -1,38 +1,26 @@
 //! Records are found by their keys, and tickets in the order of their line.
 
-use std::ops::ControlFlow;
-
 use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::overlay::{Change, Scan};
 use lockkeeper_core::record::Rank;
+use lockkeeper_core::records::{Change, Scan};
 use lockkeeper_core::resource::{Key, KeyRange, Target};
 
 use super::sample::{lease, name, path, put, ticket};
-use super::{Harness, look};
-use crate::store::Store;
+use super::{Harness, everything, look};
+use crate::store::LeaseStore;
 
-pub(super) fn leases_within(store: &dyn Store, range: &KeyRange) -> Vec<u64> {
-    let mut found = look(store, |records| {
-        let mut ids = Vec::new();
-        records.leases(range, &mut |lease| ids.push(lease.id.0))?;
-        Ok(ids)
-    });
+pub(super) fn leases_within(store: &dyn LeaseStore, range: &KeyRange) -> Vec<u64> {
+    let mut found: Vec<u64> =
+        look(store, |records| records.leases(range)).iter().map(|lease| lease.id.0).collect();
     found.sort_unstable();
     found
 }
 
-pub(super) fn tickets_within(store: &dyn Store, range: &KeyRange, scan: Scan, at_most: usize) -> Vec<u64> {
-    look(store, |records| {
-        let mut ids = Vec::new();
-        records.tickets(range, scan, &mut |ticket| {
-            ids.push(ticket.id.0);
-            if ids.len() == at_most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        Ok(ids)
-    })
+pub(super) fn tickets_within(store: &dyn LeaseStore, range: &KeyRange, scan: Scan, limit: usize) -> Vec<u64> {
+    look(store, |records| records.tickets(range, scan, limit)).iter().map(|ticket| ticket.id.0).collect()
 }
 
-fn add_leases(store: &dyn Store, targets: &[Target]) {
+fn add_leases(store: &dyn LeaseStore, targets: &[Target]) {
     let numbered = targets.iter().zip(1..);
     let added = numbered
         .map(|(target, id)| Change::AddLease(lease(id, &format!("o{id}"), std::slice::from_ref(target))));
@@ -81,7 +69,7 @@ pub(super) fn a_record_under_two_keys_comes_once(harness: &dyn Harness) {
 }
 
 /// Three in line for `db`, two of them at the same time, and one elsewhere.
-fn line(store: &dyn Store) {
+fn line(store: &dyn LeaseStore) {
     put(
         store,
         &[
@@ -93,12 +81,12 @@ fn line(store: &dyn Store) {
     );
 }
 
-pub(super) fn the_line_is_walked_up_and_down(harness: &dyn Harness) {
+pub(super) fn the_line_is_scanned_forward_and_backward(harness: &dyn Harness) {
     let place = harness.place();
     let store = place.open();
     line(&*store);
     let rank = |at, id| Some(Rank { at, id: LeaseId(id) });
-    for (range, walks) in [
+    for (range, scans) in [
         (
             name("db").key_range(),
             [
@@ -126,13 +114,13 @@ pub(super) fn the_line_is_walked_up_and_down(harness: &dyn Harness) {
             ],
         ),
     ] {
-        for (scan, expected) in walks {
+        for (scan, expected) in scans {
             assert_eq!(tickets_within(&*store, &range, scan, usize::MAX), expected, "{scan:?} {range:?}");
         }
     }
 }
 
-pub(super) fn a_walk_ends_when_told(harness: &dyn Harness) {
+pub(super) fn a_scan_ends_at_its_limit(harness: &dyn Harness) {
     let place = harness.place();
     let store = place.open();
     line(&*store);
@@ -146,7 +134,7 @@ pub(super) fn everything_is_in_order(harness: &dyn Harness) {
     line(&*store);
     let added = [8, 7].map(|id| Change::AddLease(lease(id, "holder", &[name("held")])));
     put(&*store, &added);
-    let (leases, tickets) = look(&*store, |records| records.everything());
+    let (leases, tickets) = everything(&*store);
     assert_eq!(leases.iter().map(|lease| lease.id.0).collect::<Vec<_>>(), [7, 8]);
     assert_eq!(tickets.iter().map(|ticket| ticket.id.0).collect::<Vec<_>>(), [4, 6, 3, 5]);
 }

@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 use super::sample::{name, path};
 use super::twice::Runs;
-use super::{Harness, look};
+use super::{Harness, everything};
 use crate::engine::{Engine, MachineProbe};
 use crate::platform::{origin, process};
-use crate::store::Store;
+use crate::store::LeaseStore;
 
 /// An engine over `store`, in which this process stands for everybody.
 struct World {
@@ -25,7 +25,7 @@ struct World {
 }
 
 impl World {
-    fn over(store: Box<dyn Store>) -> Self {
+    fn over(store: Box<dyn LeaseStore>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let probe = MachineProbe::new(folder.path(), origin::origin().unwrap()).unwrap();
         Self { engine: Engine::new(store, probe), _folder: folder }
@@ -162,6 +162,6 @@ pub(super) fn only_the_last_run_counts(harness: &dyn Harness) {
     let late = World::over(Box::new(Runs::twice_with(place.open(), Box::new(interlude))));
     assert_eq!(late.acquire("late", &[("db", Mode::Exclusive)], false), "held 1");
     assert!(taken.load(Ordering::Relaxed));
-    let (leases, tickets) = look(&*place.open(), |records| records.everything());
+    let (leases, tickets) = everything(&*place.open());
     assert_eq!((leases.len(), tickets.len()), (1, 0));
 }

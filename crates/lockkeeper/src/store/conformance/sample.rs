@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, LeaseId, Token};
 use lockkeeper_core::liveness::{Contract, Origin, ProcessRef, Proof, Voucher};
-use lockkeeper_core::overlay::Change;
 use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
+use lockkeeper_core::records::Change;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::{Moment, Ttl};
 
-use super::decide;
-use crate::store::Store;
+use super::commit;
+use crate::store::LeaseStore;
 
 pub(in crate::store) fn name(text: &str) -> Target {
     Target::Name(text.parse().unwrap())
@@ -68,8 +68,7 @@ pub(super) fn ticket(id: u64, at: i64, owner: &str, targets: &[Target]) -> Ticke
     }
 }
 
-/// Makes changes in one decision.
-pub(super) fn put(store: &dyn Store, changes: &[Change]) {
-    let put = decide(store, |records| changes.iter().try_for_each(|change| records.apply(change.clone())));
-    put.unwrap();
+/// Commits changes together.
+pub(super) fn put(store: &dyn LeaseStore, changes: &[Change]) {
+    commit(store, changes, &[]).unwrap();
 }

@@ -68,7 +68,7 @@ impl RunStore {
     pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         make_folder(folder)?;
         if let Some(kind) = local::refuse_network(folder).map_err(|error| failed("look at", folder, error))? {
-            return Err(StoreError::NetworkFileSystem { path: folder.to_owned(), kind });
+            return Err(StoreError::NetworkFileSystem { address: folder.display().to_string(), kind });
         }
         let gate_path = folder.join("runs.gate");
         let gate =
@@ -223,5 +223,5 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 }
 
 fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::Io { action, path: path.to_owned(), source }
+    StoreError::io(action, path, source)
 }

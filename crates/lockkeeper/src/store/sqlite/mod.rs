@@ -12,7 +12,6 @@
 
 mod connections;
 mod examine;
-mod pace;
 mod records;
 mod rows;
 mod schema;
@@ -25,19 +24,21 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_core::id::{LeaseId, Token, WakerId};
+use lockkeeper_core::records::{Effect, Records};
 use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
-use super::{Decision, Examination, Granted, Store, StoreError, Waker};
-use crate::platform::{clock, fs as local, waker, write_lock};
+use super::{Examination, Granted, LeaseStore, StoreError, Transaction, Waker};
+use crate::platform::write_lock::WriteLock;
+use crate::platform::{clock, fs as local, waker};
+use connections::Pooled;
 pub(super) use connections::{Connections, Purpose};
 pub(super) use examine::pages;
-use pace::Pace;
-use records::Rows;
+use records::SqliteRecords;
 pub(super) use schema::{Format, connect, explain, use_log, version};
 use tokens::Tokens;
 
@@ -51,15 +52,14 @@ type Stamp = (u64, i64, i64);
 pub struct SqliteStore {
     folder: PathBuf,
     path: PathBuf,
-    gate: write_lock::WriteLock,
+    write_lock: WriteLock,
     /// The files that are open here, by name and inode.
     files: Vec<(PathBuf, u64)>,
     /// The folder when the files were found to be in place, and since when it is so.
     seen: Mutex<Option<(Stamp, Moment)>>,
     tokens: Tokens,
     connections: Connections,
-    ringer: waker::WakeSender,
-    pace: Arc<Pace>,
+    wake_sender: waker::WakeSender,
 }
 
 impl SqliteStore {
@@ -67,29 +67,27 @@ impl SqliteStore {
     pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         make_folder(folder)?;
         if let Some(kind) = local::refuse_network(folder).map_err(|error| failed("look at", folder, error))? {
-            return Err(StoreError::NetworkFileSystem { path: folder.to_owned(), kind });
+            return Err(StoreError::NetworkFileSystem { address: folder.display().to_string(), kind });
         }
-        let gate_path = folder.join("gate");
-        let gate =
-            write_lock::WriteLock::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
+        let lock_path = folder.join("gate");
+        let write_lock = WriteLock::open(&lock_path).map_err(|error| failed("open", &lock_path, error))?;
         let tokens = Tokens::open(folder, boot)?;
         let path = folder.join("leases.db");
         if tokens.boot()?.is_none_or(|last| last != boot) {
-            let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
+            let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
             start_boot(&tokens, &path, boot)?;
         }
-        let mut connection = schema::connect(&path)?;
+        let connection = schema::connect(&path)?;
         // Somebody else may be at it just now: anything but a yes is looked at again alone.
         if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
-            let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
+            let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
             if !schema::is_set_up(&connection, &path)? {
                 // What lost its file and its database within a moment still finds the limit on the gate.
-                let noted = gate.noted().map_err(|error| failed("read", &gate_path, error))?;
+                let noted = write_lock.noted().map_err(|error| failed("read", &lock_path, error))?;
                 schema::set_up(&connection, &path, tokens.limit()?.max(noted))?;
             }
         }
-        let pace = Arc::new(Pace::default());
-        schema::tune(&mut connection, &path, &pace)?;
+        schema::tune(&connection, &path)?;
         let mut files = Vec::new();
         for name in ["gate", "tokens", "leases.db", "leases.db-wal"] {
             let file = folder.join(name);
@@ -98,8 +96,8 @@ impl SqliteStore {
         }
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
-        let ringer = waker::WakeSender::new(&folder);
-        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, pace })
+        let wake_sender = waker::WakeSender::new(&folder);
+        Ok(Self { folder, path, write_lock, files, seen, tokens, connections, wake_sender })
     }
 
     /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
@@ -107,16 +105,15 @@ impl SqliteStore {
         folder.join("leases.db").try_exists().unwrap_or(true)
     }
 
-    /// Does something on a connection that no other thread uses meanwhile.
-    fn connected<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let another = || {
+    /// A connection that no other thread uses now.
+    fn connection(&self) -> Result<Pooled<'_>, StoreError> {
+        self.connections.take(Purpose::Write, || {
             // By now the path may lead elsewhere.
             self.check_place()?;
-            let mut connection = schema::connect(&self.path)?;
-            schema::tune(&mut connection, &self.path, &self.pace)?;
+            let connection = schema::connect(&self.path)?;
+            schema::tune(&connection, &self.path)?;
             Ok(connection)
-        };
-        self.connections.with(Purpose::Write, another, work)
+        })
     }
 
     /// Whether the files are still those that were opened: others would not see what is written to them.
@@ -134,7 +131,7 @@ impl SqliteStore {
         for (path, inode) in &self.files {
             let found = fs::metadata(path).map_err(|error| self.gone_or(error, path))?;
             if found.ino() != *inode {
-                return Err(StoreError::Removed { path: path.clone() });
+                return Err(StoreError::Removed { address: path.display().to_string() });
             }
         }
         *seen = Some((stamp, since));
@@ -143,7 +140,7 @@ impl SqliteStore {
 
     fn gone_or(&self, error: io::Error, path: &Path) -> StoreError {
         match error.kind() {
-            io::ErrorKind::NotFound => StoreError::Removed { path: path.to_owned() },
+            io::ErrorKind::NotFound => StoreError::Removed { address: path.display().to_string() },
             _ => failed("look at", path, error),
         }
     }
@@ -152,64 +149,45 @@ impl SqliteStore {
         result.map_err(|error| schema::explain(&self.path, error))
     }
 
-    fn commit(&self, connection: &Connection, decide: Decision<'_>) -> Result<(), StoreError> {
-        self.database(execute(connection, "BEGIN IMMEDIATE"))?;
-        let mut rows = Rows::new(self, connection);
-        let decided = decide(&mut rows);
-        // Also the numbers of a decision that failed are never given again.
-        let (limit, kept) = match rows.drawing.take().map_or(Ok(None), |mut drawing| drawing.keep()) {
-            Ok(limit) => (limit, Ok(())),
-            Err(error) => (None, Err(error)),
-        };
-        let (changed, met, hands_on) = (rows.changed, rows.met, rows.hands_on);
-        let ended = decided.and(kept).and_then(|()| {
-            self.pace.note(met, hands_on);
-            limit.map_or(Ok(()), |limit| self.note_limit(connection, limit))?;
-            let end = if changed || limit.is_some() { "COMMIT" } else { "ROLLBACK" };
-            self.database(execute(connection, end))
-        });
-        if ended.is_err() {
-            // What failed counts, not how the clearing up went.
-            if !connection.is_autocommit() {
-                let _ = execute(connection, "ROLLBACK");
-            }
-            if let Some(limit) = limit {
-                let _ = self.note_limit(connection, limit);
-            }
+    /// Carries out the effects of a decision that is committed.
+    fn carry_out(&self, effects: &[Effect], granted: &[(WakerId, Granted)]) {
+        for effect in effects {
+            // A sleeper looks again by itself after a while, so a failure here only delays it.
+            let _ = match effect {
+                Effect::Wake(waker) => {
+                    let message =
+                        granted.iter().find(|(to, _)| to == waker).map(|(_, granted)| message_of(*granted));
+                    self.wake_sender.wake(*waker, message.as_ref()).map(|_| ())
+                }
+                Effect::RemoveWaker(waker) => self.wake_sender.remove(*waker),
+            };
         }
-        ended
     }
 
     /// Notes the limit of numbers, for when the file of tokens is lost; on the gate too, for when the database is lost
     /// with it. That one is only the third copy: it may be missing.
     fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
-        let _ = self.gate.note(limit);
+        let _ = self.write_lock.note(limit);
         let noted = connection.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()]);
         self.database(noted).map(|_| ())
     }
 }
 
-impl Store for SqliteStore {
-    fn transact(&self, decide: Decision<'_>) -> Result<(), StoreError> {
-        let _alone = self.gate.lock().map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
+impl LeaseStore for SqliteStore {
+    fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        let lock =
+            self.write_lock.lock().map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
         self.check_place()?;
-        self.connected(|connection| self.commit(connection, decide))
+        Ok(Box::new(SqliteRecords::begin(self, self.connection()?, Some(lock))?))
     }
 
-    fn snapshot(&self, look: Decision<'_>) -> Result<(), StoreError> {
-        self.connected(|connection| {
-            self.database(execute(connection, "BEGIN"))?;
-            let mut rows = Rows::new(self, connection);
-            let looked = look(&mut rows);
-            let ended = self.database(execute(connection, "ROLLBACK"));
-            looked.and(ended)
-        })
+    fn snapshot(&self) -> Result<Box<dyn Records<StoreError> + '_>, StoreError> {
+        Ok(Box::new(SqliteRecords::begin(self, self.connection()?, None)?))
     }
 
     fn waker(&self) -> Result<Box<dyn Waker>, StoreError> {
-        let made = waker::Waker::create(&self.folder)
-            .map_err(|error| failed("make a waker in", &self.folder, error))?;
-        Ok(Box::new(made))
+        let made = waker::Waker::create(&self.folder);
+        Ok(Box::new(made.map_err(|error| failed("make a waker in", &self.folder, error))?))
     }
 
     fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
@@ -217,32 +195,12 @@ impl Store for SqliteStore {
         Ok(Box::new(made.map_err(|error| failed("make a waker in", &self.folder, error))?))
     }
 
-    fn wake(&self, id: WakerId) {
-        // Whoever sleeps there looks again by itself after a while, so a wake that failed only delays.
-        let _ = self.ringer.wake(id, None);
-    }
-
-    fn wake_with_grant(&self, id: WakerId, granted: Granted) {
-        let _ = self.ringer.wake(id, Some(&word_of(granted)));
-    }
-
-    fn alert(&self, id: WakerId) {
-        // In a crowd whoever is awake too soon takes a core from somebody who decides.
-        if !self.pace.several() {
-            self.ringer.alert(id);
-        }
-    }
-
-    fn remove_waker(&self, id: WakerId) {
-        let _ = self.ringer.remove(id);
-    }
-
     fn sweep(&self) -> Result<(), StoreError> {
         waker::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
     }
 
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
-        self.connected(|connection| examine::examine(self, connection, thorough))
+        examine::examine(self, &*self.connection()?, thorough)
     }
 }
 
@@ -255,24 +213,21 @@ impl Waker for waker::Waker {
         AsFd::as_fd(self)
     }
 
-    fn quiet(&self) {
-        let _ = waker::Waker::hear(self);
-    }
-
-    fn hear(&self) -> Option<Granted> {
-        waker::Waker::hear(self).ok()?.1.map(granted_by)
+    fn receive(&self) -> Option<Granted> {
+        waker::Waker::receive(self).ok()?.1.map(granted_from)
     }
 }
 
-fn word_of(granted: Granted) -> waker::Word {
-    let mut word = waker::Word::default();
+/// A granted lease as the message of a wake-up: id, token, moment.
+fn message_of(granted: Granted) -> waker::Message {
+    let mut message = waker::Message::default();
     let parts = [granted.id.0, granted.token.0, granted.at.as_micros().cast_unsigned()];
-    word.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part.to_ne_bytes());
-    word
+    message.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part.to_ne_bytes());
+    message
 }
 
-fn granted_by(word: waker::Word) -> Granted {
-    let part = |place: usize| u64::from_ne_bytes(word.as_chunks().0[place]);
+fn granted_from(message: waker::Message) -> Granted {
+    let part = |place: usize| u64::from_ne_bytes(message.as_chunks().0[place]);
     Granted { id: LeaseId(part(0)), token: Token(part(1)), at: Moment::from_micros(part(2).cast_signed()) }
 }
 
@@ -314,5 +269,5 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
 }
 
 fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::Io { action, path: path.to_owned(), source }
+    StoreError::io(action, path, source)
 }

@@ -45,29 +45,19 @@ pub(super) const ALL_TICKETS: &str =
     select_tickets!("record r WHERE rank IS NOT NULL ORDER BY r.rank, r.id DESC");
 /// Whether there is any ticket.
 pub(super) const ANY_TICKET: &str = "SELECT 1 FROM filed WHERE waits = 1 LIMIT 1";
-/// Every ticket, as often as it is filed.
-pub(super) const FILED_TICKETS: &str =
-    select_tickets!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 1");
-/// The line for one key, from a place on towards its end.
-pub(super) const LINE_UP_AT: &str = select_tickets!(
+/// The line of one key, after a rank, first to last.
+pub(super) const LINE_FORWARD: &str = select_tickets!(
     "filed k JOIN record r ON r.id = -k.id
-     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) > (?2, ?3) ORDER BY k.rank, k.id"
+     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) > (?2, ?3) ORDER BY k.rank, k.id LIMIT ?4"
 );
-/// The line for one key, from a place on towards its beginning.
-pub(super) const LINE_DOWN_AT: &str = select_tickets!(
+/// The line of one key, before a rank, last to first.
+pub(super) const LINE_BACKWARD: &str = select_tickets!(
     "filed k JOIN record r ON r.id = -k.id
-     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) < (?2, ?3) ORDER BY k.rank DESC, k.id DESC"
+     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) < (?2, ?3) ORDER BY k.rank DESC, k.id DESC LIMIT ?4"
 );
-/// What stands behind a place in the lines for a range of keys.
-pub(super) const LINES_UP_BELOW: &str = select_tickets!(
-    "filed k JOIN record r ON r.id = -k.id
-     WHERE k.waits = 1 AND k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) > (?3, ?4)"
-);
-/// What stands before a place in the lines for a range of keys.
-pub(super) const LINES_DOWN_BELOW: &str = select_tickets!(
-    "filed k JOIN record r ON r.id = -k.id
-     WHERE k.waits = 1 AND k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) < (?3, ?4)"
-);
+/// The tickets under a range of keys, in no order.
+pub(super) const TICKETS_BELOW: &str =
+    select_tickets!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 1 AND k.key >= ?1 AND k.key < ?2");
 
 /// Adds a lease that is not there.
 pub(super) const INSERT_LEASE: &str =

@@ -4,14 +4,12 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::pace::Pace;
 use crate::store::StoreError;
 
 /// `LkSt`: tells the database from those of other programs.
@@ -25,6 +23,8 @@ const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 /// A log that became longer than so many bytes is cut when it is begun anew.
 pub(super) const LONG_LOG: u64 = 512 * 1024;
+/// The log is copied into the database when it has this many pages.
+const CHECKPOINT_PAGES: u32 = 64;
 
 /// The tables are read anew by every command, so they are as plain as can be: types are strict, and what a
 /// column may say is checked where a row is read, in `rows`.
@@ -71,7 +71,7 @@ pub(in crate::store) fn connect(path: &Path) -> Result<Connection, StoreError> {
     // one that a connection of this process has open would drop that connection's locks.
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(StoreError::Io { action: "make", path: path.to_owned(), source });
+            return Err(StoreError::io("make", path, source));
         }
         Ok(_) | Err(_) => {}
     }
@@ -99,7 +99,7 @@ pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, St
     };
     match number(connection, path, "SELECT (SELECT count(*) FROM lease) + (SELECT count(*) FROM ticket)")? {
         0 => Ok(false),
-        _ => Err(StoreError::TooOld { path: path.to_owned(), found, known: VERSION }),
+        _ => Err(StoreError::TooOld { address: path.display().to_string(), found, known: VERSION }),
     }
 }
 
@@ -112,11 +112,11 @@ pub(in crate::store) fn version(
     match number(connection, path, "PRAGMA application_id")? {
         found if found == format.application_id => {}
         0 if number(connection, path, "SELECT count(*) FROM sqlite_schema")? == 0 => return Ok(None),
-        _ => return Err(StoreError::Foreign { path: path.to_owned() }),
+        _ => return Err(StoreError::Foreign { address: path.display().to_string() }),
     }
     let found = number(connection, path, "PRAGMA user_version")?;
     if found > format.version {
-        return Err(StoreError::TooNew { path: path.to_owned(), found, known: format.version });
+        return Err(StoreError::TooNew { address: path.display().to_string(), found, known: format.version });
     }
     Ok(Some(found))
 }
@@ -145,12 +145,14 @@ pub(super) fn set_up(connection: &Connection, path: &Path, highest: u64) -> Resu
 }
 
 /// Settings that a connection does not remember.
-pub(super) fn tune(connection: &mut Connection, path: &Path, pace: &Arc<Pace>) -> Result<(), StoreError> {
+pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     use_log(connection, path)?;
     // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew.
     connection
-        .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA journal_size_limit = {LONG_LOG};"))
-        .and_then(|()| pace.set(connection))
+        .execute_batch(&format!(
+            "PRAGMA synchronous = OFF; PRAGMA journal_size_limit = {LONG_LOG};
+             PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
+        ))
         .map_err(|error| explain(path, error))
 }
 
@@ -164,11 +166,7 @@ pub(in crate::store) fn use_log(connection: &Connection, path: &Path) -> Result<
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
                 let source = io::Error::other(format!("its journal is `{mode}` and cannot be changed"));
-                return Err(StoreError::Io {
-                    action: "use a write-ahead log for",
-                    path: path.to_owned(),
-                    source,
-                });
+                return Err(StoreError::io("use a write-ahead log for", path, source));
             }
             // Others look whether it is set up, each for a moment. SQLite does not wait for them here, and
             // nothing tells when they are done.
@@ -181,19 +179,19 @@ pub(in crate::store) fn use_log(connection: &Connection, path: &Path) -> Result<
 /// Says what a refusal of SQLite means.
 pub(in crate::store) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode as Code;
-    let path = path.to_owned();
+    let address = path.display().to_string();
     match error.sqlite_error_code() {
-        Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Busy { path },
-        Some(Code::NotADatabase) => StoreError::Damaged { path, what: "it is not a database".to_owned() },
-        Some(Code::DatabaseCorrupt) => StoreError::Damaged { path, what: error.to_string() },
+        Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Busy { address },
+        Some(Code::NotADatabase) => StoreError::Damaged { address, what: "it is not a database".to_owned() },
+        Some(Code::DatabaseCorrupt) => StoreError::Damaged { address, what: error.to_string() },
         Some(Code::DiskFull) => {
             let source = io::Error::from(io::ErrorKind::StorageFull);
-            StoreError::Io { action: "write to", path, source }
+            StoreError::Io { action: "write to", address, source }
         }
         Some(Code::ReadOnly | Code::PermissionDenied) => {
             let source = io::Error::from(io::ErrorKind::PermissionDenied);
-            StoreError::Io { action: "write to", path, source }
+            StoreError::Io { action: "write to", address, source }
         }
-        _ => StoreError::Database { path, source: error },
+        _ => StoreError::Database { address, source: Box::new(error) },
     }
 }

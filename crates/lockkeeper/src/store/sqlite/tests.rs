@@ -1,12 +1,12 @@
 //! What this engine does and no other.
 
-use lockkeeper_core::overlay::Change;
+use lockkeeper_core::records::Change;
 use tempfile::TempDir;
 
 use super::SqliteStore;
 use super::schema::LONG_LOG;
-use crate::store::Store;
 use crate::store::conformance::sample::{lease, name};
+use crate::store::{Commit, LeaseStore};
 
 fn store() -> (TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();
@@ -22,10 +22,9 @@ fn a_long_log_gets_short_again() {
     std::fs::File::options().write(true).open(&log).unwrap().set_len(LONG_LOG + 1).unwrap();
     for id in 1..100 {
         let taken = lease(id, "a", &[name("db")]);
-        let mut change = Some(Change::AddLease(taken.clone()));
-        store.transact(&mut |records| change.take().map_or(Ok(()), |change| records.apply(change))).unwrap();
-        let mut change = Some(Change::RemoveLease(taken));
-        store.transact(&mut |records| change.take().map_or(Ok(()), |change| records.apply(change))).unwrap();
+        for change in [Change::AddLease(taken.clone()), Change::RemoveLease(taken)] {
+            assert_eq!(store.begin().unwrap().commit(vec![change], &[]).unwrap(), Commit::Committed);
+        }
     }
     assert!(std::fs::metadata(log).unwrap().len() <= LONG_LOG);
 }

@@ -38,11 +38,7 @@ impl Tokens {
     /// Opens the file, or makes it.
     pub(super) fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         let path = folder.join("tokens");
-        let file = open_private(&path).map_err(|source| StoreError::Io {
-            action: "open",
-            path: path.clone(),
-            source,
-        })?;
+        let file = open_private(&path).map_err(|source| StoreError::io("open", &path, source))?;
         Ok(Self { file: file.into(), path, boot: boot.to_owned() })
     }
 
@@ -89,7 +85,7 @@ impl Tokens {
         }
         let text = std::str::from_utf8(&bytes[..length]).ok();
         text.and_then(State::parse).map(Some).ok_or_else(|| StoreError::Damaged {
-            path: self.path.clone(),
+            address: self.path.display().to_string(),
             what: "it does not say which numbers were given".to_owned(),
         })
     }
@@ -105,7 +101,7 @@ impl Tokens {
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> StoreError {
-        StoreError::Io { action, path: self.path.clone(), source }
+        StoreError::io(action, &self.path, source)
     }
 }
 
