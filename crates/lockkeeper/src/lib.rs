@@ -39,5 +39,5 @@ pub mod stages;
 pub mod status;
 pub mod store;
 
-pub use keeper::{Guard, Keeper, KeeperError, Order, open_engine, unique_owner};
+pub use keeper::{Guard, Keeper, KeeperError, LockBuilder, open_engine, unique_owner};
 pub use lockkeeper_core as core;

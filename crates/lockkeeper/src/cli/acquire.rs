@@ -1,11 +1,11 @@
-//! `acquire`: take a lease and leave it.
+//! `acquire`: take a lease that outlives the command.
 
 use lockkeeper::core::id::{LeaseId, TicketName};
-use lockkeeper::core::lease::{Outcome, Request, WaitTerms};
+use lockkeeper::core::lease::{Request, WaitTerms};
 use lockkeeper::core::liveness::{Contract, Proof, Voucher};
 use lockkeeper::core::record::Claim;
 use lockkeeper::core::time::Ttl;
-use lockkeeper::engine::Engine;
+use lockkeeper::engine::{Acquired, Engine};
 use lockkeeper::platform::anchor;
 use lockkeeper::report::{Exit, Report};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::args::{Waiting, Wanted, wait};
 use super::context::{Context, Globals};
 use super::exec::leases_around;
-use super::obtain::{Manner, Obtained, obtain, reason, receive_signals, stays};
+use super::obtain::{Manner, obtain, reason, receive_signals, stays, wait as wait_in_line};
 use super::{Verb, print};
 
 /// Take a lease and leave it; does not wait unless told
@@ -58,9 +58,9 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             && let Some(id) = known_ticket(context, args, keeper.engine(), name)?
         {
             match resume(context, keeper.engine(), id, &manner)? {
-                // Its time was over; who says what is wanted gets in line again.
-                Obtained::Gone if !nothing_named && !is_generated(name) => {}
-                obtained => return answer(context, keeper.engine(), obtained, None),
+                // The ticket was reaped. If the user named what is wanted, the command gets in line again.
+                Acquired::Gone if !nothing_named && !is_generated(name) => {}
+                acquired => return answer(context, keeper.engine(), acquired, None),
             }
         } else if nothing_named || is_generated(name) {
             return Err(Report::new(Exit::Refused, "TICKET_UNKNOWN", format!("there is no ticket `{name}`"))
@@ -76,11 +76,11 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let claim =
         Claim { owner, resources, proof, contract: stand.contract, ttl: stand.ttl, reason, ticket: name };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
-    let obtained = obtain(context, keeper.engine(), request, &manner)?;
-    answer(context, keeper.engine(), obtained, Some(&stand.because))
+    let acquired = obtain(context, keeper.engine(), request, &manner)?.acquired;
+    answer(context, keeper.engine(), acquired, Some(&stand.because))
 }
 
-/// Who stands for the lease, and why.
+/// What the lease is tied to, and why.
 struct Stand {
     voucher: Voucher,
     contract: Contract,
@@ -158,7 +158,7 @@ fn known_ticket(
         );
     }
     let of_another = own.is_some_and(|own| own != claim.owner);
-    // A process that sleeps in line, or holds, by itself: two would believe that the lease is theirs.
+    // The process of a resident claim holds or waits by itself. Two processes would believe that the lease is theirs.
     let of_a_resident = matches!(claim.proof.voucher, Voucher::KernelLock { .. });
     if of_another || of_a_resident {
         let message = format!("the ticket `{name}` belongs to {}", claim.owner);
@@ -174,29 +174,24 @@ fn known_ticket(
     Ok(Some(*id))
 }
 
-/// Goes on with a ticket where an earlier command left it.
-fn resume(context: &Context, engine: &Engine, id: LeaseId, manner: &Manner) -> Result<Obtained, Report> {
+/// Goes on with the ticket of an earlier command.
+fn resume(context: &Context, engine: &Engine, id: LeaseId, manner: &Manner) -> Result<Acquired, Report> {
     let signals = receive_signals()?;
     let waker = if manner.waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
     let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: stays(context) });
-    Ok(match (engine.check_ticket(id, terms)?, &waker) {
-        (Outcome::Granted(grant), _) => Obtained::Granted(grant),
-        (Outcome::Waiting(waiting), Some(waker)) => {
-            super::obtain::wait(context, engine, waiting, (&**waker, &signals), manner)?
-        }
-        (Outcome::Waiting(waiting), None) => Obtained::StillInLine(waiting),
-        (Outcome::Held(_) | Outcome::Deadlock(_) | Outcome::Gone, _) => Obtained::Gone,
-    })
+    let outcome = engine.check_ticket(id, terms)?;
+    let sleep_on = waker.as_ref().map(|waker| (&**waker, &signals));
+    Ok(wait_in_line(context, engine, outcome, sleep_on, manner)?.acquired)
 }
 
 fn answer(
     context: &Context,
     engine: &Engine,
-    obtained: Obtained,
+    acquired: Acquired,
     because: Option<&str>,
 ) -> Result<Exit, Report> {
-    match obtained {
-        Obtained::Granted(grant) => {
+    match acquired {
+        Acquired::Granted(grant) => {
             let lease = &grant.lease;
             let what = if grant.joined { "already yours" } else { "acquired" };
             let held = because.map_or(String::new(), |because| format!(", held {because}"));
@@ -217,14 +212,14 @@ fn answer(
             }
             Ok(Exit::Done)
         }
-        Obtained::Held(blockers) => blocked(context, engine, &blockers, None),
-        Obtained::StillInLine(waiting) | Obtained::Interrupted(waiting, _) => {
+        Acquired::Held(blockers) => blocked(context, engine, &blockers, None),
+        Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
             let ticket = waiting.ticket.claim.ticket.as_ref().map(|name| name.as_str().to_owned());
             let ticket = ticket.unwrap_or_else(|| waiting.ticket.id.as_ticket());
             blocked(context, engine, &waiting.blockers, Some(&ticket))
         }
-        Obtained::Deadlock(links) => Err(print::deadlock(&links)),
-        Obtained::Gone => Err(print::ticket_gone()),
+        Acquired::Deadlock(links) => Err(print::deadlock(&links)),
+        Acquired::Gone => Err(print::ticket_gone()),
     }
 }
 

@@ -3,8 +3,10 @@
 //! A use case of leases runs one decision: it reads the records of one transaction, asks the rules in `lockkeeper-core`, and
 //! commits their changes.
 
+mod acquiring;
 pub mod doctor;
 pub mod evidence;
+mod holding;
 mod leases;
 mod listing;
 pub mod predict;
@@ -18,10 +20,12 @@ pub mod work;
 use lockkeeper_core::overlay::Overlay;
 use lockkeeper_core::records::Reaped;
 
+pub use acquiring::{Acquired, AtEnd};
+pub use holding::Supervised;
 pub use leases::{Broken, Upgrade};
 pub use listing::{HolderEntry, InTheWay, Listing, WaiterEntry};
 pub use probe::MachineProbe;
-pub use waiting::{Patience, Progress, Waited};
+pub use waiting::{Progress, WaitOptions};
 
 use crate::store::{Commit, LeaseStore, StoreError};
 

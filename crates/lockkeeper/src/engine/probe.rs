@@ -1,4 +1,4 @@
-//! What this machine shows of a proof of life.
+//! Liveness probe of this machine: kernel locks, processes, and how to wait for their end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,37 +15,37 @@ use crate::platform::process::Watch;
 use crate::platform::watches::Watches;
 use crate::platform::{pipe, process};
 
-/// Where we are, and the file on which resident holders keep their locks.
+/// Looks at the processes and kernel locks of this machine.
 pub struct MachineProbe {
     origin: Origin,
     life: Arc<LivenessFile>,
-    sentries: Arc<Mutex<BTreeMap<HolderId, Arc<OwnedFd>>>>,
+    lock_watches: Arc<Mutex<BTreeMap<HolderId, Arc<OwnedFd>>>>,
     watches: Watches,
 }
 
 impl MachineProbe {
-    /// Looks from this process, at holders whose locks are in `folder`.
+    /// Looks at holders whose kernel locks are in `folder`.
     pub fn new(folder: &Path, origin: Origin) -> io::Result<Self> {
         let life = Arc::new(LivenessFile::open(folder)?);
-        Ok(Self { origin, life, sentries: Arc::default(), watches: Watches::default() })
+        Ok(Self { origin, life, lock_watches: Arc::default(), watches: Watches::default() })
     }
 
-    /// Where we are.
+    /// The machine, boot and pid namespace of this process.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// The file of locks.
+    /// The file with the kernel locks of all holders.
     pub fn liveness_file(&self) -> &LivenessFile {
         &self.life
     }
 
-    /// Whether process numbers of that place mean the same here.
+    /// Whether process ids of that origin are valid here.
     pub fn shares_pids_with(&self, other: &Origin) -> bool {
         other.boot == self.origin.boot && other.pid_namespace == self.origin.pid_namespace
     }
 
-    /// How to wait for the end of a process.
+    /// A handle to wait for the end of a process.
     pub fn watch(&self, process: ProcessRef) -> Watch {
         self.watches.watch(process)
     }
@@ -53,7 +53,7 @@ impl MachineProbe {
 
 impl LivenessProbe for MachineProbe {
     fn observe(&self, proof: &Proof) -> Observation {
-        // The id of a boot is unique: where it is the same, the machine is, whatever a container calls it.
+        // The id of a boot is unique. If it is the same, the machine is the same, whatever host name a container has.
         if proof.origin.boot != self.origin.boot {
             let same_machine = proof.origin.host == self.origin.host;
             return if same_machine { Observation::OtherBoot } else { Observation::OtherHost };
@@ -70,23 +70,23 @@ impl LivenessProbe for MachineProbe {
 impl MachineProbe {
     /// A descriptor that becomes readable when the last process of a holder is gone.
     ///
-    /// It costs a thread that sleeps in the kernel until then, one for each such holder: for commands that
-    /// outlive their wrapper, and holders of other pid namespaces. None when there can be no thread.
-    pub fn sentry(&self, holder: HolderId) -> Option<Arc<OwnedFd>> {
-        let mut sentries = self.sentries.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(posted) = sentries.get(&holder) {
-            return Some(Arc::clone(posted));
+    /// It costs one thread for each such holder, which sleeps in the kernel until then. It is for commands that outlive their
+    /// wrapper, and for holders in other pid namespaces. None if no thread can be started.
+    pub fn watch_lock(&self, holder: HolderId) -> Option<Arc<OwnedFd>> {
+        let mut lock_watches = self.lock_watches.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock_watches.get(&holder) {
+            return Some(Arc::clone(known));
         }
         let (reader, writer) = pipe::blocking().ok()?;
         let reader = Arc::new(reader);
-        let (life, all) = (Arc::clone(&self.life), Arc::clone(&self.sentries));
+        let (life, all) = (Arc::clone(&self.life), Arc::clone(&self.lock_watches));
         let watch = move || {
             let _ended = life.wait_free(holder);
             all.lock().unwrap_or_else(PoisonError::into_inner).remove(&holder);
             drop(writer);
         };
-        thread::Builder::new().name("sentry".to_owned()).spawn(watch).ok()?;
-        sentries.insert(holder, Arc::clone(&reader));
+        thread::Builder::new().name("lock-watch".to_owned()).spawn(watch).ok()?;
+        lock_watches.insert(holder, Arc::clone(&reader));
         Some(reader)
     }
 }

@@ -1,8 +1,8 @@
-//! Lockkeeper as a library: a keeper, orders for leases, and guards that hold them.
+//! The library: a keeper opens a store, a lock builder asks for a lease, a guard holds it.
 
 mod guard;
-mod order;
-mod sentinel;
+mod lease_monitor;
+mod lock_builder;
 
 use std::io;
 use std::path::Path;
@@ -19,14 +19,14 @@ use lockkeeper_core::waiting::Blocker;
 use thiserror::Error;
 
 pub use guard::Guard;
-pub use order::Order;
+pub use lock_builder::LockBuilder;
 
 use crate::engine::{Engine, MachineProbe};
 use crate::location::Surroundings;
 use crate::platform::liveness_lock::LivenessLock;
 use crate::platform::{origin, process, random};
 use crate::store::{SqliteStore, StoreError, Waker};
-use sentinel::Sentinel;
+use lease_monitor::LeaseMonitor;
 
 /// Opens leases in one store and keeps them for this process.
 ///
@@ -62,10 +62,10 @@ pub(crate) struct Shared {
     resident: OnceLock<Resident>,
     becoming_resident: Mutex<()>,
     /// Bells that nobody sleeps on now.
-    idle_bells: Mutex<Vec<Box<dyn Waker>>>,
-    /// How many orders had no owner of their own.
-    orders: AtomicU64,
-    sentinel: OnceLock<Sentinel>,
+    idle_wakers: Mutex<Vec<Box<dyn Waker>>>,
+    /// How many owners were made for leases without one.
+    owners: AtomicU64,
+    monitor: OnceLock<LeaseMonitor>,
 }
 
 /// This process as a holder that stays.
@@ -101,21 +101,21 @@ impl Keeper {
             engine: Arc::new(engine),
             resident: OnceLock::new(),
             becoming_resident: Mutex::new(()),
-            idle_bells: Mutex::new(Vec::new()),
-            orders: AtomicU64::new(0),
-            sentinel: OnceLock::new(),
+            idle_wakers: Mutex::new(Vec::new()),
+            owners: AtomicU64::new(0),
+            monitor: OnceLock::new(),
         };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Begins an order for a lease on a name.
-    pub fn lock(&self, name: &str) -> Order<'_> {
-        Order::new(self).and(name)
+    /// Builds a request for a lease on a name.
+    pub fn lock(&self, name: &str) -> LockBuilder<'_> {
+        LockBuilder::new(self).name(name)
     }
 
-    /// Begins an order for a lease on a pattern over paths.
-    pub fn path(&self, pattern: &str) -> Order<'_> {
-        Order::new(self).path(pattern)
+    /// Builds a request for a lease on a pattern over paths.
+    pub fn path(&self, pattern: &str) -> LockBuilder<'_> {
+        LockBuilder::new(self).path(pattern)
     }
 
     /// The engine below, for everything else that can be asked.
@@ -153,28 +153,28 @@ impl Keeper {
     /// costs less than one that is all random.
     fn new_owner(&self) -> Result<Owner, KeeperError> {
         let holder = self.resident()?.lock.holder().0;
-        let number = self.shared.orders.fetch_add(1, Ordering::Relaxed);
+        let number = self.shared.owners.fetch_add(1, Ordering::Relaxed);
         let text = format!("lib:{}.{:08x}.{number}", std::process::id(), holder & 0xffff_ffff);
         text.parse().map_err(KeeperError::Id)
     }
 
     /// A waker from an earlier wait.
-    fn idle_bell(&self) -> Option<Box<dyn Waker>> {
-        let waker = locked(&self.shared.idle_bells).pop()?;
+    fn idle_waker(&self) -> Option<Box<dyn Waker>> {
+        let waker = locked(&self.shared.idle_wakers).pop()?;
         waker.receive();
         Some(waker)
     }
 
-    fn return_bell(&self, waker: Box<dyn Waker>) {
-        locked(&self.shared.idle_bells).push(waker);
+    fn return_waker(&self, waker: Box<dyn Waker>) {
+        locked(&self.shared.idle_wakers).push(waker);
     }
 
-    fn sentinel(&self) -> Result<&Sentinel, KeeperError> {
-        if let Some(sentinel) = self.shared.sentinel.get() {
+    fn monitor(&self) -> Result<&LeaseMonitor, KeeperError> {
+        if let Some(sentinel) = self.shared.monitor.get() {
             return Ok(sentinel);
         }
-        let started = Sentinel::start(self)?;
-        Ok(self.shared.sentinel.get_or_init(|| started))
+        let started = LeaseMonitor::start(self)?;
+        Ok(self.shared.monitor.get_or_init(|| started))
     }
 }
 
@@ -206,9 +206,9 @@ pub enum KeeperError {
     /// A TTL is not one.
     #[error(transparent)]
     Span(#[from] SpanError),
-    /// The order asks for nothing, or for something that cannot be.
+    /// The request has no name and no path, or settings that do not fit together.
     #[error("{0}")]
-    Order(&'static str),
+    Invalid(&'static str),
     /// Others hold it, or hold it still after the time to wait.
     #[error("{}", held_message(blockers))]
     Held {

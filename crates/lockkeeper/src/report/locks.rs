@@ -39,7 +39,7 @@ impl From<KeeperError> for Report {
             KeeperError::Span(error) => error.into(),
             KeeperError::Store(error) => error.into(),
             KeeperError::Lost(error) => error.into(),
-            KeeperError::Order(message) => Self::usage(message),
+            KeeperError::Invalid(message) => Self::usage(message),
             KeeperError::Held { .. } => Self::of(Exit::Refused, "LOCK_HELD", &error),
             KeeperError::Deadlock { .. } => Self::of(Exit::Refused, "DEADLOCK", &error),
             KeeperError::TicketRemoved => Self::of(Exit::Refused, "TICKET_REMOVED", &error),

@@ -22,7 +22,7 @@ use super::agents::AgentCommand;
 use super::{News, StageError};
 use crate::engine::runs::RunError;
 use crate::engine::work::{Executor, Taken, why};
-use crate::engine::{Patience, Waited};
+use crate::engine::{Acquired, AtEnd, WaitOptions};
 use crate::platform::poll;
 
 /// How long a run that somebody else executes is waited for before looking whether everything is to end.
@@ -154,15 +154,18 @@ impl Task<'_> {
             let next = tell_after.peek().map_or(limit, |after| limit.min(*after));
             let interrupts = [self.control.stopped.as_fd()];
             let until = begun.checked_add(next);
-            let patience = Patience { until, interrupts: &interrupts, grace: Duration::ZERO, tick: None };
-            match leases.wait(waiting, &*waker, &patience, &mut |_| {}).map_err(RunError::from)? {
-                Waited::Granted(grant) => return Ok(Ok(grant.lease)),
-                Waited::Gone => return Ok(Err(GONE.to_owned())),
-                Waited::Interrupted(_) => {
+            let options = WaitOptions { until, interrupts: &interrupts, grace: Duration::ZERO, tick: None };
+            let waited = leases.wait(waiting, &*waker, &options, AtEnd::Stay, &mut |_| {});
+            match waited.map_err(RunError::from)? {
+                Acquired::Granted(grant) => return Ok(Ok(grant.lease)),
+                Acquired::Gone | Acquired::Held(_) | Acquired::Deadlock(_) => {
+                    return Ok(Err(GONE.to_owned()));
+                }
+                Acquired::Interrupted(_) => {
                     leases.give_up(&ticket).map_err(RunError::from)?;
                     return Ok(Err("everything was ended".to_owned()));
                 }
-                Waited::TimedOut(still) => {
+                Acquired::Waiting(still) => {
                     while tell_after.next_if(|after| *after <= next).is_some() {}
                     self.tell_timeout(next, say);
                     tries += u32::from(next >= limit);

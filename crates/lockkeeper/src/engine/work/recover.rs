@@ -130,7 +130,7 @@ impl Executor {
             return Some(exit);
         }
         // Numbers of another pid namespace mean nothing here, but its kernel lock does.
-        if worker.origin.boot == probe.origin().boot { probe.sentry(worker.holder) } else { None }
+        if worker.origin.boot == probe.origin().boot { probe.watch_lock(worker.holder) } else { None }
     }
 
     fn is_gone(&self, worker: &Worker) -> bool {
@@ -278,7 +278,7 @@ impl Executor {
                 self.end_processes(run);
                 return Ok(None);
             }
-            let sentry = if exit.is_none() { self.leases.probe().sentry(process.holder) } else { None };
+            let sentry = if exit.is_none() { self.leases.probe().watch_lock(process.holder) } else { None };
             let mut descriptors: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
             descriptors.extend(exit.as_ref().map(AsFd::as_fd));
             descriptors.extend(sentry.as_ref().map(|sentry| sentry.as_fd()));

@@ -18,7 +18,7 @@ use lockkeeper_core::waiting::Blocker;
 
 use super::files::LockFiles;
 use super::{Executor, Told};
-use crate::engine::Patience;
+use crate::engine::WaitOptions;
 use crate::engine::runs::notes::for_hand;
 use crate::engine::runs::{RunError, advance};
 use crate::platform::liveness_lock::LivenessLock;
@@ -218,10 +218,10 @@ impl Executor {
         interrupts: &[BorrowedFd<'_>],
         until: Option<Instant>,
     ) -> Result<Option<Job>, RunError> {
-        let patience = Patience { until, interrupts, grace: self.settings.grace, tick: None };
+        let options = WaitOptions { until, interrupts, grace: self.settings.grace, tick: None };
         let Some(waker) = &line.waker else { return Ok(None) };
         let look_first = std::mem::take(&mut line.unheard);
-        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**waker, &patience, look_first)? else {
+        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**waker, &options, look_first)? else {
             return Ok(None);
         };
         line.unheard = true;

@@ -1,26 +1,26 @@
-//! What is wanted, put together step by step.
+//! `LockBuilder`: the builder of a request for a lease.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::{LeaseId, Owner};
-use lockkeeper_core::lease::{Grant, Outcome, Request, WaitTerms, Waiting};
+use lockkeeper_core::lease::{Outcome, Request, WaitTerms};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::{Claim, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::Ttl;
 
 use super::{Guard, Keeper, KeeperError};
-use crate::engine::{Patience, Waited};
+use crate::engine::{Acquired, AtEnd, WaitOptions};
 
-/// How long a ticket of a process that stays could outlive it; the kernel tells sooner.
+/// How long the ticket of this process could outlive it. The kernel reports its end sooner.
 const STAYS: Duration = Duration::from_secs(60);
 /// How long an overdue holder gets to stop by itself.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// An order for a lease; nothing happens before [`Order::acquire`].
-#[must_use = "an order does nothing until it is acquired"]
-pub struct Order<'k> {
+/// Builds a request for a lease. Nothing happens before [`LockBuilder::acquire`].
+#[must_use = "a lock builder does nothing until `acquire` is called"]
+pub struct LockBuilder<'k> {
     keeper: &'k Keeper,
     targets: Vec<Result<Target, KeeperError>>,
     mode: Mode,
@@ -40,7 +40,7 @@ enum Wait {
     Forever,
 }
 
-impl<'k> Order<'k> {
+impl<'k> LockBuilder<'k> {
     pub(super) fn new(keeper: &'k Keeper) -> Self {
         Self {
             keeper,
@@ -57,7 +57,7 @@ impl<'k> Order<'k> {
     }
 
     /// Adds a name.
-    pub fn and(mut self, name: &str) -> Self {
+    pub fn name(mut self, name: &str) -> Self {
         self.targets.push(name.parse().map(Target::Name).map_err(KeeperError::Id));
         self
     }
@@ -68,23 +68,23 @@ impl<'k> Order<'k> {
         self
     }
 
-    /// Shares everything in this order with others who share it.
+    /// Shares all names and paths with other holders that share them.
     pub fn shared(mut self) -> Self {
         self.mode = Mode::Shared;
         self
     }
 
-    /// Shares the names in this order with at most `slots` holders, this one included.
+    /// Shares the names with at most `slots` holders, this one included.
     pub fn slots(mut self, slots: u32) -> Self {
-        // Zero is refused when the order is placed.
+        // `acquire` refuses zero.
         self.mode = NonZeroU32::new(slots).map_or(Mode::Shared, Mode::Slots);
         if slots == 0 {
-            self.targets.push(Err(KeeperError::Order("a name needs at least one slot")));
+            self.targets.push(Err(KeeperError::Invalid("a name needs at least one slot")));
         }
         self
     }
 
-    /// Holds for this owner, who does not exclude itself; by default for an owner that nobody else is.
+    /// Holds for this owner. Leases of one owner do not exclude each other. By default every lease has an owner of its own.
     pub fn owner(mut self, owner: &str) -> Self {
         match owner.parse() {
             Ok(owner) => self.owner = Some(owner),
@@ -93,21 +93,21 @@ impl<'k> Order<'k> {
         self
     }
 
-    /// Tells people why.
+    /// Says why, for people.
     pub fn reason(mut self, reason: &str) -> Self {
         self.reason = Some(reason.to_owned());
         self
     }
 
-    /// Has the guard renew itself, three times within this span.
+    /// Sets a TTL. The guard renews the lease three times within it.
     ///
-    /// A process that lives keeps its lease also without being renewed; see [`Order::contract`].
+    /// While this process lives it keeps its lease, also if it is not renewed: see [`LockBuilder::contract`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// What becomes of the lease when it is not renewed in time although this process lives.
+    /// What happens to the lease if it is not renewed in time while this process lives.
     pub fn contract(mut self, contract: Contract) -> Self {
         self.contract = contract;
         self
@@ -125,64 +125,43 @@ impl<'k> Order<'k> {
         self
     }
 
-    /// Waits for it as long as it takes.
+    /// Waits for it without a limit.
     pub fn wait_forever(mut self) -> Self {
         self.wait = Wait::Forever;
         self
     }
 
-    /// Says that this process is part of a command that runs under a lease, so that waiting for that lease is
-    /// seen to be a deadlock.
+    /// Says that this process runs under a lease. To wait for that lease is then refused as a deadlock.
     pub fn under(mut self, lease: LeaseId) -> Self {
         self.under.push(lease);
         self
     }
 
-    /// Takes the lease.
+    /// Acquires the lease.
     pub fn acquire(self) -> Result<Guard, KeeperError> {
         let (keeper, wait) = (self.keeper, self.wait);
-        let mut request = self.request()?;
+        let (engine, mut request) = (keeper.engine(), self.request()?);
         let until = match wait {
-            Wait::No => return place(keeper, &request)?.guard(keeper),
+            Wait::No => return guard(keeper, engine.acquire(&request)?.into()),
             Wait::For(span) => Instant::now().checked_add(span),
             Wait::Forever => None,
         };
-        // A waker costs something: the first one is made when there is somebody to wait for.
-        let waker = match keeper.idle_bell() {
+        // A waker costs something: the first one is created when there is somebody to wait for.
+        let waker = match keeper.idle_waker() {
             Some(waker) => waker,
-            None => {
-                if let placed @ Placed::Granted(_) = place(keeper, &request)? {
-                    return placed.guard(keeper);
+            None => match engine.acquire(&request)? {
+                granted @ Outcome::Granted(_) => return guard(keeper, granted.into()),
+                Outcome::Held(_) | Outcome::Waiting(_) | Outcome::Deadlock(_) | Outcome::Gone => {
+                    engine.store().waker()?
                 }
-                keeper.engine().store().waker()?
-            }
+            },
         };
         request.wait = Some(WaitTerms { waker: Some(waker.id()), stays: Ttl::new(STAYS)? });
-        let waiting = match place(keeper, &request)? {
-            Placed::Waiting(waiting) => waiting,
-            placed @ (Placed::Granted(_) | Placed::Refused(_)) => {
-                keeper.return_bell(waker);
-                return placed.guard(keeper);
-            }
-        };
-        let ticket = waiting.ticket.clone();
-        let patience = Patience { until, interrupts: &[], grace: GRACE, tick: None };
-        let waited = keeper.engine().wait(waiting, &*waker, &patience, &mut |_| {});
-        let placed = match waited {
-            Ok(Waited::Granted(grant)) => Ok(Placed::Granted(grant)),
-            Ok(Waited::Gone) => Err(KeeperError::TicketRemoved),
-            Ok(Waited::TimedOut(waiting) | Waited::Interrupted(waiting)) => {
-                keeper.engine().give_up(&ticket)?;
-                Err(KeeperError::Held { blockers: waiting.blockers })
-            }
-            Err(error) => {
-                // The wait failed: the place in line is not to be kept by a process that does not come back.
-                let _ = keeper.engine().give_up(&ticket);
-                Err(error.into())
-            }
-        };
-        keeper.return_bell(waker);
-        placed?.guard(keeper)
+        let options = WaitOptions { until, interrupts: &[], grace: GRACE, tick: None };
+        let outcome = engine.acquire(&request)?;
+        let acquired = engine.follow(outcome, Some(&*waker), &options, AtEnd::GiveUp, &mut |_| {});
+        keeper.return_waker(waker);
+        guard(keeper, acquired?)
     }
 
     fn request(self) -> Result<Request, KeeperError> {
@@ -191,7 +170,7 @@ impl<'k> Order<'k> {
         for target in self.targets {
             let target = target?;
             if matches!((&target, mode), (Target::Path(_), Mode::Slots(_))) {
-                return Err(KeeperError::Order("slots are for names, not for paths"));
+                return Err(KeeperError::Invalid("slots are for names, not for paths"));
             }
             let resource = Resource { target, mode };
             if !resources.contains(&resource) {
@@ -199,11 +178,11 @@ impl<'k> Order<'k> {
             }
         }
         if resources.is_empty() {
-            return Err(KeeperError::Order("an order needs a name or a path"));
+            return Err(KeeperError::Invalid("a lock needs a name or a path"));
         }
         let ttl = self.ttl.map(Ttl::new).transpose()?;
         if ttl.is_none() && self.contract != Contract::Strict {
-            return Err(KeeperError::Order("this contract needs a TTL"));
+            return Err(KeeperError::Invalid("this contract needs a TTL"));
         }
         let owner = match self.owner {
             Some(owner) => owner,
@@ -220,40 +199,19 @@ impl<'k> Order<'k> {
             ticket: None,
         };
         let priority = Priority::new(self.priority)
-            .map_err(|_| KeeperError::Order("a priority lies between -100 and 100"))?;
+            .map_err(|_| KeeperError::Invalid("a priority lies between -100 and 100"))?;
         Ok(Request { claim, priority, under: self.under, wait: None, join: false })
     }
 }
 
-/// What became of an order that was placed.
-enum Placed {
-    Granted(Grant),
-    Waiting(Waiting),
-    Refused(KeeperError),
-}
-
-impl Placed {
-    fn guard(self, keeper: &Keeper) -> Result<Guard, KeeperError> {
-        match self {
-            Self::Granted(grant) => Guard::new(keeper, grant.lease),
-            Self::Waiting(waiting) => Err(KeeperError::Held { blockers: waiting.blockers }),
-            Self::Refused(error) => Err(error),
+fn guard(keeper: &Keeper, acquired: Acquired) -> Result<Guard, KeeperError> {
+    match acquired {
+        Acquired::Granted(grant) => Guard::new(keeper, grant.lease),
+        Acquired::Held(blockers) => Err(KeeperError::Held { blockers }),
+        Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
+            Err(KeeperError::Held { blockers: waiting.blockers })
         }
-    }
-}
-
-fn place(keeper: &Keeper, request: &Request) -> Result<Placed, KeeperError> {
-    Ok(Placed::from(keeper.engine().acquire(request)?))
-}
-
-impl From<Outcome> for Placed {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Granted(grant) => Self::Granted(grant),
-            Outcome::Waiting(waiting) => Self::Waiting(waiting),
-            Outcome::Held(blockers) => Self::Refused(KeeperError::Held { blockers }),
-            Outcome::Deadlock(links) => Self::Refused(KeeperError::Deadlock { links }),
-            Outcome::Gone => Self::Refused(KeeperError::TicketRemoved),
-        }
+        Acquired::Deadlock(links) => Err(KeeperError::Deadlock { links }),
+        Acquired::Gone => Err(KeeperError::TicketRemoved),
     }
 }
