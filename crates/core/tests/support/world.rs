@@ -45,7 +45,7 @@ impl World {
     ) -> (T, Vec<Effect>, Vec<Reaped>) {
         let Self { records, now, last_number, dead, dying } = self;
         let mut snapshot = Snapshot { records, now: *now, last_number };
-        let processes = Processes(RefCell::new((dead, dying)));
+        let processes = Processes { dead: RefCell::new(dead), dying: RefCell::new(dying) };
         let mut overlay = Overlay::new(&mut snapshot, &processes);
         let Ok(outcome) = decision(&mut overlay);
         let (changes, effects, reaped) = overlay.finish();
@@ -94,13 +94,16 @@ impl Records<Infallible> for Snapshot<'_> {
 }
 
 /// The processes that are dead, and the one that is about to die.
-struct Processes<'w>(RefCell<(&'w mut BTreeSet<u32>, &'w mut Option<(u32, usize)>)>);
+struct Processes<'w> {
+    dead: RefCell<&'w mut BTreeSet<u32>>,
+    dying: RefCell<&'w mut Option<(u32, usize)>>,
+}
 
 impl LivenessProbe for Processes<'_> {
     fn observe(&self, proof: &Proof) -> Observation {
-        let (dead, dying) = &mut *self.0.borrow_mut();
+        let (mut dead, mut dying) = (self.dead.borrow_mut(), self.dying.borrow_mut());
         let looked_at = proof.process().map(|process| process.pid);
-        match dying {
+        match &mut **dying {
             Some((pid, 0)) if looked_at == Some(*pid) => {
                 dead.insert(*pid);
             }

@@ -127,14 +127,14 @@ fn pid(text: &str) -> Result<u32, Report> {
     })
 }
 
-/// `T42` is a number that the store gave; anything else is a name that a user chose.
+/// `T42` is an id that the store gave. Anything else is a name that a user chose.
 fn is_generated(name: &TicketName) -> bool {
     name.as_str()
         .strip_prefix('T')
         .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Finds the ticket that is meant. The names that users choose belong to their owners: two may use the same.
+/// Finds the ticket of this name. Each owner has ticket names of its own, so two owners may use the same name.
 fn known_ticket(
     context: &Context,
     args: &Args,

@@ -1,4 +1,4 @@
-//! `locks`: who holds and who waits, and what to do about the dead, the stuck and the stubborn.
+//! `locks`: lists holders and waiters, finds deadlocks, reaps dead records, breaks leases.
 
 use clap::Subcommand;
 use lockkeeper::core::alert::{Alert, Limits, raise};
@@ -85,14 +85,14 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     }
 }
 
-/// Everything there is at one moment, and what of it wants attention.
+/// The listing of one moment, and its alerts.
 pub(super) struct Board {
     pub(super) listing: Listing,
     alerts: Vec<Alert>,
 }
 
 impl Board {
-    /// Looks; there is nothing when there is no store yet.
+    /// Reads the store. Empty if there is no store yet.
     pub(super) fn look(context: &Context) -> Result<Self, Report> {
         let Some(keeper) = context.existing_keeper()? else {
             let listing = Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() };
@@ -114,7 +114,7 @@ fn show(context: &Context) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-/// The listing for programs, written record by record: there may be many.
+/// The listing as JSON. It is written record by record, since there may be many.
 pub(super) fn as_json(board: &Board) -> String {
     let listing = &board.listing;
     let leases = listing.holders.iter().map(|holder| {
@@ -224,22 +224,22 @@ fn clean_up(context: &Context) -> Result<Exit, Report> {
     if context.json {
         let cleaned: Vec<Value> = reaped
             .iter()
-            .map(|burial| {
-                let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
-                let state = lockkeeper::engine::evidence::verdict_word(burial.verdict);
-                json!({ "id": id, "owner": burial.owner.as_str(), "state": state })
+            .map(|gone| {
+                let id = if gone.held { gone.id.to_string() } else { gone.id.as_ticket() };
+                let state = lockkeeper::engine::evidence::verdict_word(gone.verdict);
+                json!({ "id": id, "owner": gone.owner.as_str(), "state": state })
             })
             .collect();
         print::json(&json!({ "cleaned": cleaned }));
         return Ok(Exit::Done);
     }
-    for burial in &reaped {
-        let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
-        let why = match burial.verdict {
+    for gone in &reaped {
+        let id = if gone.held { gone.id.to_string() } else { gone.id.as_ticket() };
+        let why = match gone.verdict {
             Verdict::Dead(death) => death.to_string(),
             verdict => lockkeeper::engine::evidence::verdict_word(verdict).to_owned(),
         };
-        print::data(&format!("{id} of {}: {why}", table::plain(burial.owner.as_str())));
+        print::data(&format!("{id} of {}: {why}", table::plain(gone.owner.as_str())));
     }
     print::talk(&format!("{} cleaned up", reaped.len()));
     Ok(Exit::Done)

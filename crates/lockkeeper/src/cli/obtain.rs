@@ -29,7 +29,7 @@ pub(super) struct Manner {
     pub(super) waiting: Waiting,
     /// Whether the ticket stays in line when the time is up.
     pub(super) keep_ticket: bool,
-    /// Whether a lease that is granted when a signal has come is given back.
+    /// Whether a lease that is granted after a signal came is released again.
     pub(super) signals_win: bool,
     pub(super) quiet: bool,
 }

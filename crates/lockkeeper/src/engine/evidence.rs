@@ -1,4 +1,4 @@
-//! The chain of evidence for "held" or "free": each question, what was seen, and what follows.
+//! Evidence for `why`: each check of a holder, what was observed, and what follows from it.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::store::StoreError;
 /// Why a name or path is held, or free.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// What was asked about.
+    /// The name or path.
     pub target: Target,
-    /// The moment of the look.
+    /// The moment of the check.
     pub now: Moment,
-    /// Every lease that meets it, with the chain for each.
+    /// Every lease that meets it, with its evidence.
     pub holders: Vec<Chain>,
     /// Who waits for it, in order.
     pub waiters: Vec<WaiterEntry>,
@@ -30,20 +30,20 @@ pub struct Evidence {
 pub struct Chain {
     /// The lease and its verdict.
     pub holder: HolderEntry,
-    /// What both the lease and the question match.
+    /// The name, or a path that both match.
     pub witness: String,
-    /// The questions in the order in which they count.
+    /// The checks, in the order in which they count.
     pub steps: Vec<Step>,
     /// What to do about it.
     pub advice: String,
 }
 
-/// One question of a chain.
+/// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What was asked.
+    /// What was checked.
     pub question: &'static str,
-    /// What was seen.
+    /// What was observed.
     pub seen: String,
     /// What follows from it.
     pub means: String,
@@ -75,7 +75,7 @@ impl Engine {
     }
 }
 
-/// The chain for one lease.
+/// The checks of one lease.
 pub fn steps(lease: &Lease, observation: Observation, verdict: Verdict, now: Moment) -> Vec<Step> {
     let step = |question, seen: String, means: &str| Step { question, seen, means: means.to_owned() };
     let origin = &lease.claim.proof.origin;

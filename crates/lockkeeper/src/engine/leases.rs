@@ -1,4 +1,4 @@
-//! The life of leases: one function for each thing that can be asked.
+//! Use cases of leases: one function for each request. Each runs one decision.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,27 +14,27 @@ use lockkeeper_core::time::{Moment, Ttl};
 use super::Engine;
 use crate::store::StoreError;
 
-/// What became of a wish for more of a lease.
+/// The outcome of an upgrade.
 pub type Upgrade = Result<Outcome, NotCurrent>;
 
-/// What became of a lease that was to be broken.
+/// A lease that was broken.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// The lease as it was.
+    /// The lease as it was before.
     pub lease: Lease,
-    /// Whether its holder did not let go by itself.
+    /// True if its holder did not let go by itself.
     pub by_force: bool,
 }
 
 impl Engine {
-    /// Takes a lease, or a place in line.
+    /// Acquires a lease, or puts a ticket into the line.
     pub fn acquire(&self, request: &Request) -> Result<Outcome, StoreError> {
         self.decide(|overlay| lease::acquire(overlay, request)).map(|(outcome, _)| outcome)
     }
 
-    /// Comes back to a ticket.
+    /// Checks a ticket: returns its lease if it was granted, otherwise refreshes the ticket.
     pub fn check_ticket(&self, ticket: LeaseId, terms: Option<WaitTerms>) -> Result<Outcome, StoreError> {
-        // Mostly it was granted to somebody who stays: that needs no decision.
+        // A lease without any time needs no change when its waiter takes it, so a read is enough.
         if let Some(lease) = self.look(|overlay| {
             let lease = overlay.lease(ticket)?;
             Ok(lease.filter(|lease| lease.pickup_by.is_none() && lease.claim.ttl.is_none() && !lease.revoked))
@@ -44,7 +44,7 @@ impl Engine {
         self.decide(|overlay| lease::check_ticket(overlay, ticket, terms)).map(|(outcome, _)| outcome)
     }
 
-    /// Comes back to a ticket that is to make `lease` stronger.
+    /// Checks the ticket of an upgrade of `lease`.
     pub fn check_upgrade(
         &self,
         ticket: LeaseId,
@@ -54,12 +54,12 @@ impl Engine {
         self.decide(|overlay| lease::check_upgrade(overlay, ticket, lease, terms)).map(|(outcome, _)| outcome)
     }
 
-    /// Finds the claims that their users gave this name.
+    /// Finds the claims with this ticket name.
     pub fn find_tickets(&self, name: &TicketName) -> Result<Vec<(LeaseId, Arc<Claim>)>, StoreError> {
         self.look(|overlay| lease::find_tickets(overlay, name))
     }
 
-    /// Gives up a place in line. An upgrade that was granted before that is not undone but returned.
+    /// Removes a ticket. If it was an upgrade that is granted already, returns the lease instead.
     pub fn give_up(&self, ticket: &Ticket) -> Result<Option<Grant>, StoreError> {
         let decided = self.decide(|overlay| {
             lease::give_up(overlay, ticket.id)?;
@@ -69,12 +69,12 @@ impl Engine {
         decided.map(|(lease, _)| lease.map(|lease| Grant { lease, joined: false }))
     }
 
-    /// Leaves a ticket in line with nobody sleeping on it.
+    /// Leaves a ticket in line, with no process asleep on it.
     pub fn detach(&self, ticket: LeaseId) -> Result<(), StoreError> {
         self.decide(|overlay| lease::detach(overlay, ticket)).map(|_| ())
     }
 
-    /// Says that the holder is still there.
+    /// Renews a lease: its TTL starts again.
     pub fn renew(
         &self,
         id: LeaseId,
@@ -122,7 +122,7 @@ impl Engine {
         self.look(|overlay| overlay.lease(id))
     }
 
-    /// Whether a lease is not held any more under this token, and why.
+    /// Why a lease is not held any more under this token; none if it is.
     pub fn loss(&self, id: LeaseId, token: Token) -> Result<Option<NotCurrent>, StoreError> {
         Ok(match self.lease(id)? {
             None => Some(NotCurrent::Unknown(id)),
@@ -134,7 +134,7 @@ impl Engine {
         })
     }
 
-    /// A claim, whether it holds or waits.
+    /// The claim of a lease or ticket.
     pub fn claim(&self, id: LeaseId) -> Result<Option<Arc<Claim>>, StoreError> {
         self.look(|overlay| {
             let lease = overlay.lease(id)?.map(|lease| lease.claim);
@@ -145,7 +145,7 @@ impl Engine {
         })
     }
 
-    /// Whose claim it is.
+    /// The owner of a lease or ticket.
     pub fn owner_of(&self, id: LeaseId) -> Result<Option<Owner>, StoreError> {
         Ok(self.claim(id)?.map(|claim| claim.owner.clone()))
     }
@@ -160,25 +160,25 @@ impl Engine {
         self.look(|overlay| overlay.leases_of(owner))
     }
 
-    /// Puts away all the dead and what they left.
+    /// Reaps all records of dead processes and ended times, and removes the wakers that they left.
     pub fn clean_up(&self) -> Result<Vec<Reaped>, StoreError> {
         let ((), reaped) = self.decide(lease::clean_up)?;
         self.store().sweep()?;
         Ok(reaped)
     }
 
-    /// The cycles that waits are caught in.
+    /// All deadlocks among the waits.
     pub fn cycles(&self) -> Result<Vec<Vec<Link>>, StoreError> {
         self.look(deadlock::cycles)
     }
 
-    /// Breaks a lease: its holder is told first and has `grace` to stop its work, then it is taken away.
+    /// Breaks a lease: tells its holder, gives it `grace` to stop its work, then takes the lease away.
     pub fn break_lease(&self, id: LeaseId, grace: Duration) -> Result<Option<Broken>, StoreError> {
         let (revoked, _) = self.decide(|overlay| lease::revoke(overlay, id))?;
-        revoked.map(|revoked| self.see_off(revoked, grace)).transpose()
+        revoked.map(|revoked| self.wait_or_evict(revoked, grace)).transpose()
     }
 
-    /// Breaks every lease; all holders are told first, then `grace` is given to all of them together.
+    /// Breaks every lease: tells all holders first, then gives `grace` to all of them together.
     pub fn break_all(&self, grace: Duration) -> Result<Vec<Broken>, StoreError> {
         let until = Instant::now() + grace;
         let (leases, _) = self.look(|overlay| overlay.all())?;
@@ -187,11 +187,11 @@ impl Engine {
             revoked.extend(self.decide(|overlay| lease::revoke(overlay, lease.id))?.0);
         }
         let left = || until.saturating_duration_since(Instant::now());
-        revoked.into_iter().map(|revoked| self.see_off(revoked, left())).collect()
+        revoked.into_iter().map(|revoked| self.wait_or_evict(revoked, left())).collect()
     }
 
-    /// Waits for a holder that was told to let go, and takes the lease away when it does not.
-    fn see_off(&self, (lease, stays): (Lease, bool), grace: Duration) -> Result<Broken, StoreError> {
+    /// Waits until a holder that was told to let go has done so. Takes the lease away if it does not.
+    fn wait_or_evict(&self, (lease, stays): (Lease, bool), grace: Duration) -> Result<Broken, StoreError> {
         let by_force = stays && !self.wait_until_gone(&lease, grace)?;
         if by_force {
             self.decide(|overlay| lease::evict(overlay, lease.id))?;

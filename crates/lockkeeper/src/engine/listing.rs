@@ -1,4 +1,4 @@
-//! Who holds, who waits, and for whom.
+//! Listing: all holders and waiters in one snapshot, and what blocks each waiter.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use lockkeeper_core::waiting::{Asker, Blocker, blockers};
 use super::Engine;
 use crate::store::StoreError;
 
-/// Everything that a store has at one moment.
+/// All records of a store at one moment.
 #[derive(Clone, Debug)]
 pub struct Listing {
     /// The moment.
     pub now: Moment,
-    /// Leases, oldest first, the dead ones included.
+    /// All leases, oldest first, also those of dead holders.
     pub holders: Vec<HolderEntry>,
     /// Tickets, in the order in which they are served.
     pub waiters: Vec<WaiterEntry>,
 }
 
-/// A lease and what is to be made of it.
+/// A lease and its verdict.
 #[derive(Clone, Debug)]
 pub struct HolderEntry {
     /// The lease.
@@ -38,13 +38,13 @@ pub struct WaiterEntry {
     pub ticket: Ticket,
     /// Whether its waiter lives.
     pub verdict: Verdict,
-    /// What stands in its way; of the tickets ahead, the nearest on each resource.
+    /// What blocks it. Of the tickets ahead only those up to the nearest that stands for all before it.
     pub blockers: Vec<Blocker>,
-    /// Its place in the longest line that it stands in, from 1.
+    /// Its place in the longest of its lines, from 1.
     pub position: usize,
 }
 
-/// A lease in the way of somebody who has not asked yet.
+/// A lease that would block a request.
 #[derive(Clone, Debug)]
 pub struct InTheWay<'l> {
     /// The lease and whether its holder lives.
@@ -54,7 +54,7 @@ pub struct InTheWay<'l> {
 }
 
 impl Listing {
-    /// The leases that would keep somebody from holding these. How many slots are left is not counted.
+    /// The leases that would block a request for these resources. Free slots are not counted.
     pub fn in_the_way(&self, resources: &[Resource]) -> Vec<InTheWay<'_>> {
         let held = self.holders.iter().filter(|holder| !holder.verdict.is_free());
         held.filter_map(|holder| {

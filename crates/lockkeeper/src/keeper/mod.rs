@@ -28,7 +28,7 @@ use crate::platform::{origin, process, random};
 use crate::store::{SqliteStore, StoreError, Waker};
 use lease_monitor::LeaseMonitor;
 
-/// Opens leases in one store and keeps them for this process.
+/// Acquires leases in one store and holds them for this process.
 ///
 /// Cheap to clone; all clones are the same holder. Every method may be called from any thread.
 ///
@@ -61,26 +61,26 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     resident: OnceLock<Resident>,
     becoming_resident: Mutex<()>,
-    /// Bells that nobody sleeps on now.
+    /// Wakers that no thread sleeps on now.
     idle_wakers: Mutex<Vec<Box<dyn Waker>>>,
     /// How many owners were made for leases without one.
     owners: AtomicU64,
     monitor: OnceLock<LeaseMonitor>,
 }
 
-/// This process as a holder that stays.
+/// The liveness lock of this process.
 pub(crate) struct Resident {
     pub(crate) lock: LivenessLock,
     pub(crate) process: ProcessRef,
 }
 
 impl Keeper {
-    /// Opens the store in this folder, which is made if it is not there.
+    /// Opens the store in this folder. Creates it if it is not there.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, KeeperError> {
         open_engine(folder.as_ref()).map(Self::over)
     }
 
-    /// Opens the store in this folder if there is one: who only looks leaves nothing behind.
+    /// Opens the store in this folder if there is one. Creates nothing.
     pub fn open_existing(folder: impl AsRef<Path>) -> Result<Option<Self>, KeeperError> {
         let folder = folder.as_ref();
         if SqliteStore::exists(folder) { Self::open(folder).map(Some) } else { Ok(None) }
@@ -88,14 +88,14 @@ impl Keeper {
 
     /// Opens the store of the repository that this process is in, or the one that `LOCKKEEPER_DIR` names.
     ///
-    /// Files of settings are the command's: what they say about the folder does not count here.
+    /// It does not read settings files: those belong to the command.
     pub fn discover() -> Result<Self, KeeperError> {
         let named = std::env::var_os("LOCKKEEPER_DIR").filter(|value| !value.is_empty()).map(Into::into);
         let surroundings = Surroundings::of_process(named).map_err(KeeperError::Machine)?;
         Self::open(surroundings.locate().state)
     }
 
-    /// Keeps leases in any engine.
+    /// A keeper over any engine.
     pub fn over(engine: Engine) -> Self {
         let shared = Shared {
             engine: Arc::new(engine),
@@ -118,12 +118,12 @@ impl Keeper {
         LockBuilder::new(self).path(pattern)
     }
 
-    /// The engine below, for everything else that can be asked.
+    /// The engine, for everything else.
     pub fn engine(&self) -> &Engine {
         &self.shared.engine
     }
 
-    /// The proof that lasts as long as this process and the commands that share its lock.
+    /// The proof of life of this process and of the commands that share its lock.
     pub fn resident_proof(&self) -> Result<Proof, KeeperError> {
         let resident = self.resident()?;
         let voucher = Voucher::KernelLock { holder: resident.lock.holder(), process: resident.process };
@@ -144,13 +144,13 @@ impl Keeper {
         Ok(self.shared.resident.get_or_init(|| Resident { lock, process }))
     }
 
-    /// The lock that vouches for this process, to be shared with commands that it starts.
+    /// The liveness lock of this process. Commands that it starts may share it.
     pub fn liveness_lock(&self) -> Result<&LivenessLock, KeeperError> {
         self.resident().map(|resident| &resident.lock)
     }
 
-    /// An owner that nobody else is or ever was: `lib:pid.random.number`. They lie side by side in a store, where each
-    /// costs less than one that is all random.
+    /// A new owner that was never used before: `lib:pid.random.number`. The numbers keep the owners of one process next to each
+    /// other in the index of a store, which costs less than random ones.
     fn new_owner(&self) -> Result<Owner, KeeperError> {
         let holder = self.resident()?.lock.holder().0;
         let number = self.shared.owners.fetch_add(1, Ordering::Relaxed);
@@ -178,7 +178,7 @@ impl Keeper {
     }
 }
 
-/// Opens the engine over the store in this folder, which is made if it is not there.
+/// Opens the engine over the store in this folder. Creates the store if it is not there.
 pub fn open_engine(folder: &Path) -> Result<Engine, KeeperError> {
     let here = origin::origin().map_err(KeeperError::Machine)?;
     let store = SqliteStore::open(folder, &here.boot)?;
@@ -187,7 +187,7 @@ pub fn open_engine(folder: &Path) -> Result<Engine, KeeperError> {
     Ok(Engine::new(Box::new(store), probe))
 }
 
-/// An owner that nobody else has: `kind:pid.random`.
+/// A new owner that nobody else has: `kind:pid.random`.
 pub fn unique_owner(kind: &str) -> Result<Owner, KeeperError> {
     let number = random::number().map_err(KeeperError::Machine)?;
     let text = format!("{kind}:{}.{:08x}", std::process::id(), number & 0xffff_ffff);
@@ -197,22 +197,22 @@ pub fn unique_owner(kind: &str) -> Result<Owner, KeeperError> {
 /// Why there is no lease.
 #[derive(Debug, Error)]
 pub enum KeeperError {
-    /// A name or an owner is not one.
+    /// A name or an owner is not valid.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// A pattern is not one.
+    /// A pattern is not valid.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// A TTL is not one.
+    /// A TTL is not valid.
     #[error(transparent)]
     Span(#[from] SpanError),
     /// The request has no name and no path, or settings that do not fit together.
     #[error("{0}")]
     Invalid(&'static str),
-    /// Others hold it, or hold it still after the time to wait.
+    /// Others hold it, or still hold it after the time to wait.
     #[error("{}", held_message(blockers))]
     Held {
-        /// Who and what is in the way.
+        /// What blocks it.
         blockers: Vec<Blocker>,
     },
     /// Waiting would never end.
@@ -224,13 +224,13 @@ pub enum KeeperError {
     /// The lease is not held any more.
     #[error("the lease was lost")]
     Lost(#[from] NotCurrent),
-    /// The place in line was taken away by somebody else.
+    /// Somebody else removed the ticket.
     #[error("the ticket was removed while it was in line")]
     TicketRemoved,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The machine did not tell what is needed.
+    /// The system does not tell about this process or machine.
     #[error("cannot find out about this process or machine")]
     Machine(#[source] io::Error),
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-/// Why a store did not do what it was asked.
+/// Why a store failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// Reading or writing failed.
@@ -19,7 +19,7 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
-    /// The database refused.
+    /// The database returned an error.
     #[error("the database {address} failed")]
     Database {
         /// Which one.
@@ -27,7 +27,7 @@ pub enum StoreError {
         /// What it said.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// Somebody else keeps the database busy.
+    /// Another program keeps the database locked.
     #[error("the database {address} is locked by another program")]
     Busy {
         /// Which one.
@@ -57,7 +57,7 @@ pub enum StoreError {
         /// The newest version that this program can use.
         known: i64,
     },
-    /// The file was made by an earlier version, and somebody in it may still live.
+    /// The file was made by an earlier version, and it is not empty.
     #[error("{address} has version {found}, this program uses {known}")]
     TooOld {
         /// Which file.
@@ -67,7 +67,7 @@ pub enum StoreError {
         /// The version that this program uses.
         known: i64,
     },
-    /// The folder is on a file system whose locks cannot be relied on.
+    /// The folder is on a file system whose locks are not reliable.
     #[error("{address} is on {kind}, whose locks are not reliable")]
     NetworkFileSystem {
         /// Which folder.
@@ -145,7 +145,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the store cannot be reached at all, rather than having refused something.
+    /// Whether the store could not be reached at all.
     pub fn is_unreachable(&self) -> bool {
         match self {
             Self::Busy { .. } | Self::Removed { .. } | Self::Unreachable { .. } => true,

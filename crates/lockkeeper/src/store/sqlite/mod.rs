@@ -1,14 +1,15 @@
-//! The embedded store: one SQLite database that every process opens.
+//! SQLite store: one database that every process opens. A write lock lets one transaction run at a time, so a commit never
+//! finds a change.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `leases.db`, `-wal`, `-shm` | leases and tickets of this boot; made anew after another boot, when all are dead |
+//! | `leases.db`, `-wal`, `-shm` | leases and tickets of this boot. After another boot all holders are dead, so it is created anew |
 //! | `tokens` | the last number given, and a limit that survives a power cut |
-//! | `gate` | one decision at a time: its kernel lock is fairer than SQLite's own waiting, and never sleeps; has the limit once more |
-//! | `wake/` | the wakers of those who sleep now |
+//! | `gate` | the write lock; also a copy of the limit of numbers |
+//! | `wake/` | one FIFO for each process that sleeps |
 //!
-//! A process that is killed leaves the database as it was before or after its decision, and nothing else but
-//! perhaps its waker, which whoever reaps its ticket or lease puts away, or else the next `locks cleanup`.
+//! A process that is killed leaves the database as it was before or after its transaction, and perhaps its FIFO. The process
+//! that reaps its record removes the FIFO, or else the next `locks cleanup`.
 
 mod connections;
 mod examine;
@@ -42,20 +43,20 @@ use records::SqliteRecords;
 pub(super) use schema::{Format, connect, explain, use_log, version};
 use tokens::Tokens;
 
-/// How long a folder has to be left alone before its time of change is trusted.
+/// How long the change time of a folder has to be the same before it is trusted.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// A folder's inode and time of change.
+/// Inode and change time of a folder.
 type Stamp = (u64, i64, i64);
 
-/// The embedded store.
+/// Leases and tickets in one SQLite database.
 pub struct SqliteStore {
     folder: PathBuf,
     path: PathBuf,
     write_lock: WriteLock,
     /// The files that are open here, by name and inode.
     files: Vec<(PathBuf, u64)>,
-    /// The folder when the files were found to be in place, and since when it is so.
+    /// The folder when the files were last found in place, and since when it is unchanged.
     seen: Mutex<Option<(Stamp, Moment)>>,
     tokens: Tokens,
     connections: Connections,
@@ -78,11 +79,11 @@ impl SqliteStore {
             start_boot(&tokens, &path, boot)?;
         }
         let connection = schema::connect(&path)?;
-        // Somebody else may be at it just now: anything but a yes is looked at again alone.
+        // Another process may create the tables now, so everything but a yes is checked again under the lock.
         if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
             let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
             if !schema::is_set_up(&connection, &path)? {
-                // What lost its file and its database within a moment still finds the limit on the gate.
+                // If both `tokens` and the database are lost, the lock file still has the limit.
                 let noted = write_lock.noted().map_err(|error| failed("read", &lock_path, error))?;
                 schema::set_up(&connection, &path, tokens.limit()?.max(noted))?;
             }
@@ -100,7 +101,7 @@ impl SqliteStore {
         Ok(Self { folder, path, write_lock, files, seen, tokens, connections, wake_sender })
     }
 
-    /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
+    /// Whether there is a store in `folder`. True if that cannot be read: opening the store then says why.
     pub fn exists(folder: &Path) -> bool {
         folder.join("leases.db").try_exists().unwrap_or(true)
     }
@@ -108,7 +109,7 @@ impl SqliteStore {
     /// A connection that no other thread uses now.
     fn connection(&self) -> Result<Pooled<'_>, StoreError> {
         self.connections.take(Purpose::Write, || {
-            // By now the path may lead elsewhere.
+            // By now the path may lead to another file.
             self.check_place()?;
             let connection = schema::connect(&self.path)?;
             schema::tune(&connection, &self.path)?;
@@ -116,13 +117,13 @@ impl SqliteStore {
         })
     }
 
-    /// Whether the files are still those that were opened: others would not see what is written to them.
+    /// Fails if the files are not those that were opened: other processes would not see what is written to them.
     fn check_place(&self) -> Result<(), StoreError> {
         let folder = fs::metadata(&self.folder).map_err(|error| self.gone_or(error, &self.folder))?;
         let stamp = (folder.ino(), folder.ctime(), folder.ctime_nsec());
         let now = clock::now();
-        // Nothing is made, renamed or removed in a folder without its time of change moving on, once the tick
-        // in which it last did is over.
+        // If something in the folder is created, renamed or removed, its change time moves on, unless that happens in the same
+        // tick of the clock.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let since = seen.filter(|(known, _)| *known == stamp).map_or(now, |(_, since)| since);
         if now.since(since) > SETTLED {
@@ -164,8 +165,8 @@ impl SqliteStore {
         }
     }
 
-    /// Notes the limit of numbers, for when the file of tokens is lost; on the gate too, for when the database is lost
-    /// with it. That one is only the third copy: it may be missing.
+    /// Writes the limit of numbers into the database, in case `tokens` is lost, and into the lock file, in case the database is
+    /// lost with it. The last one is the third copy: it may be missing.
     fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
         let _ = self.write_lock.note(limit);
         let noted = connection.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()]);
@@ -240,15 +241,15 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), StoreError> {
     made.map_err(|error| failed("make the folder", folder, error))
 }
 
-/// Makes the database anew after another boot: nobody who is in it lives. The caller is alone.
+/// Removes the database of another boot, whose holders are all dead. The caller holds the write lock.
 fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError> {
     match tokens.boot()? {
-        // Nothing is known of a file that lies there: whoever opens it will tell.
+        // Nothing is known about a database that is there. The open that follows checks it.
         None => return Ok(()),
         Some(last) if last == boot => return Ok(()),
         Some(_) => {}
     }
-    // A power cut may have damaged it, which does not matter; what others made is none of ours.
+    // It does not matter if a power cut has damaged it. But a file of another program is not removed.
     let known = schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path));
     if let Err(error @ (StoreError::Foreign { .. } | StoreError::TooNew { .. })) = known {
         return Err(error);

@@ -105,7 +105,7 @@ impl<'s> SqliteRecords<'s> {
         self.store.database(run())
     }
 
-    /// Changes one row, or fails.
+    /// Executes a statement that has to change one row.
     fn execute_on(&self, id: LeaseId, sql: &str, params: impl rusqlite::Params) -> Result<(), StoreError> {
         let changed = self.execute(sql, params)?;
         self.expect_one(changed, rows::row_id(id))
@@ -119,8 +119,8 @@ impl<'s> SqliteRecords<'s> {
         }
     }
 
-    /// Files a record under its keys.
-    fn file(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
+    /// Inserts the keys of a record.
+    fn insert_keys(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
         let (pairs, rest) = keys.as_chunks();
         for [one, other] in pairs {
             self.execute(rows::FILE_TWICE, (waits, rank, id, one.as_str(), other.as_str()))?;
@@ -131,8 +131,8 @@ impl<'s> SqliteRecords<'s> {
         Ok(())
     }
 
-    /// Takes a record out from under its keys.
-    fn unfile(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
+    /// Deletes the keys of a record.
+    fn delete_keys(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
         for key in keys {
             let removed = self.execute(rows::UNFILE, (waits, rank, id, key.as_str()))?;
             self.expect_one(removed, id)?;
@@ -140,8 +140,8 @@ impl<'s> SqliteRecords<'s> {
         Ok(())
     }
 
-    /// Whether a record that was changed is still filed where it can be found.
-    fn expect_filed(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
+    /// Fails unless a record has exactly the index entries of these keys.
+    fn expect_keys(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
         for key in keys {
             let found = self.exists(rows::IS_FILED, (waits, rank, id, key.as_str()))?;
             self.expect_one(usize::from(found), id)?;
@@ -157,31 +157,31 @@ impl<'s> SqliteRecords<'s> {
         match change {
             Change::AddLease(lease) => {
                 self.execute_on(lease.id, rows::INSERT_LEASE, rows::lease_values(&lease))?;
-                self.file(rows::place_of_lease(&lease), &lease.keys())
+                self.insert_keys(rows::place_of_lease(&lease), &lease.keys())
             }
             Change::UpdateLease(lease) => {
                 self.execute_on(lease.id, rows::UPDATE_LEASE, rows::lease_values(&lease))?;
-                self.expect_filed(rows::place_of_lease(&lease), &lease.keys())
+                self.expect_keys(rows::place_of_lease(&lease), &lease.keys())
             }
             Change::RemoveLease(lease) => {
-                self.unfile(rows::place_of_lease(&lease), &lease.keys())?;
+                self.delete_keys(rows::place_of_lease(&lease), &lease.keys())?;
                 self.execute_on(lease.id, rows::REMOVE, [rows::row_id(lease.id)])
             }
             Change::AddTicket(ticket) => {
                 self.execute_on(ticket.id, rows::INSERT_TICKET, rows::ticket_values(&ticket))?;
-                self.file(rows::place_of_ticket(&ticket), &ticket.keys())
+                self.insert_keys(rows::place_of_ticket(&ticket), &ticket.keys())
             }
             Change::UpdateTicket(ticket) => {
                 self.execute_on(ticket.id, rows::UPDATE_TICKET, rows::ticket_values(&ticket))?;
-                self.expect_filed(rows::place_of_ticket(&ticket), &ticket.keys())
+                self.expect_keys(rows::place_of_ticket(&ticket), &ticket.keys())
             }
             Change::RemoveTicket(ticket) => {
-                self.unfile(rows::place_of_ticket(&ticket), &ticket.keys())?;
+                self.delete_keys(rows::place_of_ticket(&ticket), &ticket.keys())?;
                 self.execute_on(ticket.id, rows::REMOVE, [rows::row_id(ticket.id)])
             }
             Change::Grant(ticket, lease) => {
-                self.unfile(rows::place_of_ticket(&ticket), &ticket.keys())?;
-                self.file(rows::place_of_lease(&lease), &lease.keys())?;
+                self.delete_keys(rows::place_of_ticket(&ticket), &ticket.keys())?;
+                self.insert_keys(rows::place_of_lease(&lease), &lease.keys())?;
                 self.execute_on(lease.id, rows::GRANT, rows::grant_values(&ticket, &lease))
             }
         }
