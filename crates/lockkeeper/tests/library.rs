@@ -1,7 +1,5 @@
 //! A program that keeps leases for a long time: its guards, their thread, and what they use up.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
-
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;

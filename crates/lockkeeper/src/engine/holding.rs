@@ -31,7 +31,8 @@ impl Engine {
     /// Waits for the end of a command that runs under a lease of this process. Renews the lease. If the lease is lost, stops the
     /// command with its whole process tree: TERM, `grace`, KILL.
     pub fn supervise(&self, mut running: Running, lease: &Lease, grace: Duration) -> io::Result<Supervised> {
-        if let Some(ending) = running.supervise_until(clock::now().after(SHORT))? {
+        let begun = clock::now();
+        if let Some(ending) = running.supervise_until(begun.after(SHORT))? {
             return Ok(Supervised { ending, loss: None });
         }
         let waker = lease.waker().and_then(|id| self.store.waker_with_id(id).ok());
@@ -40,7 +41,7 @@ impl Engine {
             lease,
             waker: waker.as_deref(),
             grace,
-            renew_at: renew_at(lease, clock::now()),
+            renew_at: renew_at(lease, begun),
             loss: None,
         };
         let descriptors: Vec<_> = waker.iter().map(|waker| waker.as_fd()).collect();
