@@ -286,7 +286,7 @@ mod tests {
         )
     }
 
-    /// Invariant 4. The whole table of observations, contracts and dates is walked.
+    /// Invariant 4. The whole table of observations, contracts and dates is tested.
     #[test]
     fn proof_of_death_needs_no_ttl() {
         for contract in ALL_CONTRACTS {

@@ -78,7 +78,7 @@ impl Trial {
         settled.check_exclusion();
         settled.sleepers.check(&settled.world);
         if self.prompt {
-            // What nobody sleeps on is noticed by whoever comes next.
+            // The next request notices a record on which nobody sleeps.
             let (_, effects, _) = settled.world.decide(lease::clean_up);
             settled.sleepers.notice(&settled.world, &effects);
             settled.settle();
@@ -224,7 +224,7 @@ impl Trial {
         let claim = request.claim.clone();
         let rank = |id| Rank::new(self.world.now, request.priority, id);
         let blocked = !self.model.in_the_way(&claim, rank(LeaseId(u64::MAX))).is_empty();
-        let had_circle = self.model.has_circle();
+        let had_cycle = self.model.has_cycle();
         match outcome {
             Outcome::Granted(grant) if grant.joined => {
                 assert!(request.join && grant.lease.claim.satisfies(&claim.resources));
@@ -240,7 +240,7 @@ impl Trial {
                 assert!(!self.prompt || blocked, "nothing is in the way of {id}");
                 assert_eq!(waiting.ticket.rank, rank(id));
                 let is_stuck = self.model.is_stuck(request.claim.owner.as_str());
-                assert!(!self.prompt || had_circle || !is_stuck, "an unseen cycle");
+                assert!(!self.prompt || had_cycle || !is_stuck, "an unseen cycle");
                 self.sleepers.sleep(&self.world, waiting);
             }
             Outcome::Held(blockers) => {
@@ -277,7 +277,7 @@ impl Trial {
         let terms = wait.then(|| WaitTerms { waker: Some(waker), stays: seconds(STAYS) });
         let (outcome, effects, _) = self.world.decide(|overlay| lease::upgrade(overlay, id, None, terms));
         let Ok(outcome) = outcome else { return Some(effects) };
-        let had_circle = self.model.has_circle();
+        let had_cycle = self.model.has_cycle();
         let after = self.world.records.lease(id).expect("an upgrade never loses the lease").clone();
         let mut claim = Claim::clone(&before.claim);
         claim.resources.iter_mut().for_each(|resource| resource.mode = Mode::Exclusive);
@@ -295,7 +295,7 @@ impl Trial {
                     self.model.waiting.push(Entry { id, claim, rank, upgrades });
                 }
                 let is_stuck = self.model.is_stuck(before.claim.owner.as_str());
-                assert!(!self.prompt || had_circle || !is_stuck, "an unseen cycle");
+                assert!(!self.prompt || had_cycle || !is_stuck, "an unseen cycle");
                 self.sleepers.sleep(&self.world, waiting);
             }
             Outcome::Held(_) => assert_eq!(after, before),
@@ -377,7 +377,7 @@ impl Trial {
         }
     }
 
-    /// Whoever dies now, and then whoever dies next: nobody sleeps on.
+    /// One process dies, and then another one: nobody sleeps on.
     fn check_every_death(&self) {
         let mut pids: BTreeSet<u32> = BTreeSet::new();
         let proofs = self.world.records.leases().map(|lease| &lease.claim.proof);

@@ -102,11 +102,11 @@ impl Model {
     }
 
     /// Whether anybody can never go on. Only an owner with several waits at once can bring that about.
-    pub fn has_circle(&self) -> bool {
+    pub fn has_cycle(&self) -> bool {
         OWNERS.iter().any(|owner| self.is_stuck(&format!("worker:{owner}")))
     }
 
-    /// Whether an owner can never go on: one thread each, and whoever can go on lets go of all it has.
+    /// Whether an owner can never go on. Each owner is one thread; an owner that can go on releases all that it has.
     pub fn is_stuck(&self, owner: &str) -> bool {
         let mut finished: BTreeSet<&str> = BTreeSet::new();
         loop {

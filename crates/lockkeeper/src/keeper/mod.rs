@@ -170,8 +170,8 @@ impl Keeper {
     }
 
     fn monitor(&self) -> Result<&LeaseMonitor, KeeperError> {
-        if let Some(sentinel) = self.shared.monitor.get() {
-            return Ok(sentinel);
+        if let Some(monitor) = self.shared.monitor.get() {
+            return Ok(monitor);
         }
         let started = LeaseMonitor::start(self)?;
         Ok(self.shared.monitor.get_or_init(|| started))

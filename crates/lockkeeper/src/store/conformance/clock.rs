@@ -21,7 +21,7 @@ pub(super) fn it_stands_during_a_decision(harness: &dyn Harness) {
     assert_eq!(first, second);
 }
 
-/// Every decision leaves its moment for the next one to see, whoever makes it.
+/// Every decision writes its moment into a record, where the next decision of any process reads it.
 pub(super) fn it_never_goes_back(harness: &dyn Harness) {
     let place = harness.place();
     put_counter(&*place.open());

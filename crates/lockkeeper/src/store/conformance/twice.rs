@@ -40,7 +40,7 @@ impl LeaseStore for Runs {
     fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
         let inner = self.inner.begin()?;
         match &self.between {
-            Some(between) if self.begun.fetch_add(1, Ordering::Relaxed) % 2 == 0 => {
+            Some(between) if self.begun.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
                 Ok(Box::new(TooLate { inner, between }))
             }
             Some(_) | None => Ok(inner),
