@@ -7,7 +7,7 @@ use lockkeeper::core::lease::{Grant, Request};
 use lockkeeper::core::liveness::Contract;
 use lockkeeper::core::record::{Claim, Lease};
 use lockkeeper::engine::{Acquired, Supervised};
-use lockkeeper::exec::{Spec, StartError, start};
+use lockkeeper::exec::{Spec, start};
 use lockkeeper::report::{Exit, Report};
 
 use super::args::{Waiting, Wanted, wait};
@@ -96,7 +96,7 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         Ok(running) => running,
         Err(error) => {
             keeper.engine().release(lease.id, Some(lease.token))?.map_err(Report::from)?;
-            return Err(not_started(&error));
+            return Err(print::not_started(&error, "the lease was released"));
         }
     };
     let Supervised { ending, loss } = match keeper.engine().supervise(running, &lease, grace(context)) {
@@ -144,13 +144,4 @@ fn variables(context: &Context, lease: &Lease, around: &[LeaseId]) -> Vec<(OsStr
         ("LOCKKEEPER_TOKEN".into(), lease.token.to_string().into()),
         ("LOCKKEEPER_UNDER".into(), under),
     ]
-}
-
-fn not_started(error: &StartError) -> Report {
-    let hint = match error {
-        StartError::NotFound { .. } => "check the spelling and PATH; the command comes after `--`",
-        StartError::CannotExecute { .. } => "is it executable? try: chmod +x",
-        StartError::Other { .. } => "the lease was released",
-    };
-    Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper::clock::WallTime;
 use lockkeeper::core::time::{Moment, format_span, parse_span};
-use lockkeeper::exec::{Ending, Event, Next, Spec, StartError, start};
+use lockkeeper::exec::{Ending, Event, Next, Spec, start};
 use lockkeeper::lockfile::guard::Strength;
 use lockkeeper::lockfile::swarm::{Attempt, HEARTBEAT_EVERY, Swarm, TaskLock};
 use lockkeeper::platform::clock;
@@ -77,7 +77,7 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         Ok(running) => running,
         Err(error) => {
             watch.lock.unlock()?;
-            return Err(not_started(&error));
+            return Err(print::not_started(&error, "the task was unlocked"));
         }
     };
     let ending = running.supervise(&[], &mut |event| watch.on_event(event));
@@ -188,13 +188,4 @@ fn lost(swarm: &Swarm, whose: &WorkerArgs, loss: Loss, stopped: Option<Ending>) 
         .with_hint("another worker may have begun that task: check before you try again")
         .with_context("task_id", whose.task.as_str())
         .with_context("holder", holder.map(|record| record.to_object()))
-}
-
-fn not_started(error: &StartError) -> Report {
-    let hint = match error {
-        StartError::NotFound { .. } => "check the spelling and PATH; the command comes after `--`",
-        StartError::CannotExecute { .. } => "is it executable? try: chmod +x",
-        StartError::Other { .. } => "the task was unlocked",
-    };
-    Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
 }

@@ -10,7 +10,7 @@ use lockkeeper::core::liveness::Verdict;
 use lockkeeper::core::record::{Claim, Lease, Ticket};
 use lockkeeper::core::time::{Moment, format_span};
 use lockkeeper::core::waiting::Blocker;
-use lockkeeper::exec::Ending;
+use lockkeeper::exec::{Ending, StartError};
 use lockkeeper::platform::signal::Signal;
 use lockkeeper::report::{Exit, Report};
 pub(super) use lockkeeper::shape::deadlock;
@@ -171,4 +171,14 @@ pub(super) fn lease_lost(lease: &Lease, loss: &NotCurrent, stopped: Option<Endin
         .with_hint("what it protects may have been changed by another since: check before you try again")
         .with_context("lease", lease.id.to_string())
         .with_context("token", lease.token.0)
+}
+
+/// A command that could not be started. `otherwise` is the hint where nothing better is known.
+pub(super) fn not_started(error: &StartError, otherwise: &'static str) -> Report {
+    let hint = match error {
+        StartError::NotFound { .. } => "check the spelling and PATH; the command comes after `--`",
+        StartError::CannotExecute { .. } => "is it executable? try: chmod +x",
+        StartError::Other { .. } => otherwise,
+    };
+    Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
 }
