@@ -118,10 +118,11 @@ impl Transaction for Copied<'_> {
         if committed.version != version {
             return Ok(Commit::Changed);
         }
+        let changed = u64::from(!changes.is_empty());
         for change in changes {
             records.apply(change).map_err(|misfit| StoreError::Mismatch(misfit.to_string()))?;
         }
-        *committed = Committed { records, version: version + 1 };
+        *committed = Committed { records, version: version + changed };
         drop(committed);
         let mut wakers = locked(&store.wakers);
         for effect in effects {
