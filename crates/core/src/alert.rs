@@ -1,7 +1,7 @@
-//! When what is counted deserves somebody's attention.
+//! Alerts: counts that are above their limit.
 //!
-//! Four counts have a limit, and a count above its limit is an alert. Whoever counts hands over plain numbers, so the
-//! command, the doctor, the metrics and the page raise the same alerts for the same state.
+//! Four counts have a limit. The caller counts and passes plain numbers, so the command, the doctor, the metrics and the page
+//! raise the same alerts for the same state.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,17 +14,17 @@ pub const DOWNGRADE_SPAN: Duration = Duration::from_secs(60 * 60);
 /// What was counted at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How long the most patient live waiter has waited.
+    /// The longest time that a live waiter has waited.
     pub longest_wait: Duration,
-    /// Circles of those who wait for each other.
+    /// The number of deadlocks.
     pub deadlocks: usize,
-    /// Locks whose holder is provably gone and which nobody has put away.
+    /// Locks whose holder is provably gone and which nobody has reaped.
     pub orphans: usize,
     /// How often parallel work fell back to a stricter strategy within [`DOWNGRADE_SPAN`].
     pub downgrades: usize,
 }
 
-/// Up to where a count is nothing to speak of.
+/// The limits of the counts. A count at its limit is no alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Of [`Counts::longest_wait`].
@@ -46,28 +46,28 @@ impl Default for Limits {
 /// A count above its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alert {
-    /// Somebody waits for long.
+    /// A waiter has waited for too long.
     LongWait {
         /// How long.
         waited: Duration,
         /// The limit.
         limit: Duration,
     },
-    /// Some wait for each other.
+    /// Owners wait for each other.
     Deadlocks {
-        /// How many circles.
+        /// How many deadlocks.
         count: usize,
         /// The limit.
         limit: usize,
     },
-    /// Many locks outlived their holders.
+    /// Locks outlived their holders.
     Orphans {
         /// How many.
         count: usize,
         /// The limit.
         limit: usize,
     },
-    /// Parallel work falls back often.
+    /// Parallel work fell back too often.
     Downgrades {
         /// How often within [`DOWNGRADE_SPAN`].
         count: usize,
@@ -107,7 +107,7 @@ impl Alert {
         }
     }
 
-    /// The way out.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::LongWait { .. } => {

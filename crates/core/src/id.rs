@@ -1,4 +1,4 @@
-//! The words that records are known by: owners, names, ids and tokens, each checked once where it comes in.
+//! Ids: owners, names, ids and tokens. Each is checked once, where it comes in.
 
 use std::fmt;
 use std::str::FromStr;
@@ -64,7 +64,7 @@ pub enum IdError {
 }
 
 impl IdError {
-    /// The way out, for the person who wrote it.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Empty { .. } => "give it at least one character",
@@ -157,7 +157,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A ticket's name that its user chose, to come back to it from a later command.
+/// The name that a user gave a ticket. A later command finds the ticket by it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TicketName(String);
 
@@ -185,7 +185,7 @@ impl fmt::Display for TicketName {
 
 /// The id of a claim, given when it first enters the store: `T42` while it waits, `L42` once it holds.
 ///
-/// It is drawn from the same numbers as tokens, so that it is never given twice either.
+/// It comes from the same sequence as tokens, so it is never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u64);
 
@@ -259,11 +259,11 @@ file_name_id! {
     RunId, "a run id"
 }
 file_name_id! {
-    /// The id of a worker, another one for every start of one.
+    /// The id of a worker. Every start of a worker has another one.
     WorkerId, "a worker id"
 }
 
-/// A fencing number: whoever comes later has the larger one.
+/// A fencing token: a later lease has a larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
@@ -273,15 +273,15 @@ impl fmt::Display for Token {
     }
 }
 
-/// A process that stays while it holds or waits, known by a random number that its kernel lock stands on.
+/// A process that stays while it holds or waits: a random number, at which its kernel lock is in the file `life`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HolderId(pub u64);
 
-/// One sleeping waiter's doorbell.
+/// The waker of one sleeping process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BellId(pub u64);
+pub struct WakerId(pub u64);
 
-impl fmt::Display for BellId {
+impl fmt::Display for WakerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }

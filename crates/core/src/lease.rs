@@ -1,34 +1,35 @@
-//! The life of a lease.
+//! Lease rules: acquire, wait, renew, release, upgrade, revoke, reap.
 //!
-//! A lease is the right of one owner to a set of resources, all of them or none. It begins when nothing
-//! stands in its way, or in its turn if its owner waits; it ends when it is released, when its holder is
-//! proved dead, when its time is up under a contract that lets it go, or when a person breaks it. Its token
-//! is larger than every token before, so that what the lease protects can refuse a late writer.
+//! A lease is the right of one owner to a set of resources, all of them or none. It begins when nothing blocks it, or in its
+//! turn if its owner waits. It ends when it is released, when its holder is proved dead, when its time is up under a contract
+//! that lets it go, or when a person breaks it. Its token is larger than every token before. So the thing that the lease
+//! protects can refuse a late writer.
 //!
-//! An owner never stands in its own way: who asks again for what it holds gets the lease it has, or a second
-//! one beside it. So an owner must be one worker, never a tool or a machine.
+//! An owner never blocks itself: if it asks again for what it holds, it gets the lease that it has, or a second one beside it.
+//! So an owner must be one worker, never a tool or a machine.
 //!
-//! Every function here takes a [`Draft`] over one consistent view and leaves the outcome in it; the caller
-//! commits the changes if the view still holds, or runs the same function again on a newer one. Each ends by
-//! handing on what it freed, so that no resource is ever free while somebody waits for it.
+//! Every function here reads and changes an [`Overlay`]. The caller commits the changes if the records that were read are
+//! unchanged, or runs the same function again on newer records. Each function ends with the grant of what it freed, so no
+//! resource is ever free while somebody waits for it.
 
+mod ending;
 mod strength;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::deadlock::{Link, circle};
-use crate::draft::{Draft, View, Walk};
-use crate::id::{BellId, LeaseId, TicketName, Token};
+use crate::deadlock::{Link, cycle};
+use crate::id::{LeaseId, TicketName, Token, WakerId};
+use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
-use crate::resource::{Key, Reach, Target};
+use crate::resource::{Key, KeyRange, Target};
 use crate::time::{Moment, Ttl};
-use crate::waiting::{Asker, Jam, conclude, hand_off, jams};
+use crate::waiting::{Asker, Blocker, blockers, hand_off, settle};
+pub use ending::{clean_up, evict, release, revoke};
 pub use strength::{downgrade, upgrade};
 
-/// Somebody asks for a lease.
+/// A request for a lease.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// What is wanted, by whom.
@@ -37,19 +38,19 @@ pub struct Request {
     pub priority: Priority,
     /// The leases whose commands the asking process is a part of.
     pub under: Vec<LeaseId>,
-    /// How to wait for it; without this, what is not free is refused.
+    /// How to wait for it. Without this, the request is refused if something blocks it.
     pub wait: Option<WaitTerms>,
-    /// Whether a lease that the owner has already will do. A process that stays wants one of its own, which
-    /// does not end when somebody else of the same owner is done.
+    /// Whether a lease that the owner already has is enough. A process that stays asks for a lease of its own, which does not
+    /// end when another process of the same owner is done.
     pub join: bool,
 }
 
-/// How somebody waits.
+/// How a request waits.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitTerms {
-    /// What the waiting process sleeps on.
-    pub bell: Option<BellId>,
-    /// How long the ticket stays in line without its owner.
+    /// The waker on which the process sleeps.
+    pub waker: Option<WakerId>,
+    /// How long the ticket stays in line while its owner is away.
     pub stays: Ttl,
 }
 
@@ -62,10 +63,10 @@ pub enum Outcome {
     /// The ticket is in line.
     Waiting(Waiting),
     /// Others hold it, and the request does not wait.
-    Held(Vec<Jam>),
+    Held(Vec<Blocker>),
     /// Waiting would never end.
     Deadlock(Vec<Link>),
-    /// The ticket or lease that was asked about is not there any more.
+    /// The ticket or lease is not there any more.
     Gone,
 }
 
@@ -83,8 +84,10 @@ pub struct Grant {
 pub struct Waiting {
     /// The ticket.
     pub ticket: Ticket,
-    /// What stands in its way.
-    pub jams: Vec<Jam>,
+    /// What blocks it.
+    pub blockers: Vec<Blocker>,
+    /// When that was read, on the store's clock.
+    pub looked_at: Moment,
 }
 
 /// Why a lease cannot be renewed, released or changed.
@@ -103,42 +106,42 @@ pub enum NotCurrent {
         /// The token that it has.
         current: Token,
     },
-    /// Its time was up.
+    /// Its time is up.
     #[error("{0} has expired")]
     Expired(LeaseId),
-    /// It is to be let go.
+    /// Its holder was told to let go.
     #[error("{0} was revoked")]
     Revoked(LeaseId),
 }
 
 /// Takes a lease, or a place in line for it.
-pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<Outcome, V::Error> {
+pub fn acquire<E>(overlay: &mut Overlay<'_, E>, request: &Request) -> Result<Outcome, E> {
     if request.join
-        && let Some(lease) = lease_to_join(draft, &request.claim)?
+        && let Some(lease) = lease_to_join(overlay, &request.claim)?
     {
-        let lease = refresh(draft, lease);
-        conclude(draft, None)?;
+        let lease = refresh(overlay, lease);
+        settle(overlay, None)?;
         return Ok(Outcome::Granted(Grant { lease, joined: true }));
     }
-    // Whoever waits comes before the newcomer, also for what a dead holder leaves.
-    bury_the_dead(draft, &request.claim)?;
-    hand_off(draft)?;
-    let now = draft.now();
+    // Waiters come before a new request, also for what a dead holder leaves.
+    reap_dead(overlay, &request.claim)?;
+    hand_off(overlay)?;
+    let now = overlay.now();
     let last = Rank::new(now, request.priority, LeaseId(u64::MAX));
     let asker = Asker { claim: &request.claim, rank: last, whole_line: false };
-    let in_the_way = jams(draft, asker)?;
+    let in_the_way = blockers(overlay, asker)?;
     if in_the_way.is_empty() {
-        let token = draft.draw_token()?;
+        let token = overlay.next_token()?;
         let lease = new_lease(LeaseId(token.0), token, Arc::new(request.claim.clone()), now);
-        draft.put_lease(None, lease.clone());
-        conclude(draft, None)?;
+        overlay.put_lease(None, lease.clone());
+        settle(overlay, None)?;
         return Ok(Outcome::Granted(Grant { lease, joined: false }));
     }
     let Some(terms) = request.wait else {
-        conclude(draft, None)?;
+        settle(overlay, None)?;
         return Ok(Outcome::Held(in_the_way));
     };
-    let id = LeaseId(draft.draw()?);
+    let id = LeaseId(overlay.next_number()?);
     let ticket = Ticket {
         id,
         claim: Arc::new(request.claim.clone()),
@@ -147,176 +150,148 @@ pub fn acquire<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<O
         enqueued_at: now,
         seen_at: now,
         stays: terms.stays,
-        bell: terms.bell,
+        waker: terms.waker,
         under: request.under.clone(),
         upgrades: None,
     };
-    line_up(draft, ticket)
+    line_up(overlay, ticket)
 }
 
-/// As [`acquire`], for an owner who never asked for anything else and whose request may have been carried out before.
-pub fn acquire_once<V: View>(draft: &mut Draft<'_, V>, request: &Request) -> Result<Outcome, V::Error> {
-    let owner = &request.claim.owner;
-    if let Some(lease) = draft.leases_of(owner)?.into_iter().next() {
-        return Ok(Outcome::Granted(Grant { lease, joined: false }));
-    }
-    match draft.next_ticket(&Reach::of(Key::of_owner(owner)), Walk::Up(None))? {
-        Some(ticket) => attend(draft, ticket.id, request.wait),
-        None => acquire(draft, request),
-    }
-}
-
-/// Puts a ticket into the line unless it would wait there for ever.
-fn line_up<V: View>(draft: &mut Draft<'_, V>, ticket: Ticket) -> Result<Outcome, V::Error> {
-    draft.put_ticket(None, ticket.clone());
-    if let Some(links) = circle(draft, &ticket)? {
-        draft.take_ticket(ticket);
-        conclude(draft, None)?;
+/// Puts a ticket into the line, unless that closes a cycle.
+fn line_up<E>(overlay: &mut Overlay<'_, E>, ticket: Ticket) -> Result<Outcome, E> {
+    overlay.put_ticket(None, ticket.clone());
+    if let Some(links) = cycle(overlay, &ticket)? {
+        overlay.take_ticket(ticket);
+        settle(overlay, None)?;
         return Ok(Outcome::Deadlock(links));
     }
-    conclude_for(draft, &ticket)
+    settle_for(overlay, &ticket)
 }
 
-/// Ends a decision that its own waiter asked for, and says where the ticket stands then.
-fn conclude_for<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<Outcome, V::Error> {
+/// Ends a decision of a waiter, and returns the new state of its ticket.
+fn settle_for<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Outcome, E> {
     loop {
-        conclude(draft, Some(ticket.id))?;
-        let Some(ticket) = draft.ticket(ticket.id)? else { break };
-        let jams = jams(draft, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false })?;
-        // The look may have found somebody dead whom nobody had looked at before.
-        if !draft.has_freed() {
-            return Ok(Outcome::Waiting(Waiting { ticket, jams }));
+        settle(overlay, Some(ticket.id))?;
+        let Some(ticket) = overlay.ticket(ticket.id)? else { break };
+        let blockers =
+            blockers(overlay, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false })?;
+        // The look may have reaped a record that nobody had looked at before.
+        if !overlay.has_freed() {
+            return Ok(Outcome::Waiting(Waiting { ticket, blockers, looked_at: overlay.now() }));
         }
     }
-    let Some(lease) = draft.lease(ticket.upgrades.unwrap_or(ticket.id))? else { return Ok(Outcome::Gone) };
-    let lease = refresh(draft, lease);
-    conclude(draft, None)?;
+    let Some(lease) = overlay.lease(ticket.upgrades.unwrap_or(ticket.id))? else { return Ok(Outcome::Gone) };
+    let lease = refresh(overlay, lease);
+    settle(overlay, None)?;
     Ok(Outcome::Granted(Grant { lease, joined: false }))
 }
 
-/// Comes back to a ticket: takes its lease if it was granted, or goes on waiting.
+/// Checks a ticket: returns its lease if it was granted, otherwise refreshes the ticket and keeps waiting.
 ///
-/// A ticket whose time ran out is still good as long as nobody has put it away.
-pub fn attend<V: View>(
-    draft: &mut Draft<'_, V>,
+/// A ticket whose time is up is still good as long as nobody has reaped it.
+pub fn check_ticket<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     terms: Option<WaitTerms>,
-) -> Result<Outcome, V::Error> {
-    let Some(ticket) = draft.ticket(id)? else {
-        let outcome = match current(draft, id, None)? {
-            Ok(lease) => Outcome::Granted(Grant { lease: refresh(draft, lease), joined: false }),
+) -> Result<Outcome, E> {
+    let Some(ticket) = overlay.ticket(id)? else {
+        let outcome = match current(overlay, id, None)? {
+            Ok(lease) => Outcome::Granted(Grant { lease: refresh(overlay, lease), joined: false }),
             Err(_) => Outcome::Gone,
         };
-        conclude(draft, None)?;
+        settle(overlay, None)?;
         return Ok(outcome);
     };
-    let now = draft.now();
-    let bell = terms.map_or(ticket.bell, |terms| terms.bell);
+    let now = overlay.now();
+    let waker = terms.map_or(ticket.waker, |terms| terms.waker);
     let stays = terms.map_or(ticket.stays, |terms| terms.stays);
     let seen_late = now.since(ticket.seen_at) > stays.get() / 4;
     let seen_at = if seen_late { now } else { ticket.seen_at };
-    let attended = Ticket { bell, seen_at, stays, ..ticket.clone() };
-    let verdict = draft.judge_ticket(&attended);
+    let attended = Ticket { waker, seen_at, stays, ..ticket.clone() };
+    let verdict = overlay.judge_ticket(&attended);
     if verdict.is_free() {
-        draft.bury_ticket(ticket, verdict);
-        conclude(draft, None)?;
+        overlay.reap_ticket(ticket, verdict);
+        settle(overlay, None)?;
         return Ok(Outcome::Gone);
     }
-    draft.put_ticket(Some(ticket), attended.clone());
-    bury_the_dead(draft, &attended.claim)?;
-    // The line may have moved without anybody telling: look at all that this ticket waits for.
-    if jams(draft, Asker { claim: &attended.claim, rank: attended.rank, whole_line: false })?.is_empty() {
-        draft.offer(attended.claim.targets());
+    overlay.put_ticket(Some(ticket), attended.clone());
+    reap_dead(overlay, &attended.claim)?;
+    // The line may have moved without a wake-up, so everything that this ticket waits for is checked.
+    if blockers(overlay, Asker { claim: &attended.claim, rank: attended.rank, whole_line: false })?.is_empty()
+    {
+        overlay.offer(attended.claim.targets());
     }
-    conclude_for(draft, &attended)
+    settle_for(overlay, &attended)
 }
 
-/// Comes back to an upgrade: once it is granted, its ticket is gone and the lease itself is stronger.
-pub fn attend_upgrade<V: View>(
-    draft: &mut Draft<'_, V>,
+/// Checks the ticket of an upgrade. Once it is granted, the ticket is gone and the lease itself is stronger.
+pub fn check_upgrade<E>(
+    overlay: &mut Overlay<'_, E>,
     ticket: LeaseId,
     lease: LeaseId,
     terms: Option<WaitTerms>,
-) -> Result<Outcome, V::Error> {
-    let id = if draft.ticket(ticket)?.is_some() { ticket } else { lease };
-    attend(draft, id, terms)
+) -> Result<Outcome, E> {
+    let id = if overlay.ticket(ticket)?.is_some() { ticket } else { lease };
+    check_ticket(overlay, id, terms)
 }
 
-/// Finds the claims that their users gave this name, those that wait first. Each owner has names of its own.
-pub fn find_tickets<V: View>(
-    draft: &mut Draft<'_, V>,
+/// Finds the claims with this ticket name, tickets first. Each owner has ticket names of its own.
+pub fn find_tickets<E>(
+    overlay: &mut Overlay<'_, E>,
     name: &TicketName,
-) -> Result<Vec<(LeaseId, Arc<Claim>)>, V::Error> {
-    let reach = Reach::of(Key::of_ticket(name));
-    let mut found = Vec::new();
-    draft.tickets(&reach, Walk::Up(None), &mut |ticket| {
-        found.push((ticket.id, ticket.claim));
-        ControlFlow::Continue(())
-    })?;
-    found.extend(draft.leases(&reach)?.into_iter().map(|lease| (lease.id, lease.claim)));
+) -> Result<Vec<(LeaseId, Arc<Claim>)>, E> {
+    let range = KeyRange::of(Key::of_ticket(name));
+    let tickets = overlay.tickets(&range)?.into_iter();
+    let mut found: Vec<_> = tickets.map(|ticket| (ticket.id, ticket.claim)).collect();
+    found.extend(overlay.leases(&range)?.into_iter().map(|lease| (lease.id, lease.claim)));
     Ok(found)
 }
 
-/// Gives up a place in line, and the lease if it was granted in the meantime.
-pub fn give_up<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<(), V::Error> {
-    if let Some(ticket) = draft.ticket(id)? {
-        draft.remove_ticket(ticket);
-    } else if let Some(lease) = draft.lease(id)? {
-        draft.remove_lease(lease);
+/// Removes a ticket, or the lease if it was granted meanwhile.
+pub fn give_up<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<(), E> {
+    if let Some(ticket) = overlay.ticket(id)? {
+        overlay.remove_ticket(ticket);
+    } else if let Some(lease) = overlay.lease(id)? {
+        overlay.remove_lease(lease);
     }
-    conclude(draft, None)
+    settle(overlay, None)
 }
 
-/// Leaves a ticket in line without anybody sleeping on it.
-pub fn walk_away<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<(), V::Error> {
-    if let Some(ticket) = draft.ticket(id)? {
-        let now = draft.now();
-        draft.put_ticket(Some(ticket.clone()), Ticket { bell: None, seen_at: now, ..ticket });
+/// Leaves a ticket in the line, with no process asleep on it.
+pub fn detach<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<(), E> {
+    if let Some(ticket) = overlay.ticket(id)? {
+        let now = overlay.now();
+        overlay.put_ticket(Some(ticket.clone()), Ticket { waker: None, seen_at: now, ..ticket });
     }
-    conclude(draft, None)
+    settle(overlay, None)
 }
 
-/// Says that the holder is still there.
-pub fn renew<V: View>(
-    draft: &mut Draft<'_, V>,
+/// Renews a lease: its TTL starts again.
+pub fn renew<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     token: Option<Token>,
     ttl: Option<Ttl>,
-) -> Result<Result<Lease, NotCurrent>, V::Error> {
-    let lease = match current(draft, id, token)? {
+) -> Result<Result<Lease, NotCurrent>, E> {
+    let lease = match current(overlay, id, token)? {
         Ok(lease) if lease.revoked => return Ok(Err(NotCurrent::Revoked(id))),
         Ok(lease) => lease,
         Err(refusal) => return Ok(Err(refusal)),
     };
     let ttl = ttl.or(lease.claim.ttl);
     let claim = Arc::new(Claim { ttl, ..Claim::clone(&lease.claim) });
-    let renewed = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
-    draft.put_lease(Some(lease), renewed.clone());
-    conclude(draft, None)?;
+    let renewed = Lease { claim, heartbeat_at: overlay.now(), pickup_by: None, ..lease };
+    overlay.put_lease(Some(lease), renewed.clone());
+    settle(overlay, None)?;
     Ok(Ok(renewed))
 }
 
-/// Ends a lease.
-pub fn release<V: View>(
-    draft: &mut Draft<'_, V>,
-    id: LeaseId,
-    token: Option<Token>,
-) -> Result<Result<Lease, NotCurrent>, V::Error> {
-    let Some(lease) = draft.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
-    if let Some(given) = token.filter(|given| *given != lease.token) {
-        return Ok(Err(NotCurrent::Token { id, given, current: lease.token }));
-    }
-    draft.remove_lease(lease.clone());
-    conclude(draft, None)?;
-    Ok(Ok(lease))
-}
-
 /// Whether a token is that of a lease which protects `target` now; nothing is changed.
-pub fn fence<V: View>(draft: &mut Draft<'_, V>, target: &Target, token: Token) -> Result<Fence, V::Error> {
+pub fn fence<E>(overlay: &mut Overlay<'_, E>, target: &Target, token: Token) -> Result<Fence, E> {
     let mut current = Vec::new();
-    for lease in draft.leases(&target.reach())? {
+    for lease in overlay.leases(&target.key_range())? {
         let protects = lease.claim.targets().any(|held| held.covers(target));
-        if protects && !draft.judge_lease(&lease).is_free() {
+        if protects && !overlay.judge_lease(&lease).is_free() {
             current.push(lease);
         }
     }
@@ -333,91 +308,42 @@ pub struct Fence {
     pub current: Vec<Lease>,
 }
 
-/// Tells a holder to let go.
-///
-/// A resident holder hears of it and stops its work first; everybody else loses the lease at once. Returns
-/// the lease, and whether it is still held.
-pub fn revoke<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<Option<(Lease, bool)>, V::Error> {
-    let Some(lease) = draft.lease(id)? else { return Ok(None) };
-    let verdict = draft.judge_lease(&lease);
-    let stays = lease.bell().is_some() && !verdict.is_free();
-    if stays {
-        draft.ring(lease.bell());
-        draft.put_lease(Some(lease.clone()), Lease { revoked: true, ..lease.clone() });
-    } else {
-        draft.remove_lease(lease.clone());
-        conclude(draft, None)?;
-    }
-    Ok(Some((lease, stays)))
-}
-
-/// Takes a lease away whatever its holder does; for a person who knows.
-pub fn evict<V: View>(draft: &mut Draft<'_, V>, id: LeaseId) -> Result<bool, V::Error> {
-    let Some(lease) = draft.lease(id)? else { return Ok(false) };
-    draft.ring(lease.bell());
-    draft.remove_lease(lease);
-    conclude(draft, None)?;
-    Ok(true)
-}
-
-/// Puts away every lease and ticket whose holder or waiter is not there any more.
-pub fn clean_up<V: View>(draft: &mut Draft<'_, V>) -> Result<(), V::Error> {
-    let (leases, tickets) = draft.all()?;
-    for id in leases {
-        if let Some(lease) = draft.lease(id)? {
-            let verdict = draft.judge_lease(&lease);
-            if verdict.is_free() {
-                draft.bury_lease(lease, verdict);
-            }
-        }
-    }
-    for id in tickets {
-        if let Some(ticket) = draft.ticket(id)? {
-            let verdict = draft.judge_ticket(&ticket);
-            if verdict.is_free() {
-                draft.bury_ticket(ticket, verdict);
-            }
-        }
-    }
-    conclude(draft, None)
-}
-
 fn new_lease(id: LeaseId, token: Token, claim: Arc<Claim>, now: Moment) -> Lease {
     let (acquired_at, heartbeat_at) = (now, now);
     Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by: None, revoked: false }
 }
 
-/// The lease of the same owner that is enough for the whole claim.
-fn lease_to_join<V: View>(draft: &mut Draft<'_, V>, claim: &Claim) -> Result<Option<Lease>, V::Error> {
+/// A lease of the same owner that is enough for the whole claim.
+fn lease_to_join<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Option<Lease>, E> {
     let Some(first) = claim.resources.first() else { return Ok(None) };
-    for lease in draft.leases(&first.target.reach())? {
+    for lease in overlay.leases(&first.target.key_range())? {
         let same =
             lease.claim.owner == claim.owner && !lease.revoked && lease.claim.satisfies(&claim.resources);
-        if same && !draft.judge_lease(&lease).is_free() {
+        if same && !overlay.judge_lease(&lease).is_free() {
             return Ok(Some(lease));
         }
     }
     Ok(None)
 }
 
-/// Marks a lease as seen by its owner just now.
-fn refresh<V: View>(draft: &mut Draft<'_, V>, lease: Lease) -> Lease {
+/// Notes that the owner of a lease was there now.
+fn refresh<E>(overlay: &mut Overlay<'_, E>, lease: Lease) -> Lease {
     let untimed = lease.claim.ttl.is_none() && lease.pickup_by.is_none();
     if untimed {
         return lease;
     }
-    let seen = Lease { heartbeat_at: draft.now(), pickup_by: None, ..lease.clone() };
-    draft.put_lease(Some(lease), seen.clone());
+    let seen = Lease { heartbeat_at: overlay.now(), pickup_by: None, ..lease.clone() };
+    overlay.put_lease(Some(lease), seen.clone());
     seen
 }
 
-/// Buries every dead lease within reach of a claim, its owner's own included.
-fn bury_the_dead<V: View>(draft: &mut Draft<'_, V>, claim: &Claim) -> Result<(), V::Error> {
+/// Reaps every dead lease that meets a claim, also those of its own owner.
+fn reap_dead<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<(), E> {
     for target in claim.targets() {
-        for lease in draft.leases(&target.reach())? {
-            let verdict = draft.judge_lease(&lease);
+        for lease in overlay.leases(&target.key_range())? {
+            let verdict = overlay.judge_lease(&lease);
             if verdict.is_free() {
-                draft.bury_lease(lease, verdict);
+                overlay.reap_lease(lease, verdict);
             }
         }
     }
@@ -425,19 +351,19 @@ fn bury_the_dead<V: View>(draft: &mut Draft<'_, V>, claim: &Claim) -> Result<(),
 }
 
 /// A lease that may still be used under this token.
-fn current<V: View>(
-    draft: &mut Draft<'_, V>,
+fn current<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     token: Option<Token>,
-) -> Result<Result<Lease, NotCurrent>, V::Error> {
-    let Some(lease) = draft.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
+) -> Result<Result<Lease, NotCurrent>, E> {
+    let Some(lease) = overlay.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
     if let Some(given) = token.filter(|given| *given != lease.token) {
         return Ok(Err(NotCurrent::Token { id, given, current: lease.token }));
     }
-    let verdict = draft.judge_lease(&lease);
+    let verdict = overlay.judge_lease(&lease);
     if verdict.is_free() {
-        draft.bury_lease(lease, verdict);
-        conclude(draft, None)?;
+        overlay.reap_lease(lease, verdict);
+        settle(overlay, None)?;
         return Ok(Err(NotCurrent::Expired(id)));
     }
     Ok(Ok(lease))

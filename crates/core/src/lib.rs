@@ -42,19 +42,20 @@
 //! 12. State that cannot be read is never replaced by empty state.
 
 pub mod alert;
-pub mod board;
 pub mod conflict;
 pub mod deadlock;
-pub mod draft;
 pub mod id;
+pub mod in_memory;
 pub mod lease;
 pub mod liveness;
 pub mod overlap;
+pub mod overlay;
 pub mod pattern;
 pub mod plan;
 pub mod predict;
 pub mod queue;
 pub mod record;
+pub mod records;
 pub mod request;
 pub mod resource;
 pub mod retry;

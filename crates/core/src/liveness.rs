@@ -1,15 +1,15 @@
-//! Whether the holder of a record still lives: the evidence, the order in which it counts, the verdict.
+//! Liveness: whether the holder of a record still lives.
 //!
-//! A proof says who vouches for a claim. [`Sight`] is what the machine shows of it at one moment, gathered
-//! by whoever can look. [`judge`] weighs it, always in the same order, and keeps the steps, so that a person
-//! can be told why. Any "don't know" means held: only the kernel's word is proof of death.
+//! A [`Proof`] in the record says what to look at. A [`LivenessProbe`] looks at it and returns an [`Observation`]. [`judge`]
+//! turns the observation into a [`Verdict`], always in the same order. What is not known counts as held: only the kernel proves
+//! a death.
 
 use std::fmt;
 
 use crate::id::HolderId;
 use crate::time::{Moment, Ttl};
 
-/// Where a claim was made: process numbers and moments mean something only there.
+/// The machine and boot where a claim was made. Process ids and moments are valid only there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// The machine's host name.
@@ -20,7 +20,7 @@ pub struct Origin {
     pub pid_namespace: u64,
 }
 
-/// One process, also after its number was given to another.
+/// One process. The start time tells it from a later process with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessRef {
     /// The process id, 1 to 2²².
@@ -29,19 +29,19 @@ pub struct ProcessRef {
     pub started: u64,
 }
 
-/// Who vouches for a claim.
+/// What proves that the holder of a claim lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Voucher {
-    /// A kernel lock that lives as long as any process of the holder; no pid, clock or TTL is needed.
+    /// A kernel lock that lasts as long as any process of the holder. It needs no pid, clock or TTL.
     KernelLock {
-        /// The number that the lock stands on.
+        /// The offset of the lock in the file `life`.
         holder: HolderId,
-        /// The process that took it, to be shown and to be watched.
+        /// The process that took it. It is shown to people and watched by waiters.
         process: ProcessRef,
     },
-    /// A process that was chosen to stand for the claim.
+    /// A process that was chosen for the claim.
     Process(ProcessRef),
-    /// Nobody: only time tells.
+    /// Nothing. The claim ends with its TTL.
     Time,
 }
 
@@ -60,12 +60,12 @@ impl fmt::Display for Voucher {
 pub struct Proof {
     /// Where the claim was made.
     pub origin: Origin,
-    /// Who vouches for it there.
+    /// What proves it there.
     pub voucher: Voucher,
 }
 
 impl Proof {
-    /// The process that stands for the claim, if one does.
+    /// The process of the claim, if it has one.
     pub fn process(&self) -> Option<ProcessRef> {
         match self.voucher {
             Voucher::KernelLock { process, .. } | Voucher::Process(process) => Some(process),
@@ -74,14 +74,14 @@ impl Proof {
     }
 }
 
-/// What becomes of a claim whose TTL ran out although its holder lives.
+/// What happens to a claim whose TTL is up while its holder lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Contract {
     /// It stays: a live or unknown holder is never displaced.
     Strict,
-    /// It may be taken over while the holder still runs; the token protects.
+    /// Another owner may take it over while the holder still runs. The token protects.
     Lease,
-    /// The holder's processes are stopped and seen to be dead first, then it is succeeded.
+    /// The next owner stops the processes of the holder, sees them dead, and then takes it over.
     Kill,
 }
 
@@ -95,60 +95,66 @@ impl fmt::Display for Contract {
     }
 }
 
-/// What a look at a kernel lock shows.
+/// The state of a kernel lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockSight {
+pub enum LockState {
     /// Some process of the holder has it.
     Held,
     /// Nobody has it: every process of the holder is gone.
     Free,
-    /// The look itself failed.
+    /// It could not be read.
     Unreadable,
 }
 
-/// What a look at a process shows.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessSight {
+pub enum ProcessState {
     /// It runs, sleeps or is stopped.
     Running,
     /// It ended, or is a zombie.
     Gone,
-    /// Its number belongs to a process that started at another time.
+    /// Its id belongs to a process that started at another time.
     Reused,
-    /// The look itself failed.
+    /// It could not be read.
     Unreadable,
 }
 
-/// What the machine shows of a proof at one moment.
+/// What the machine shows of a proof of life at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum Observation {
     /// The claim was made on another machine.
     OtherHost,
     /// It was made here, before the last boot.
     OtherBoot,
-    /// Its process numbers belong to another pid namespace.
+    /// Its process ids belong to another pid namespace.
     OtherPidNamespace,
-    /// The kernel lock was looked at.
-    Lock(LockSight),
-    /// The process was looked at.
-    Process(ProcessSight),
+    /// The kernel lock was read.
+    Lock(LockState),
+    /// The process was read.
+    Process(ProcessState),
     /// There is nothing to look at.
     Nothing,
 }
 
-/// How a claim was dated.
+/// Looks at the processes of this machine.
+pub trait LivenessProbe {
+    /// What this machine shows of a proof of life now.
+    fn observe(&self, proof: &Proof) -> Observation;
+}
+
+/// The times of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dates {
     /// When it was last renewed.
     pub heartbeat_at: Moment,
-    /// How long it lives from there; for good when there is none.
+    /// How long it lasts from there; without end if there is none.
     pub ttl: Option<Ttl>,
-    /// When it lapses unless its owner comes for it: granted to a ticket whose owner was away.
+    /// When it ends unless its owner picks it up. It was granted to a ticket whose owner was away.
     pub pickup_by: Option<Moment>,
 }
 
 impl Dates {
-    /// When the claim runs out, unless renewed.
+    /// When the claim ends, unless renewed.
     pub fn expires_at(&self) -> Option<Moment> {
         self.pickup_by.or_else(|| self.ttl.map(|ttl| self.heartbeat_at.after(ttl.get())))
     }
@@ -178,23 +184,23 @@ impl fmt::Display for Death {
     }
 }
 
-/// What is to be made of a claim.
+/// Whether a claim is still held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its holder provably lives.
     Alive,
-    /// Nobody knows whether its holder lives: held until its time is up.
+    /// It is not known whether its holder lives: held until its time is up.
     Unknown,
     /// Its holder provably died: free at once.
     Dead(Death),
     /// Its time is up: free.
     Expired,
-    /// Its time is up and its holder lives: free once the holder was stopped.
+    /// Its time is up and its holder lives: free once the holder is stopped.
     Overdue,
 }
 
 impl Verdict {
-    /// Whether the claim may be succeeded without further ado.
+    /// Whether another owner may take the claim now.
     pub fn is_free(self) -> bool {
         match self {
             Self::Dead(_) | Self::Expired => true,
@@ -203,11 +209,11 @@ impl Verdict {
     }
 }
 
-/// Weighs what is seen of a holder.
+/// Judges a claim by what was observed of its holder.
 ///
 /// The order is fixed: another machine proves nothing, another boot proves death, the kernel lock counts
 /// before any pid, a pid only in its own namespace, and time comes last.
-pub fn judge(contract: Contract, dates: &Dates, sight: Sight, now: Moment) -> Verdict {
+pub fn judge(contract: Contract, dates: &Dates, observation: Observation, now: Moment) -> Verdict {
     let lapsed = dates.pickup_by.is_some_and(|limit| limit < now);
     let expired = dates.expires_at().is_some_and(|end| end < now);
     let by_time = |alive: Verdict| match (expired, contract) {
@@ -218,17 +224,19 @@ pub fn judge(contract: Contract, dates: &Dates, sight: Sight, now: Moment) -> Ve
         (true, Contract::Kill) => Verdict::Overdue,
     };
     let by_time_alone = || if expired { Verdict::Expired } else { Verdict::Unknown };
-    match sight {
-        Sight::OtherBoot => Verdict::Dead(Death::Rebooted),
-        Sight::Lock(LockSight::Free) => Verdict::Dead(Death::LockFree),
-        Sight::Process(ProcessSight::Gone) => Verdict::Dead(Death::ProcessGone),
-        Sight::Process(ProcessSight::Reused) => Verdict::Dead(Death::PidReused),
-        Sight::Lock(LockSight::Held) | Sight::Process(ProcessSight::Running) => by_time(Verdict::Alive),
-        Sight::OtherHost
-        | Sight::OtherPidNamespace
-        | Sight::Lock(LockSight::Unreadable)
-        | Sight::Process(ProcessSight::Unreadable)
-        | Sight::Nothing => by_time_alone(),
+    match observation {
+        Observation::OtherBoot => Verdict::Dead(Death::Rebooted),
+        Observation::Lock(LockState::Free) => Verdict::Dead(Death::LockFree),
+        Observation::Process(ProcessState::Gone) => Verdict::Dead(Death::ProcessGone),
+        Observation::Process(ProcessState::Reused) => Verdict::Dead(Death::PidReused),
+        Observation::Lock(LockState::Held) | Observation::Process(ProcessState::Running) => {
+            by_time(Verdict::Alive)
+        }
+        Observation::OtherHost
+        | Observation::OtherPidNamespace
+        | Observation::Lock(LockState::Unreadable)
+        | Observation::Process(ProcessState::Unreadable)
+        | Observation::Nothing => by_time_alone(),
     }
 }
 
@@ -247,41 +255,46 @@ mod tests {
         }
     }
 
-    const ALL_SIGHTS: [Sight; 11] = [
-        Sight::OtherHost,
-        Sight::OtherBoot,
-        Sight::OtherPidNamespace,
-        Sight::Lock(LockSight::Held),
-        Sight::Lock(LockSight::Free),
-        Sight::Lock(LockSight::Unreadable),
-        Sight::Process(ProcessSight::Running),
-        Sight::Process(ProcessSight::Gone),
-        Sight::Process(ProcessSight::Reused),
-        Sight::Process(ProcessSight::Unreadable),
-        Sight::Nothing,
+    const ALL_OBSERVATIONS: [Observation; 11] = [
+        Observation::OtherHost,
+        Observation::OtherBoot,
+        Observation::OtherPidNamespace,
+        Observation::Lock(LockState::Held),
+        Observation::Lock(LockState::Free),
+        Observation::Lock(LockState::Unreadable),
+        Observation::Process(ProcessState::Running),
+        Observation::Process(ProcessState::Gone),
+        Observation::Process(ProcessState::Reused),
+        Observation::Process(ProcessState::Unreadable),
+        Observation::Nothing,
     ];
     const ALL_CONTRACTS: [Contract; 3] = [Contract::Strict, Contract::Lease, Contract::Kill];
 
-    fn proves_death(sight: Sight) -> bool {
+    fn proves_death(observation: Observation) -> bool {
         matches!(
-            sight,
-            Sight::OtherBoot
-                | Sight::Lock(LockSight::Free)
-                | Sight::Process(ProcessSight::Gone | ProcessSight::Reused)
+            observation,
+            Observation::OtherBoot
+                | Observation::Lock(LockState::Free)
+                | Observation::Process(ProcessState::Gone | ProcessState::Reused)
         )
     }
 
-    fn proves_life(sight: Sight) -> bool {
-        matches!(sight, Sight::Lock(LockSight::Held) | Sight::Process(ProcessSight::Running))
+    fn proves_life(observation: Observation) -> bool {
+        matches!(
+            observation,
+            Observation::Lock(LockState::Held) | Observation::Process(ProcessState::Running)
+        )
     }
 
-    /// Invariant 4. The whole table of sights, contracts and dates is walked.
+    /// Invariant 4. The whole table of observations, contracts and dates is tested.
     #[test]
     fn proof_of_death_needs_no_ttl() {
         for contract in ALL_CONTRACTS {
             for dates in [dates(None, 0), dates(Some(10), 0), dates(Some(10), 11)] {
-                for sight in ALL_SIGHTS.into_iter().filter(|sight| proves_death(*sight)) {
-                    assert!(matches!(judge(contract, &dates, sight, NOW), Verdict::Dead(_)));
+                for observation in
+                    ALL_OBSERVATIONS.into_iter().filter(|observation| proves_death(*observation))
+                {
+                    assert!(matches!(judge(contract, &dates, observation, NOW), Verdict::Dead(_)));
                 }
             }
         }
@@ -291,8 +304,8 @@ mod tests {
     #[test]
     fn a_live_holder_is_never_free_under_the_strict_contract() {
         for dates in [dates(None, 0), dates(Some(10), 0), dates(Some(10), 11)] {
-            for sight in ALL_SIGHTS.into_iter().filter(|sight| proves_life(*sight)) {
-                assert_eq!(judge(Contract::Strict, &dates, sight, NOW), Verdict::Alive);
+            for observation in ALL_OBSERVATIONS.into_iter().filter(|observation| proves_life(*observation)) {
+                assert_eq!(judge(Contract::Strict, &dates, observation, NOW), Verdict::Alive);
             }
         }
     }
@@ -301,11 +314,12 @@ mod tests {
     #[test]
     fn what_is_not_known_is_held_until_its_ttl_and_for_good_without_one() {
         for contract in ALL_CONTRACTS {
-            for sight in ALL_SIGHTS.into_iter().filter(|s| !proves_life(*s) && !proves_death(*s)) {
-                assert_eq!(judge(contract, &dates(None, 1_000_000), sight, NOW), Verdict::Unknown);
-                assert_eq!(judge(contract, &dates(Some(10), 9), sight, NOW), Verdict::Unknown);
-                assert_eq!(judge(contract, &dates(Some(10), 10), sight, NOW), Verdict::Unknown);
-                assert_eq!(judge(contract, &dates(Some(10), 11), sight, NOW), Verdict::Expired);
+            for observation in ALL_OBSERVATIONS.into_iter().filter(|s| !proves_life(*s) && !proves_death(*s))
+            {
+                assert_eq!(judge(contract, &dates(None, 1_000_000), observation, NOW), Verdict::Unknown);
+                assert_eq!(judge(contract, &dates(Some(10), 9), observation, NOW), Verdict::Unknown);
+                assert_eq!(judge(contract, &dates(Some(10), 10), observation, NOW), Verdict::Unknown);
+                assert_eq!(judge(contract, &dates(Some(10), 11), observation, NOW), Verdict::Expired);
             }
         }
     }
@@ -313,7 +327,7 @@ mod tests {
     #[test]
     fn an_expired_live_holder_follows_its_contract() {
         let expired = dates(Some(10), 11);
-        let seen = Sight::Process(ProcessSight::Running);
+        let seen = Observation::Process(ProcessState::Running);
         assert_eq!(judge(Contract::Strict, &expired, seen, NOW), Verdict::Alive);
         assert_eq!(judge(Contract::Lease, &expired, seen, NOW), Verdict::Expired);
         assert_eq!(judge(Contract::Kill, &expired, seen, NOW), Verdict::Overdue);
@@ -323,7 +337,10 @@ mod tests {
     fn a_grant_that_nobody_came_for_lapses_under_every_contract() {
         let late = Dates { pickup_by: Some(Moment::from_micros(NOW.as_micros() - 1)), ..dates(None, 0) };
         for contract in ALL_CONTRACTS {
-            assert_eq!(judge(contract, &late, Sight::Process(ProcessSight::Running), NOW), Verdict::Expired);
+            assert_eq!(
+                judge(contract, &late, Observation::Process(ProcessState::Running), NOW),
+                Verdict::Expired
+            );
         }
     }
 }

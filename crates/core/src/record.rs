@@ -1,4 +1,4 @@
-//! The records that a store keeps: claims that hold (leases) and claims that wait (tickets).
+//! Records: claims that hold (leases) and claims that wait (tickets).
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::id::{BellId, LeaseId, Owner, TicketName, Token};
-use crate::liveness::{Contract, Dates, Proof, Sight, Verdict, Voucher, judge};
+use crate::id::{LeaseId, Owner, TicketName, Token, WakerId};
+use crate::liveness::{Contract, Dates, Observation, Proof, Verdict, Voucher, judge};
 use crate::resource::{Key, Resource, Target};
 use crate::time::{Moment, Ttl};
 
@@ -21,13 +21,13 @@ pub struct Claim {
     pub resources: Vec<Resource>,
     /// How to know that the owner still lives.
     pub proof: Proof,
-    /// What becomes of it when its time is up.
+    /// What happens when its time is up.
     pub contract: Contract,
     /// How long it holds without being renewed.
     pub ttl: Option<Ttl>,
-    /// Why it is wanted, for people.
+    /// Why it is wanted. For people only.
     pub reason: Option<String>,
-    /// The name under which a later command comes back to it.
+    /// The name by which a later command finds it.
     pub ticket: Option<TicketName>,
 }
 
@@ -64,13 +64,13 @@ pub struct Lease {
     pub id: LeaseId,
     /// The fencing number of this hold; an upgrade gives a new one.
     pub token: Token,
-    /// What is held, by whom; shared, since a decision passes records on many times.
+    /// What is held, and by whom. Behind an `Arc`, since a decision copies records many times.
     pub claim: Arc<Claim>,
     /// When it was granted.
     pub acquired_at: Moment,
     /// When it was last renewed.
     pub heartbeat_at: Moment,
-    /// When it lapses unless its owner comes for it.
+    /// When it ends unless its owner picks it up.
     pub pickup_by: Option<Moment>,
     /// Whether its holder was told to let go.
     pub revoked: bool,
@@ -82,25 +82,25 @@ impl Lease {
         self.dates().expires_at()
     }
 
-    /// What is to be made of it, given what is seen of its holder.
-    pub fn verdict(&self, sight: Sight, now: Moment) -> Verdict {
-        judge(self.claim.contract, &self.dates(), sight, now)
+    /// Whether it is still held, given what was observed of its holder.
+    pub fn verdict(&self, observation: Observation, now: Moment) -> Verdict {
+        judge(self.claim.contract, &self.dates(), observation, now)
     }
 
-    /// Whether it was waited for, or made stronger since: only then are its id and its token two numbers.
+    /// Whether it was waited for, or upgraded since. Only then do its id and its token differ.
     pub fn was_waited_for(&self) -> bool {
         self.id.0 != self.token.0
     }
 
-    /// The keys that a store files it under.
+    /// The keys under which a store finds it.
     pub fn keys(&self) -> Vec<Key> {
         self.claim.keys()
     }
 
-    /// The doorbell of the process that stays with it, to be told that it is lost.
-    pub fn bell(&self) -> Option<BellId> {
+    /// The waker of the process that stays with it. It is woken when the lease is lost.
+    pub fn waker(&self) -> Option<WakerId> {
         match self.claim.proof.voucher {
-            Voucher::KernelLock { holder, .. } => Some(BellId(holder.0)),
+            Voucher::KernelLock { holder, .. } => Some(WakerId(holder.0)),
             Voucher::Process(_) | Voucher::Time => None,
         }
     }
@@ -110,14 +110,14 @@ impl Lease {
     }
 }
 
-/// How urgent a wait is: −100 to 100, more is sooner.
+/// How urgent a wait is: −100 to 100. A larger number is served earlier.
 ///
-/// A step is worth a minute of waiting, so that low priorities are served some day, too.
+/// One step is worth one minute of waiting, so low priorities are served some day, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(i32);
 
 impl Priority {
-    /// How long one has to wait to outrank somebody one step higher.
+    /// How much longer a ticket has to wait to be served before a ticket that is one step higher.
     pub const STEP: Duration = Duration::from_secs(60);
 
     /// Checks that `level` can be a priority.
@@ -144,27 +144,27 @@ impl FromStr for Priority {
 #[error("`{0}` is not a priority from -100 to 100")]
 pub struct PriorityError(String);
 
-/// A place in line: smaller is served earlier.
+/// A place in the line. The smaller rank is served earlier.
 ///
 /// Because every step of priority is worth the same time of waiting, the order between two tickets never
 /// changes while they wait, and a store can keep tickets sorted by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank {
-    /// When it was enqueued, moved back by its priority.
+    /// When it was enqueued, minus its priority as time.
     pub at: i64,
-    /// Who came first among equals.
+    /// Decides between equal times: the smaller id came first.
     pub id: LeaseId,
 }
 
 impl Rank {
-    /// The place of somebody who comes now.
+    /// The place of a ticket that is enqueued now.
     pub fn new(enqueued_at: Moment, priority: Priority, id: LeaseId) -> Self {
         let advance =
             i64::from(priority.get()) * i64::try_from(Priority::STEP.as_micros()).unwrap_or(i64::MAX);
         Self { at: enqueued_at.as_micros().saturating_sub(advance), id }
     }
 
-    /// The place of a holder who wants more of what it holds: before everybody who waits for it to end.
+    /// The place of an upgrade: before everybody who waits for the lease to end.
     pub fn of_upgrade(id: LeaseId) -> Self {
         Self { at: i64::MIN, id }
     }
@@ -175,11 +175,11 @@ impl Rank {
 pub struct Ticket {
     /// The id that its lease will have.
     pub id: LeaseId,
-    /// What is waited for, by whom.
+    /// What is waited for, and by whom.
     pub claim: Arc<Claim>,
     /// How urgent it is.
     pub priority: Priority,
-    /// Its place in line.
+    /// Its place in the line.
     pub rank: Rank,
     /// When the wait began.
     pub enqueued_at: Moment,
@@ -187,40 +187,40 @@ pub struct Ticket {
     pub seen_at: Moment,
     /// How long it stays in line while its owner is away.
     pub stays: Ttl,
-    /// The doorbell of the process that sleeps on it, if one does.
-    pub bell: Option<BellId>,
-    /// The leases whose commands the waiting process is a part of.
+    /// The waker of the process that sleeps on it, if one does.
+    pub waker: Option<WakerId>,
+    /// The leases under which the waiting process runs.
     pub under: Vec<LeaseId>,
-    /// The lease that it is to become more of.
+    /// The lease that it upgrades.
     pub upgrades: Option<LeaseId>,
 }
 
 impl Ticket {
-    /// What is to be made of it, given what is seen of its waiter.
-    pub fn verdict(&self, sight: Sight, now: Moment) -> Verdict {
+    /// Whether somebody still waits on it, given what was observed of its waiter.
+    pub fn verdict(&self, observation: Observation, now: Moment) -> Verdict {
         let ttl = if self.is_resident() { None } else { Some(self.stays) };
         let dates = Dates { heartbeat_at: self.seen_at, ttl, pickup_by: None };
-        judge(Contract::Lease, &dates, sight, now)
+        judge(Contract::Lease, &dates, observation, now)
     }
 
-    /// Whether the waiting process itself vouches for it, so that it ends with that process.
+    /// Whether the ticket ends with the process that waits.
     pub fn is_resident(&self) -> bool {
         matches!(self.claim.proof.voucher, Voucher::KernelLock { .. })
     }
 
-    /// When it leaves the line unless its owner is seen.
+    /// When it leaves the line unless its owner comes back.
     pub fn lapses_at(&self) -> Option<Moment> {
         if self.is_resident() { None } else { Some(self.seen_at.after(self.stays.get())) }
     }
 
-    /// Whether nobody who waits for `target` behind it can go while it waits or holds, and somebody sleeps on
-    /// it who sees to what is before it.
+    /// Whether it stands for all tickets before it: nobody behind it can get `target` while it waits or holds, and a process
+    /// sleeps on it that watches what is before it.
     pub fn stands_for_all_before(&self, target: &Target) -> bool {
         let takes_all = |wanted: &Resource| wanted.mode.capacity() == 1 && wanted.target.covers(target);
-        self.bell.is_some() && self.claim.resources.iter().any(takes_all)
+        self.waker.is_some() && self.claim.resources.iter().any(takes_all)
     }
 
-    /// The keys that a store files it under.
+    /// The keys under which a store finds it.
     pub fn keys(&self) -> Vec<Key> {
         let mut keys = self.claim.keys();
         keys.extend(self.under.iter().copied().map(Key::of_wait_under));

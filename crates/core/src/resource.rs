@@ -1,4 +1,4 @@
-//! What a lease protects, how far it lets others in, and the keys that a store finds it by.
+//! Resources: what a lease protects, in which mode, and the keys by which a store finds it.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -14,12 +14,12 @@ pub enum Mode {
     Exclusive,
     /// Any number of holders who are all shared.
     Shared,
-    /// At most this many holders of a name, the smallest number among them counting.
+    /// At most this many holders of a name. If the numbers of the holders differ, the smallest counts.
     Slots(NonZeroU32),
 }
 
 impl Mode {
-    /// How many holders this mode puts up with, itself included.
+    /// How many holders this mode accepts, itself included.
     pub fn capacity(self) -> u32 {
         match self {
             Self::Exclusive => 1,
@@ -80,7 +80,7 @@ impl Target {
         }
     }
 
-    /// The key that a store files this target under.
+    /// The key under which a store finds this target.
     pub fn key(&self) -> Key {
         match self {
             Self::Name(name) => Key(["n", name.as_str()].concat()),
@@ -91,20 +91,20 @@ impl Target {
         }
     }
 
-    /// The keys under which everything that can meet this target is filed.
+    /// The keys under which a store finds everything that can meet this target.
     ///
-    /// Two patterns meet only if the literal folders that one begins with begin the other one too, so the
-    /// keys are those of all folders above, the same, and the range of all folders below.
-    pub fn reach(&self) -> Reach {
+    /// Two patterns meet only if the literal folders of one are a prefix of those of the other. So the keys are those of all
+    /// folders above, the key itself, and the range of all folders below.
+    pub fn key_range(&self) -> KeyRange {
         let key = self.key();
         match self {
-            Self::Name(_) => Reach { exact: vec![key], below: None },
+            Self::Name(_) => KeyRange { exact: vec![key], below: None },
             Self::Path(_) => {
                 let above = key.0.match_indices('/').map(|(at, _)| Key(key.0[..at].to_owned()));
                 let mut exact: Vec<Key> = above.collect();
                 let below = key.clone();
                 exact.push(key);
-                Reach { exact, below: Some(below) }
+                KeyRange { exact, below: Some(below) }
             }
         }
     }
@@ -126,7 +126,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Whether the two exclude each other when nobody else is there; a slot name counts as shared.
+    /// Whether the two exclude each other if nobody else holds. A name with free slots counts as shared.
     ///
     /// Returns what they meet on.
     pub fn excludes(&self, other: &Self) -> Option<String> {
@@ -134,13 +134,13 @@ impl Resource {
         if two_fit { None } else { self.target.meets(&other.target) }
     }
 
-    /// Whether holding this one is enough for somebody who wants `wanted`.
+    /// Whether this one is enough for a request for `wanted`.
     pub fn satisfies(&self, wanted: &Self) -> bool {
         self.mode.satisfies(wanted.mode) && self.target.covers(&wanted.target)
     }
 }
 
-/// What a store files a record under; stores compare keys and know nothing else of them.
+/// An index key of a record. A store only compares keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(String);
 
@@ -150,12 +150,12 @@ impl Key {
         Self(["o", owner.as_str()].concat())
     }
 
-    /// The key of a ticket that was named by its user.
+    /// The key of a ticket name.
     pub fn of_ticket(name: &crate::id::TicketName) -> Self {
         Self(format!("t{}", name.as_str()))
     }
 
-    /// The key of waits that go on under a lease.
+    /// The key of tickets whose processes run under a lease.
     pub fn of_wait_under(lease: crate::id::LeaseId) -> Self {
         Self(format!("u{}", lease.0))
     }
@@ -166,17 +166,17 @@ impl Key {
     }
 }
 
-/// A set of keys to look under: some keys, and all those below one folder.
+/// A set of keys: some single keys, and all keys below one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct KeyRange {
     /// These keys exactly.
     pub exact: Vec<Key>,
     /// Every key that begins with this one and a slash.
     pub below: Option<Key>,
 }
 
-impl Reach {
-    /// The reach of one key.
+impl KeyRange {
+    /// The range with one key.
     pub fn of(key: Key) -> Self {
         Self { exact: vec![key], below: None }
     }
@@ -187,7 +187,7 @@ impl Reach {
         self.below.as_ref().map(|key| (format!("{}/", key.0), format!("{}0", key.0)))
     }
 
-    /// Whether a record filed under `key` is within reach.
+    /// Whether the range has this key.
     pub fn includes(&self, key: &Key) -> bool {
         let is_below = |folder: &Key| key.0.strip_prefix(&folder.0).is_some_and(|rest| rest.starts_with('/'));
         self.exact.contains(key) || self.below.as_ref().is_some_and(is_below)
@@ -208,23 +208,23 @@ mod tests {
 
     #[test]
     fn a_pattern_reaches_the_folders_above_and_below_it() {
-        let reach = path("src/api/*.rs").reach();
-        assert!(reach.includes(&path("**/*.rs").key()));
-        assert!(reach.includes(&path("src/*/mod.rs").key()));
-        assert!(reach.includes(&path("src/api/v1/**").key()));
-        assert!(!reach.includes(&path("src/apis/**").key()));
-        assert!(!reach.includes(&path("docs/**").key()));
-        assert!(!reach.includes(&name("src/api").key()));
+        let range = path("src/api/*.rs").key_range();
+        assert!(range.includes(&path("**/*.rs").key()));
+        assert!(range.includes(&path("src/*/mod.rs").key()));
+        assert!(range.includes(&path("src/api/v1/**").key()));
+        assert!(!range.includes(&path("src/apis/**").key()));
+        assert!(!range.includes(&path("docs/**").key()));
+        assert!(!range.includes(&name("src/api").key()));
     }
 
     #[test]
     fn the_byte_range_below_is_the_same_as_includes() {
-        let reach = path("src/api/**").reach();
-        let (from, to) = reach.range_below().unwrap();
+        let range = path("src/api/**").key_range();
+        let (from, to) = range.range_below().unwrap();
         for (text, inside) in [("src/api/v1/x", true), ("src/api-old/x", false), ("src/apix", false)] {
             let key = path(text).key();
             let in_range = from.as_str() <= key.as_str() && key.as_str() < to.as_str();
-            assert_eq!((in_range, reach.includes(&key)), (inside, inside), "{text}");
+            assert_eq!((in_range, range.includes(&key)), (inside, inside), "{text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Moments on a store's clock, and the spans that users write.
+//! Time: moments on the clock of a store, and the durations that users write.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ pub enum SpanError {
 }
 
 impl SpanError {
-    /// The way out, for the person who wrote it.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Malformed(_) | Self::TooLong(_) => "write 300, 300s, 5m, 24h, 7d or 250ms",

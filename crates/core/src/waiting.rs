@@ -1,46 +1,46 @@
-//! Who stands in whose way, and who is next.
+//! The waiting line: which claims block which, and who is granted next.
 //!
-//! A claim is in the way of another when both cannot hold together; a ticket that came earlier counts as if
-//! it held already. So nobody overtakes, a writer is not starved by readers, and a claim on many resources
-//! gets them all in its turn. There is one exception: a ticket that waits for something which the newcomer
-//! itself holds is not in the newcomer's way, because it cannot go before the newcomer is done.
+//! Two claims block each other if they cannot hold together. A ticket that came earlier counts as if it held already. So
+//! nobody overtakes, readers do not starve a writer, and a claim on many resources gets all of them in its turn. There is
+//! one exception: a ticket that waits for something that the asker holds does not block the asker, because it cannot go
+//! before the asker is done.
 //!
-//! A ticket ahead that wants all of a resource for itself alone stands for everybody before it, so that the
-//! line need not be walked to its beginning.
+//! An exclusive ticket stands for all tickets before it: while it waits or holds, nobody behind it can go. So a scan of the
+//! line ends at the first such ticket.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
-use crate::draft::{Draft, View, Walk};
 use crate::id::{LeaseId, Owner};
+use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Rank, Ticket};
-use crate::resource::{Key, Mode, Reach, Resource, Target};
-pub use crate::watching::{Watched, wake_for_news, watch_list};
+use crate::records::Scan;
+use crate::resource::{Key, KeyRange, Mode, Resource, Target};
+pub use crate::watching::{Watched, wake_affected, watch_list};
 
-/// Somebody in the way, and what both want.
+/// A lease or ticket that blocks, and what both claims want.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle<T> {
-    /// The lease or ticket in the way.
+    /// The lease or ticket that blocks.
     pub record: T,
     /// The name, or a path that both patterns match.
     pub witness: String,
 }
 
-/// All that stands in the way of one resource.
+/// Everything that blocks one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Jam {
+pub struct Blocker {
     /// What is wanted.
     pub resource: Resource,
     /// Who holds it.
     pub leases: Vec<Obstacle<Lease>>,
-    /// Who waits for it and goes first.
+    /// Who waits for it and is served earlier.
     pub tickets: Vec<Obstacle<Ticket>>,
-    /// How many of their owners have to go before there is room.
-    pub must_go: usize,
+    /// How many of these owners have to leave before there is room.
+    pub excess: usize,
 }
 
-impl Jam {
-    /// What is in the way of `resource` among these, if they leave no room.
+impl Blocker {
+    /// What blocks `resource` among these; none if there is room.
     fn new(
         resource: &Resource,
         mut leases: Vec<Obstacle<Lease>>,
@@ -57,22 +57,22 @@ impl Jam {
             leases.retain(|found| excludes(resource, &found.record.claim));
             tickets.retain(|found| excludes(resource, &found.record.claim));
         }
-        let mut jam = Self { resource: resource.clone(), leases, tickets, must_go: 0 };
-        let capacities = jam.capacities(|_| false);
-        while !has_room(resource, &capacities[jam.must_go..]) {
-            jam.must_go += 1;
+        let mut blocker = Self { resource: resource.clone(), leases, tickets, excess: 0 };
+        let capacities = blocker.capacities(|_| false);
+        while !has_room(resource, &capacities[blocker.excess..]) {
+            blocker.excess += 1;
         }
-        (jam.must_go > 0).then_some(jam)
+        (blocker.excess > 0).then_some(blocker)
     }
 
-    /// Whether there is room once all those are gone.
+    /// Whether there is room once these owners are gone.
     pub fn has_room_without(&self, is_gone: impl Fn(&Owner) -> bool) -> bool {
         has_room(&self.resource, &self.capacities(is_gone))
     }
 
-    /// How many others each owner puts up with, the least tolerant first.
+    /// How many holders each owner accepts, the smallest number first.
     ///
-    /// An owner counts once, however many claims it has: they do not exclude each other.
+    /// An owner counts once, also if it has several claims: they do not exclude each other.
     fn capacities(&self, is_gone: impl Fn(&Owner) -> bool) -> Vec<usize> {
         let mut by_owner: BTreeMap<&Owner, usize> = BTreeMap::new();
         for claim in self.claims().filter(|claim| !is_gone(&claim.owner)) {
@@ -90,7 +90,7 @@ impl Jam {
     }
 }
 
-/// Whether one more fits in beside these, the least tolerant of whom comes first.
+/// Whether one more holder fits beside these. The smallest capacity comes first.
 fn has_room(resource: &Resource, capacities: &[usize]) -> bool {
     let least = capacities.first().copied().unwrap_or(usize::MAX);
     capacities.is_empty() || capacities.len() < least.min(capacity_of(resource))
@@ -98,7 +98,7 @@ fn has_room(resource: &Resource, capacities: &[usize]) -> bool {
 
 fn capacity(resource: &Resource, claim: &Claim) -> usize {
     match &resource.target {
-        // Only those that exclude are in the way of a path.
+        // Only claims that exclude block a path.
         Target::Path(_) => 1,
         Target::Name(_) => resource_of(claim, resource).map_or(usize::MAX, capacity_of),
     }
@@ -108,7 +108,7 @@ fn capacity_of(resource: &Resource) -> usize {
     usize::try_from(resource.mode.capacity()).unwrap_or(usize::MAX)
 }
 
-/// Whether a claim excludes a resource by itself, however many others there are.
+/// Whether a claim alone excludes a resource.
 pub(crate) fn excludes(resource: &Resource, claim: &Claim) -> bool {
     claim.resources.iter().any(|other| resource.excludes(other).is_some())
 }
@@ -118,43 +118,43 @@ pub(crate) fn excludes(resource: &Resource, claim: &Claim) -> bool {
 pub struct Asker<'a> {
     /// What is wanted.
     pub claim: &'a Claim,
-    /// The place in line.
+    /// Its place in the line.
     pub rank: Rank,
-    /// Whether all the tickets ahead are of interest, rather than the nearest.
+    /// True: return all tickets ahead. False: the scan may end at a ticket that stands for all before it.
     pub whole_line: bool,
 }
 
-/// Finds what stands in the asker's way, resource by resource, and buries the dead found there.
+/// Finds what blocks the asker, one resource after the other. Reaps the dead records that it meets.
 ///
-/// Nothing in the way means that it may hold now.
-pub fn jams<V: View>(draft: &mut Draft<'_, V>, asker: Asker<'_>) -> Result<Vec<Jam>, V::Error> {
-    let mut jams = Vec::new();
+/// If nothing blocks it, the asker may hold now.
+pub fn blockers<E>(overlay: &mut Overlay<'_, E>, asker: Asker<'_>) -> Result<Vec<Blocker>, E> {
+    let mut blockers = Vec::new();
     let mut asker_holds = None;
     for resource in &asker.claim.resources {
-        let leases = live_leases_on(draft, resource, &asker.claim.owner)?;
-        let tickets = tickets_ahead(draft, asker, resource, &mut asker_holds)?;
-        jams.extend(Jam::new(resource, leases, tickets));
+        let leases = live_leases_on(overlay, resource, &asker.claim.owner)?;
+        let tickets = tickets_ahead(overlay, asker, resource, &mut asker_holds)?;
+        blockers.extend(Blocker::new(resource, leases, tickets));
     }
-    Ok(jams)
+    Ok(blockers)
 }
 
-/// The leases of others that meet a resource, the dead among them buried.
+/// The live leases of other owners that meet a resource. Reaps the dead ones.
 ///
-/// On a name all of them count, since its slots are counted; on a path only those that exclude.
-fn live_leases_on<V: View>(
-    draft: &mut Draft<'_, V>,
+/// On a name all of them count, since slots are counted. On a path only those count that exclude.
+fn live_leases_on<E>(
+    overlay: &mut Overlay<'_, E>,
     resource: &Resource,
     owner: &Owner,
-) -> Result<Vec<Obstacle<Lease>>, V::Error> {
+) -> Result<Vec<Obstacle<Lease>>, E> {
     let mut live = Vec::new();
-    for lease in draft.leases(&resource.target.reach())? {
+    for lease in overlay.leases(&resource.target.key_range())? {
         if lease.claim.owner == *owner {
             continue;
         }
         if let Some(witness) = meets(resource, &lease.claim) {
-            let verdict = draft.judge_lease(&lease);
+            let verdict = overlay.judge_lease(&lease);
             if verdict.is_free() {
-                draft.bury_lease(lease, verdict);
+                overlay.reap_lease(lease, verdict);
             } else {
                 live.push(Obstacle { record: lease, witness });
             }
@@ -163,7 +163,7 @@ fn live_leases_on<V: View>(
     Ok(live)
 }
 
-/// Whether a claim counts against a resource, and where.
+/// Whether a claim counts against a resource. Returns what both want.
 pub fn meets(resource: &Resource, claim: &Claim) -> Option<String> {
     claim.resources.iter().find_map(|held| match &resource.target {
         Target::Name(_) => resource.target.meets(&held.target),
@@ -171,62 +171,52 @@ pub fn meets(resource: &Resource, claim: &Claim) -> Option<String> {
     })
 }
 
-fn tickets_ahead<V: View>(
-    draft: &mut Draft<'_, V>,
+fn tickets_ahead<E>(
+    overlay: &mut Overlay<'_, E>,
     asker: Asker<'_>,
     resource: &Resource,
     asker_holds: &mut Option<Vec<Lease>>,
-) -> Result<Vec<Obstacle<Ticket>>, V::Error> {
-    let reach = resource.target.reach();
+) -> Result<Vec<Obstacle<Ticket>>, E> {
+    let range = resource.target.key_range();
     let mut ahead = Vec::new();
     let mut place = asker.rank;
-    loop {
-        // One at a time: judging needs the view that a walk would hold on to.
-        let mut found = None;
-        draft.tickets(&reach, Walk::Down(Some(place)), &mut |ticket| {
-            place = ticket.rank;
-            if ticket.claim.owner == asker.claim.owner {
-                return ControlFlow::Continue(());
-            }
-            match meets(resource, &ticket.claim) {
-                Some(witness) => {
-                    found = Some(Obstacle { record: ticket, witness });
-                    ControlFlow::Break(())
-                }
-                None => ControlFlow::Continue(()),
-            }
-        })?;
-        let Some(obstacle) = found else { return Ok(ahead) };
-        let verdict = draft.judge_ticket(&obstacle.record);
+    while let Some(ticket) = overlay.next_ticket(&range, Scan::Backward(Some(place)))? {
+        place = ticket.rank;
+        if ticket.claim.owner == asker.claim.owner {
+            continue;
+        }
+        let Some(witness) = meets(resource, &ticket.claim) else { continue };
+        let verdict = overlay.judge_ticket(&ticket);
         if verdict.is_free() {
-            draft.bury_ticket(obstacle.record, verdict);
+            overlay.reap_ticket(ticket, verdict);
             continue;
         }
-        if waits_for(draft, &obstacle.record, &asker.claim.owner, asker_holds)? {
+        if waits_for(overlay, &ticket, &asker.claim.owner, asker_holds)? {
             continue;
         }
-        let decides = !asker.whole_line && obstacle.record.stands_for_all_before(&resource.target);
-        ahead.push(obstacle);
+        let decides = !asker.whole_line && ticket.stands_for_all_before(&resource.target);
+        ahead.push(Obstacle { record: ticket, witness });
         if decides {
-            return Ok(ahead);
+            break;
         }
     }
+    Ok(ahead)
 }
 
 fn resource_of<'c>(claim: &'c Claim, like: &Resource) -> Option<&'c Resource> {
     claim.resources.iter().find(|resource| resource.target == like.target)
 }
 
-/// Whether a ticket waits for something that `owner` holds; what that is, is read and judged at most once.
-fn waits_for<V: View>(
-    draft: &mut Draft<'_, V>,
+/// Whether a ticket waits for something that `owner` holds. `held` caches the leases of the owner.
+fn waits_for<E>(
+    overlay: &mut Overlay<'_, E>,
     ticket: &Ticket,
     owner: &Owner,
     held: &mut Option<Vec<Lease>>,
-) -> Result<bool, V::Error> {
+) -> Result<bool, E> {
     let held = match held {
         Some(known) => known,
-        None => held.insert(live_leases_of(draft, owner)?),
+        None => held.insert(live_leases_of(overlay, owner)?),
     };
     let has_in_the_way = |wanted: &Resource| {
         held.iter().flat_map(|lease| &lease.claim.resources).any(|has| wanted.excludes(has).is_some())
@@ -234,12 +224,12 @@ fn waits_for<V: View>(
     Ok(ticket.claim.resources.iter().any(has_in_the_way))
 }
 
-fn live_leases_of<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<Vec<Lease>, V::Error> {
+fn live_leases_of<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<Vec<Lease>, E> {
     let mut live = Vec::new();
-    for lease in draft.leases_of(owner)? {
-        let verdict = draft.judge_lease(&lease);
+    for lease in overlay.leases_of(owner)? {
+        let verdict = overlay.judge_lease(&lease);
         if verdict.is_free() {
-            draft.bury_lease(lease, verdict);
+            overlay.reap_lease(lease, verdict);
         } else {
             live.push(lease);
         }
@@ -247,73 +237,74 @@ fn live_leases_of<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<Ve
     Ok(live)
 }
 
-/// Ends a decision: hands on what became free, and wakes those who have to look again.
+/// Ends a decision: grants what became free to the next waiters, and wakes the waiters that have to look again.
 ///
-/// `here` is the ticket whose waiter asked for the decision, and sees its outcome anyway.
-pub fn conclude<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -> Result<(), V::Error> {
+/// `caller` is the ticket whose waiter runs this decision. It gets the outcome directly and is not woken.
+pub fn settle<E>(overlay: &mut Overlay<'_, E>, caller: Option<LeaseId>) -> Result<(), E> {
     loop {
-        hand_off(draft)?;
-        wake_for_news(draft, here)?;
-        // Looking again may find more of the dead.
-        if !draft.has_freed() {
+        hand_off(overlay)?;
+        wake_affected(overlay, caller)?;
+        // The second look may have reaped more records.
+        if !overlay.has_freed() {
             return Ok(());
         }
     }
 }
 
-/// Grants what became free to whoever is next, and goes on while that frees or decides more.
+/// Grants what became free to the next waiters, and repeats that while it frees more.
 ///
-/// Every decision ends with it, so that nothing stays free while somebody waits for it.
-pub fn hand_off<V: View>(draft: &mut Draft<'_, V>) -> Result<(), V::Error> {
+/// Every decision ends with it. So nothing stays free while somebody waits for it.
+pub fn hand_off<E>(overlay: &mut Overlay<'_, E>) -> Result<(), E> {
     loop {
-        while let Some(owner) = draft.next_moved() {
-            reconsider(draft, &owner)?;
+        while let Some(owner) = overlay.next_moved() {
+            reconsider(overlay, &owner)?;
         }
-        let Some(target) = draft.next_freed() else { return Ok(()) };
-        hand_on(draft, &target)?;
+        let Some(target) = overlay.next_freed() else { return Ok(()) };
+        grant_next(overlay, &target)?;
     }
 }
 
-/// Looks at the tickets of an owner who came to hold more or less than before.
+/// Offers their targets to the tickets of an owner that holds more or less than before.
 ///
-/// Whoever waits for what it holds is not in its way any more, and a lease that is gone cannot become more.
-fn reconsider<V: View>(draft: &mut Draft<'_, V>, owner: &Owner) -> Result<(), V::Error> {
-    let reach = Reach::of(Key::of_owner(owner));
+/// A ticket that waits for something that the owner holds does not block the owner. A ticket that upgrades a lease which is
+/// gone is removed.
+fn reconsider<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<(), E> {
+    let range = KeyRange::of(Key::of_owner(owner));
     let mut place = None;
-    while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
+    while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
         place = Some(ticket.rank);
         let lost = match ticket.upgrades {
-            Some(lease) => draft.lease(lease)?.is_none(),
+            Some(lease) => overlay.lease(lease)?.is_none(),
             None => false,
         };
         if lost {
-            draft.ring(ticket.bell);
-            draft.remove_ticket(ticket);
+            overlay.wake(ticket.waker);
+            overlay.remove_ticket(ticket);
         } else {
-            draft.offer(ticket.claim.targets());
+            overlay.offer(ticket.claim.targets());
         }
     }
     Ok(())
 }
 
-/// Grants one target to whoever is next in its line.
-fn hand_on<V: View>(draft: &mut Draft<'_, V>, target: &Target) -> Result<(), V::Error> {
-    let reach = target.reach();
+/// Grants one target to the next tickets in its line.
+fn grant_next<E>(overlay: &mut Overlay<'_, E>, target: &Target) -> Result<(), E> {
+    let range = target.key_range();
     let mut place = None;
-    while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
+    while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
         place = Some(ticket.rank);
-        let verdict = draft.judge_ticket(&ticket);
+        let verdict = overlay.judge_ticket(&ticket);
         if verdict.is_free() {
-            draft.bury_ticket(ticket, verdict);
+            overlay.reap_ticket(ticket, verdict);
             continue;
         }
         let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-        if !jams(draft, asker)?.is_empty() {
+        if !blockers(overlay, asker)?.is_empty() {
             continue;
         }
         let takes_all = |wanted: &Resource| wanted.mode == Mode::Exclusive && wanted.target == *target;
         let closes = matches!(target, Target::Name(_)) && ticket.claim.resources.iter().any(takes_all);
-        grant(draft, ticket)?;
+        grant(overlay, ticket)?;
         if closes {
             return Ok(());
         }
@@ -321,29 +312,29 @@ fn hand_on<V: View>(draft: &mut Draft<'_, V>, target: &Target) -> Result<(), V::
     Ok(())
 }
 
-/// Turns a ticket into its lease, or its lease into the stronger one that it waited for.
-fn grant<V: View>(draft: &mut Draft<'_, V>, ticket: Ticket) -> Result<(), V::Error> {
-    draft.ring(ticket.bell);
-    draft.take_ticket(ticket.clone());
-    let now = draft.now();
+/// Turns a ticket into its lease. The ticket of an upgrade makes its lease stronger instead.
+fn grant<E>(overlay: &mut Overlay<'_, E>, ticket: Ticket) -> Result<(), E> {
+    overlay.wake(ticket.waker);
+    overlay.take_ticket(ticket.clone());
+    let now = overlay.now();
     match ticket.upgrades {
         None => {
             let pickup_by = (!ticket.is_resident()).then(|| now.after(ticket.stays.get()));
             let (id, claim) = (ticket.id, ticket.claim);
-            let token = draft.draw_token()?;
+            let token = overlay.next_token()?;
             let (acquired_at, heartbeat_at) = (now, now);
-            draft.put_lease(
+            overlay.put_lease(
                 None,
                 Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by, revoked: false },
             );
         }
         Some(lease) => {
-            let lease = draft.lease(lease)?;
+            let lease = overlay.lease(lease)?;
             if let Some(lease) = lease.filter(|lease| lease.claim.resources != ticket.claim.resources) {
                 let claim = lease.claim.with_resources(ticket.claim.resources.clone());
-                let token = draft.draw_token()?;
+                let token = overlay.next_token()?;
                 let stronger = Lease { token, claim, heartbeat_at: now, ..lease };
-                draft.put_lease(Some(lease), stronger);
+                overlay.put_lease(Some(lease), stronger);
             }
         }
     }

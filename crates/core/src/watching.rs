@@ -1,33 +1,34 @@
-//! Whom a waiter keeps an eye on, and who has to look again after a decision.
+//! Watch lists: which records a waiter watches, and which waiters have to look again after a decision.
 //!
-//! A release wakes whoever it is handed to. A death or the end of a time wakes nobody by itself, so every
-//! waiter watches those in its way. It need not look further than the nearest ticket ahead that stands for
-//! everything before it: as long as that one waits or holds, the waiter cannot go, and it is the same process
-//! then. So in a plain line each watches the one before it, and nobody's death wakes a crowd.
+//! A release wakes the waiter that it grants the lease to. The death of a process or the end of a TTL wakes nobody. So every
+//! waiter watches the processes and the times of the records that block it. It stops at the nearest ticket ahead that stands
+//! for all before it: while that ticket waits or holds, the waiter cannot go, and the same process stands behind both. So in a
+//! simple line each waiter watches the one before it, and a death wakes one waiter, not all.
 //!
-//! A watch is as old as the waiter's last look. Whenever a decision puts somebody before a waiter whom it
-//! did not see then, or lets somebody's time end sooner, the waiter is woken to look again.
+//! A watch list is as old as the last look of its waiter. If a decision puts a record before a waiter that is not on its list,
+//! or makes the time of a record on the list end sooner, the decision wakes the waiter to look again.
 
 use std::collections::BTreeSet;
 
-use crate::draft::{Draft, View, Walk};
 use crate::id::{LeaseId, Owner};
+use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Rank, Ticket};
-use crate::resource::{Key, Reach, Target};
+use crate::records::Scan;
+use crate::resource::{Key, KeyRange, Target};
 use crate::time::Moment;
-use crate::waiting::{Asker, Jam, excludes, jams};
+use crate::waiting::{Asker, Blocker, blockers, excludes};
 
-/// A record that a waiter keeps an eye on.
+/// A record that a waiter watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// A holder.
+    /// A lease that blocks.
     Lease(Lease),
-    /// A waiter further ahead.
+    /// A ticket that is served earlier.
     Ticket(Ticket),
 }
 
 impl Watched {
-    /// Which claim it is.
+    /// Its id.
     pub fn id(&self) -> LeaseId {
         match self {
             Self::Lease(lease) => lease.id,
@@ -35,7 +36,7 @@ impl Watched {
         }
     }
 
-    /// The claim itself.
+    /// Its claim.
     pub fn claim(&self) -> &Claim {
         match self {
             Self::Lease(lease) => &lease.claim,
@@ -43,7 +44,7 @@ impl Watched {
         }
     }
 
-    /// When time alone may end it.
+    /// When it ends by time alone.
     pub fn ends_at(&self) -> Option<Moment> {
         match self {
             Self::Lease(lease) => lease.expires_at(),
@@ -60,48 +61,48 @@ impl Watched {
     }
 }
 
-/// Those whose death, or whose end in time, a waiter has to notice by itself.
-pub fn watch_list(jams: &[Jam]) -> Vec<Watched> {
+/// The records whose death or end in time a waiter has to notice by itself.
+pub fn watch_list(blockers: &[Blocker]) -> Vec<Watched> {
     let mut watched: Vec<Watched> = Vec::new();
     let mut add = |one: Watched| {
         if !watched.iter().any(|known| known.id() == one.id()) {
             watched.push(one);
         }
     };
-    for jam in jams {
-        let stands_for_all = |ticket: &Ticket| ticket.stands_for_all_before(&jam.resource.target);
-        let Some(last) = jam.tickets.iter().position(|found| stands_for_all(&found.record)) else {
-            jam.tickets.iter().for_each(|found| add(Watched::Ticket(found.record.clone())));
-            jam.leases.iter().for_each(|found| add(Watched::Lease(found.record.clone())));
+    for blocker in blockers {
+        let stands_for_all = |ticket: &Ticket| ticket.stands_for_all_before(&blocker.resource.target);
+        let Some(last) = blocker.tickets.iter().position(|found| stands_for_all(&found.record)) else {
+            blocker.tickets.iter().for_each(|found| add(Watched::Ticket(found.record.clone())));
+            blocker.leases.iter().for_each(|found| add(Watched::Lease(found.record.clone())));
             continue;
         };
-        // What is before the last one has no say in this, not even in whether the others are counted.
-        let near = jam.tickets[..=last].iter().map(|found| &found.record);
-        let near = near.filter(|ticket| excludes(&jam.resource, &ticket.claim));
+        // What is before the last one does not count here.
+        let near = blocker.tickets[..=last].iter().map(|found| &found.record);
+        let near = near.filter(|ticket| excludes(&blocker.resource, &ticket.claim));
         near.for_each(|ticket| add(Watched::Ticket(ticket.clone())));
     }
     watched
 }
 
-/// Wakes every waiter, except the one who is here, that has somebody to watch whom it did not see before.
-pub fn wake_for_news<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -> Result<(), V::Error> {
-    let mut news = News { in_turn: granted_in_turn(draft)?, ..News::default() };
-    for (before, after) in draft.changed_leases() {
-        news.note_lease(before, after);
+/// Wakes every waiter whose watch list has a new record, or an earlier end, after this decision; but not the caller.
+pub fn wake_affected<E>(overlay: &mut Overlay<'_, E>, caller: Option<LeaseId>) -> Result<(), E> {
+    let mut affected = Affected { in_turn: granted_in_turn(overlay)?, ..Affected::default() };
+    for (before, after) in overlay.changed_leases() {
+        affected.note_lease(before, after);
     }
-    for (before, after) in draft.changed_tickets() {
-        news.note_ticket(before, after);
+    for (before, after) in overlay.changed_tickets() {
+        affected.note_ticket(before, after);
     }
-    news.told.extend(here);
-    for (target, from) in std::mem::take(&mut news.places) {
-        news.spread(draft, &target, from)?;
+    affected.checked.extend(caller);
+    for (target, from) in std::mem::take(&mut affected.places) {
+        affected.spread(overlay, &target, from)?;
     }
-    while let Some(owner) = news.owners.pop_first() {
-        let reach = Reach::of(Key::of_owner(&owner));
+    while let Some(owner) = affected.owners.pop_first() {
+        let range = KeyRange::of(Key::of_owner(&owner));
         let mut place = None;
-        while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
+        while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
             place = Some(ticket.rank);
-            news.tell(draft, &ticket)?;
+            affected.check(overlay, &ticket)?;
         }
     }
     Ok(())
@@ -109,26 +110,25 @@ pub fn wake_for_news<V: View>(draft: &mut Draft<'_, V>, here: Option<LeaseId>) -
 
 /// Tickets for one whole name that were first in its line and hold it now.
 ///
-/// Whoever stood behind one watched it, or watched somebody who did, and goes on watching the same process.
-fn granted_in_turn<V: View>(draft: &mut Draft<'_, V>) -> Result<BTreeSet<LeaseId>, V::Error> {
+/// The waiter behind such a ticket watched its process already, so the grant is no news for anybody.
+fn granted_in_turn<E>(overlay: &mut Overlay<'_, E>) -> Result<BTreeSet<LeaseId>, E> {
     let mut in_turn = BTreeSet::new();
-    for (before, after) in draft.changed_tickets() {
+    for (before, after) in overlay.changed_tickets() {
         let (Some(ticket), None) = (before, after) else { continue };
         let [resource] = ticket.claim.resources.as_slice() else { continue };
         let whole_name = matches!(resource.target, Target::Name(_))
             && ticket.stands_for_all_before(&resource.target)
             && ticket.upgrades.is_none();
-        let holds = draft.lease(ticket.id)?.is_some_and(|lease| lease.expires_at().is_none());
-        let reach = resource.target.reach();
-        // Its owner may hold more of the name, which those behind had no reason to watch so far.
-        if !whole_name || !holds || draft.leases(&reach)?.len() > 1 {
+        let holds = overlay.lease(ticket.id)?.is_some_and(|lease| lease.expires_at().is_none());
+        let range = resource.target.key_range();
+        // Its owner may hold the name twice. Those behind did not watch the second lease.
+        if !whole_name || !holds || overlay.leases(&range)?.len() > 1 {
             continue;
         }
-        let mut view = draft.as_seen_before();
-        let mut before = Draft::new(&mut view);
-        let first = before.next_ticket(&reach, Walk::Down(Some(ticket.rank)))?.is_none();
-        // The next one has to stand for all behind it, as this one did until now.
-        let next = before.next_ticket(&reach, Walk::Up(Some(ticket.rank)))?;
+        let mut before = overlay.before();
+        let first = before.next_ticket(&range, Scan::Backward(Some(ticket.rank)))?.is_none();
+        // The next ticket has to stand for all before it, as this one did.
+        let next = before.next_ticket(&range, Scan::Forward(Some(ticket.rank)))?;
         let stands =
             |next: &Ticket| next.claim.resources.len() == 1 && next.stands_for_all_before(&resource.target);
         if first && next.as_ref().is_none_or(stands) {
@@ -138,22 +138,22 @@ fn granted_in_turn<V: View>(draft: &mut Draft<'_, V>) -> Result<BTreeSet<LeaseId
     Ok(in_turn)
 }
 
-/// What a decision means for those who wait.
+/// The places in lines that a decision affects.
 #[derive(Default)]
-struct News {
-    /// Claims that come as no surprise to those behind them.
+struct Affected {
+    /// Claims that those behind them watched already.
     in_turn: BTreeSet<LeaseId>,
-    /// From which place in which line on somebody may have come or gone before others, or will go sooner.
+    /// From this rank on, waiters for this target may have a new record before them, or one that ends sooner.
     places: BTreeSet<(Target, Option<Rank>)>,
-    /// Owners who hold more or less: whether a ticket ahead waits for them decides what their own see.
+    /// Owners that hold more or less than before: that changes which tickets block their own tickets.
     owners: BTreeSet<Owner>,
-    /// Tickets that stood for nobody before this decision.
+    /// Tickets that did not stand for those before them until this decision.
     fresh: BTreeSet<LeaseId>,
-    /// Tickets that were looked at, or need not be.
-    told: BTreeSet<LeaseId>,
+    /// Tickets that were checked, or need no check.
+    checked: BTreeSet<LeaseId>,
 }
 
-impl News {
+impl Affected {
     fn note_lease(&mut self, before: Option<Lease>, after: Option<Lease>) {
         let same = |before: &Lease, after: &Lease| before.claim.resources == after.claim.resources;
         match (before, after) {
@@ -183,13 +183,13 @@ impl News {
             (None, Some(new)) => {
                 self.mark(&new.claim, Some(new.rank));
                 self.fresh.insert(new.id);
-                self.told.insert(new.id);
+                self.checked.insert(new.id);
             }
             (Some(before), Some(after)) => {
-                if before.bell.is_none() {
+                if before.waker.is_none() {
                     self.fresh.insert(after.id);
                 }
-                let left = before.bell.is_some() && after.bell.is_none();
+                let left = before.waker.is_some() && after.waker.is_none();
                 let (claim, rank) = (after.claim.clone(), after.rank);
                 if left || Watched::Ticket(after).ends_before(&Watched::Ticket(before)) {
                     self.mark(&claim, Some(rank));
@@ -202,26 +202,26 @@ impl News {
         self.places.extend(claim.targets().map(|target| (target.clone(), from)));
     }
 
-    /// Tells those behind a place in the line for one target.
-    fn spread<V: View>(
+    /// Checks the waiters behind a rank in the line for one target.
+    fn spread<E>(
         &mut self,
-        draft: &mut Draft<'_, V>,
+        overlay: &mut Overlay<'_, E>,
         target: &Target,
         from: Option<Rank>,
-    ) -> Result<(), V::Error> {
-        let reach = target.reach();
+    ) -> Result<(), E> {
+        let range = target.key_range();
         let mut place = from;
-        while let Some(ticket) = draft.next_ticket(&reach, Walk::Up(place))? {
+        while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
             place = Some(ticket.rank);
             let ends_here = matches!(target, Target::Name(_))
                 && ticket.stands_for_all_before(target)
                 && !self.fresh.contains(&ticket.id);
             if ends_here {
-                // It stands for all before it, except to its own owner and to those for whom it waits itself.
+                // It stands for all before it, but not for its own owner, nor for the owners that it waits for.
                 self.owners.insert(ticket.claim.owner.clone());
-                self.owners.extend(holders_before(draft, &ticket)?);
+                self.owners.extend(holders_before(overlay, &ticket)?);
             }
-            self.tell(draft, &ticket)?;
+            self.check(overlay, &ticket)?;
             if ends_here {
                 return Ok(());
             }
@@ -229,30 +229,30 @@ impl News {
         Ok(())
     }
 
-    /// Wakes one waiter if there is news for it.
-    fn tell<V: View>(&mut self, draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<(), V::Error> {
-        if ticket.bell.is_none() || !self.told.insert(ticket.id) {
+    /// Wakes a waiter if its watch list has a new record or an earlier end.
+    fn check<E>(&mut self, overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<(), E> {
+        if ticket.waker.is_none() || !self.checked.insert(ticket.id) {
             return Ok(());
         }
         let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-        let then = watch_list(&jams(&mut Draft::new(&mut draft.as_seen_before()), asker)?);
-        let now = watch_list(&jams(draft, asker)?);
+        let then = watch_list(&blockers(&mut overlay.before(), asker)?);
+        let now = watch_list(&blockers(overlay, asker)?);
         let is_news = |one: &Watched| {
             let known = then.iter().find(|known| known.id() == one.id());
             known.is_none_or(|known| one.ends_before(known))
         };
         if now.iter().any(is_news) {
-            draft.ring(ticket.bell);
+            overlay.wake(ticket.waker);
         }
         Ok(())
     }
 }
 
-/// The owners of the leases that a ticket waits for, or did before the decision.
-fn holders_before<V: View>(draft: &mut Draft<'_, V>, ticket: &Ticket) -> Result<Vec<Owner>, V::Error> {
+/// The owners of the leases that a ticket waits for, or waited for before the decision.
+fn holders_before<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Vec<Owner>, E> {
     let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-    let mut jams_of_both = jams(&mut Draft::new(&mut draft.as_seen_before()), asker)?;
-    jams_of_both.extend(jams(draft, asker)?);
-    let leases = jams_of_both.into_iter().flat_map(|jam| jam.leases);
+    let mut jams_of_both = blockers(&mut overlay.before(), asker)?;
+    jams_of_both.extend(blockers(overlay, asker)?);
+    let leases = jams_of_both.into_iter().flat_map(|blocker| blocker.leases);
     Ok(leases.map(|found| found.record.claim.owner.clone()).collect())
 }

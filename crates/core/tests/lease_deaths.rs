@@ -6,19 +6,20 @@ mod world;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use lockkeeper_core::draft::{Draft, Effect, Walk};
 use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
+use lockkeeper_core::overlay::Overlay;
 use lockkeeper_core::record::Priority;
-use lockkeeper_core::resource::{Key, Mode, Reach, Resource};
-use lockkeeper_core::waiting::{Asker, jams};
+use lockkeeper_core::records::{Effect, Scan};
+use lockkeeper_core::resource::{Key, KeyRange, Mode, Resource};
+use lockkeeper_core::waiting::{Asker, blockers};
 
-use crate::world::{World, bell, claim, name, resident, seconds};
+use crate::world::{World, claim, name, resident, seconds, waker};
 
 /// More looks than any decision here makes at one holder.
 const LOOKS: usize = 40;
 
 fn request(pid: u32, resources: Vec<Resource>, waits: bool) -> Request {
-    let wait = waits.then(|| WaitTerms { bell: Some(bell(pid)), stays: seconds(60) });
+    let wait = waits.then(|| WaitTerms { waker: Some(waker(pid)), stays: seconds(60) });
     let claim = claim(&pid.to_string(), resident(pid), resources);
     Request { claim, priority: Priority::default(), under: Vec::new(), wait, join: false }
 }
@@ -34,36 +35,36 @@ fn line() -> World {
     let mut world = World::new();
     for (pid, resources) in [(1, both()), (2, db()), (3, both()), (4, index())] {
         world.now = world.now.after(Duration::from_secs(1));
-        let (outcome, ..) = world.decide(|draft| lease::acquire(draft, &request(pid, resources, true)));
+        let (outcome, ..) = world.decide(|overlay| lease::acquire(overlay, &request(pid, resources, true)));
         assert_eq!(matches!(outcome, Outcome::Granted(_)), pid == 1);
     }
     world
 }
 
 /// Runs a decision in which process 1 dies at every possible look, and sees to it that nothing stays free.
-fn dies_at_every_look(decision: impl Fn(&mut Draft<'_, World>) -> Result<(), Infallible>) {
+fn dies_at_every_look(decision: impl Fn(&mut Overlay<'_, Infallible>) -> Result<(), Infallible>) {
     for looks in 0..LOOKS {
         let mut world = line();
         world.dying = Some((1, looks));
         let ((), effects, _) = world.decide(&decision);
         world.dying = None;
-        let buried = world.board.leases().all(|lease| lease.claim.owner.as_str() != "worker:1");
-        if !buried {
+        let reaped = world.records.leases().all(|lease| lease.claim.owner.as_str() != "worker:1");
+        if !reaped {
             continue;
         }
-        let tickets: Vec<_> = world.board.tickets().cloned().collect();
+        let tickets: Vec<_> = world.records.tickets().cloned().collect();
         for ticket in tickets {
             let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-            let Ok(in_the_way) = jams(&mut Draft::new(&mut world), asker);
+            let (in_the_way, ..) = world.clone().decide(|overlay| blockers(overlay, asker));
             assert!(!in_the_way.is_empty(), "death after {looks} looks: free, but {ticket:?} waits");
         }
         let holds = |pid: u32| {
             let owner = format!("worker:{pid}");
-            world.board.leases().any(|lease| lease.claim.owner.as_str() == owner)
+            world.records.leases().any(|lease| lease.claim.owner.as_str() == owner)
         };
         assert!(holds(2), "death after {looks} looks: 2 is next");
-        let rung = effects.contains(&Effect::Ring(bell(2)));
-        assert!(rung, "death after {looks} looks: 2 was not told");
+        let woken = effects.contains(&Effect::Wake(waker(2)));
+        assert!(woken, "death after {looks} looks: 2 was not told");
     }
 }
 
@@ -71,11 +72,12 @@ fn dies_at_every_look(decision: impl Fn(&mut Draft<'_, World>) -> Result<(), Inf
 #[test]
 fn a_death_while_a_waiter_looks_hands_on() {
     for id in [2, 3, 4] {
-        dies_at_every_look(|draft| {
+        dies_at_every_look(|overlay| {
             let owner = format!("worker:{id}").parse().unwrap();
-            let ticket = draft.next_ticket(&Reach::of(Key::of_owner(&owner)), Walk::Up(None))?.unwrap();
-            let terms = WaitTerms { bell: Some(bell(id)), stays: seconds(60) };
-            lease::attend(draft, ticket.id, Some(terms)).map(|_| ())
+            let ticket =
+                overlay.next_ticket(&KeyRange::of(Key::of_owner(&owner)), Scan::Forward(None))?.unwrap();
+            let terms = WaitTerms { waker: Some(waker(id)), stays: seconds(60) };
+            lease::check_ticket(overlay, ticket.id, Some(terms)).map(|_| ())
         });
     }
 }
@@ -84,7 +86,7 @@ fn a_death_while_a_waiter_looks_hands_on() {
 #[test]
 fn a_death_while_a_newcomer_asks_hands_on() {
     for waits in [false, true] {
-        dies_at_every_look(|draft| lease::acquire(draft, &request(9, db(), waits)).map(|_| ()));
+        dies_at_every_look(|overlay| lease::acquire(overlay, &request(9, db(), waits)).map(|_| ()));
     }
 }
 

@@ -15,15 +15,15 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt::Write;
 use std::num::NonZeroU32;
 
-use lockkeeper_core::draft::Effect;
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
 use lockkeeper_core::record::{Claim, Lease, Priority};
+use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource, Target};
-use lockkeeper_core::waiting::{Asker, jams};
+use lockkeeper_core::waiting::{Asker, blockers};
 
 use crate::sleepers::{Sleepers, describe};
-use crate::world::{World, bell, claim, name, resident, seconds};
+use crate::world::{World, claim, name, resident, seconds, waker};
 
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -54,7 +54,7 @@ impl State {
 
     fn leases_of(&self, owner: usize) -> Vec<Lease> {
         let is_own = |lease: &&Lease| pid_of(&lease.claim) == pid(owner);
-        self.world.board.leases().filter(is_own).cloned().collect()
+        self.world.records.leases().filter(is_own).cloned().collect()
     }
 
     fn is_dead(&self, owner: usize) -> bool {
@@ -83,7 +83,7 @@ impl State {
                     next.push(self.after(|state| {
                         state.sleepers.forget(ticket);
                         state.waits[owner] = None;
-                        state.world.decide(|draft| lease::give_up(draft, ticket)).1
+                        state.world.decide(|overlay| lease::give_up(overlay, ticket)).1
                     }));
                 }
                 continue;
@@ -94,7 +94,7 @@ impl State {
                     next.push(self.after(|state| state.upgrade(owner, &lease)));
                     next.push(self.after(|state| {
                         let (weaker, effects, _) =
-                            state.world.decide(|draft| lease::downgrade(draft, lease.id, None));
+                            state.world.decide(|overlay| lease::downgrade(overlay, lease.id, None));
                         assert_eq!(weaker.unwrap().token, lease.token);
                         effects
                     }));
@@ -132,13 +132,13 @@ impl State {
         };
         // Who does not wait gets the same, or nothing and leaves nothing behind.
         let mut impatient = self.world.clone();
-        let (refused, _, burials) = impatient.decide(|draft| lease::acquire(draft, &request));
+        let (refused, _, reaped) = impatient.decide(|overlay| lease::acquire(overlay, &request));
         if let Outcome::Held(_) = refused {
-            assert!(!burials.is_empty() || impatient.board == self.world.board);
+            assert!(!reaped.is_empty() || impatient.records == self.world.records);
         }
-        request.wait = Some(WaitTerms { bell: Some(bell(pid(owner))), stays: seconds(60) });
-        let before = self.world.board.clone();
-        let (outcome, effects, burials) = self.world.decide(|draft| lease::acquire(draft, &request));
+        request.wait = Some(WaitTerms { waker: Some(waker(pid(owner))), stays: seconds(60) });
+        let before = self.world.records.clone();
+        let (outcome, effects, reaped) = self.world.decide(|overlay| lease::acquire(overlay, &request));
         match outcome {
             Outcome::Granted(_) => assert!(matches!(refused, Outcome::Granted(_))),
             Outcome::Waiting(waiting) => {
@@ -148,7 +148,7 @@ impl State {
             }
             Outcome::Deadlock(_) => {
                 assert!(matches!(refused, Outcome::Held(_)));
-                assert!(!burials.is_empty() || before == self.world.board);
+                assert!(!reaped.is_empty() || before == self.world.records);
             }
             Outcome::Held(_) | Outcome::Gone => panic!("{outcome:?}"),
         }
@@ -156,16 +156,17 @@ impl State {
     }
 
     fn upgrade(&mut self, owner: usize, lease: &Lease) -> Vec<Effect> {
-        let terms = Some(WaitTerms { bell: Some(bell(pid(owner))), stays: seconds(60) });
-        let (outcome, effects, _) = self.world.decide(|draft| lease::upgrade(draft, lease.id, None, terms));
+        let terms = Some(WaitTerms { waker: Some(waker(pid(owner))), stays: seconds(60) });
+        let (outcome, effects, _) =
+            self.world.decide(|overlay| lease::upgrade(overlay, lease.id, None, terms));
         match outcome.unwrap() {
             Outcome::Granted(_) => {}
             Outcome::Waiting(waiting) => {
                 self.waits[owner] = Some(waiting.ticket.id);
                 self.sleepers.sleep(&self.world, waiting);
-                assert_eq!(self.world.board.lease(lease.id), Some(lease));
+                assert_eq!(self.world.records.lease(lease.id), Some(lease));
             }
-            Outcome::Deadlock(_) => assert_eq!(self.world.board.lease(lease.id), Some(lease)),
+            Outcome::Deadlock(_) => assert_eq!(self.world.records.lease(lease.id), Some(lease)),
             outcome @ (Outcome::Held(_) | Outcome::Gone) => panic!("{outcome:?}"),
         }
         effects
@@ -173,13 +174,13 @@ impl State {
 
     fn release(&mut self, lease: &Lease) -> Vec<Effect> {
         let (released, effects, _) =
-            self.world.decide(|draft| lease::release(draft, lease.id, Some(lease.token)));
+            self.world.decide(|overlay| lease::release(overlay, lease.id, Some(lease.token)));
         released.unwrap();
         effects
     }
 
     fn look(&mut self, ticket: LeaseId) {
-        self.sleepers.attend(&mut self.world, ticket);
+        self.sleepers.check_ticket(&mut self.world, ticket);
         if !self.sleepers.asleep.contains_key(&ticket) {
             let owner = self.waits.iter().position(|wait| *wait == Some(ticket)).unwrap();
             assert!(!self.leases_of(owner).is_empty(), "a wait ended with nothing");
@@ -208,7 +209,7 @@ impl State {
     fn check_exclusion(&self) {
         let live: Vec<&Lease> = self
             .world
-            .board
+            .records
             .leases()
             .filter(|lease| !self.world.dead.contains(&pid_of(&lease.claim)))
             .collect();
@@ -229,10 +230,10 @@ impl State {
     /// Invariant 7: nobody waits without a reason.
     fn check_hand_off(&self) {
         for ticket in
-            self.world.board.tickets().filter(|ticket| !self.world.dead.contains(&pid_of(&ticket.claim)))
+            self.world.records.tickets().filter(|ticket| !self.world.dead.contains(&pid_of(&ticket.claim)))
         {
             let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: true };
-            let (in_the_way, _, _) = self.world.clone().decide(|draft| jams(draft, asker));
+            let (in_the_way, _, _) = self.world.clone().decide(|overlay| blockers(overlay, asker));
             assert!(!in_the_way.is_empty(), "{} waits for nothing\n{}", ticket.id, describe(&self.world));
         }
     }
@@ -273,8 +274,8 @@ impl State {
         let mut held: Vec<_> =
             self.leases_of(owner).into_iter().map(|lease| lease.claim.resources.clone()).collect();
         held.sort();
-        let ticket = self.world.board.tickets().find(|ticket| pid_of(&ticket.claim) == pid(owner));
-        let before = |rank| self.world.board.tickets().filter(|other| other.rank < rank).count();
+        let ticket = self.world.records.tickets().find(|ticket| pid_of(&ticket.claim) == pid(owner));
+        let before = |rank| self.world.records.tickets().filter(|other| other.rank < rank).count();
         (self.is_dead(owner), held, ticket.map(|ticket| before(ticket.rank)))
     }
 
@@ -289,9 +290,9 @@ impl State {
             format!("{}{}", place(claim), resources.join("+"))
         };
         let mut leases: Vec<(String, LeaseId)> =
-            self.world.board.leases().map(|lease| (claim_shape(&lease.claim), lease.id)).collect();
+            self.world.records.leases().map(|lease| (claim_shape(&lease.claim), lease.id)).collect();
         leases.sort();
-        let mut tickets: Vec<_> = self.world.board.tickets().collect();
+        let mut tickets: Vec<_> = self.world.records.tickets().collect();
         tickets.sort_by_key(|ticket| ticket.rank);
         let mut shape = String::new();
         for (lease, _) in &leases {

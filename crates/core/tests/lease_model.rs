@@ -14,18 +14,18 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockkeeper_core::draft::{Draft, Effect};
-use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::id::{LeaseId, Token, WakerId};
 use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
 use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
+use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource};
 use proptest::prelude::*;
 
 use crate::model::{Entry, Model};
 use crate::sleepers::Sleepers;
 use crate::steps::{NAMES, OWNERS, Step, resources, step};
-use crate::world::{World, bell, claim, name, resident, seconds};
+use crate::world::{World, claim, name, resident, seconds, waker};
 
 /// How long a ticket stays without its owner.
 const STAYS: u64 = 90;
@@ -58,12 +58,12 @@ impl Trial {
     }
 
     fn lease(&self, n: usize) -> Option<LeaseId> {
-        let leases: Vec<LeaseId> = self.world.board.leases().map(|lease| lease.id).collect();
+        let leases: Vec<LeaseId> = self.world.records.leases().map(|lease| lease.id).collect();
         (!leases.is_empty()).then(|| leases[n % leases.len()])
     }
 
     fn ticket(&self, n: usize) -> Option<LeaseId> {
-        let tickets: Vec<LeaseId> = self.world.board.tickets().map(|ticket| ticket.id).collect();
+        let tickets: Vec<LeaseId> = self.world.records.tickets().map(|ticket| ticket.id).collect();
         (!tickets.is_empty()).then(|| tickets[n % tickets.len()])
     }
 
@@ -78,7 +78,7 @@ impl Trial {
         settled.check_exclusion();
         settled.sleepers.check(&settled.world);
         if self.prompt {
-            // What nobody sleeps on is noticed by whoever comes next.
+            // The next request notices a record on which nobody sleeps.
             let (_, effects, _) = settled.world.decide(lease::clean_up);
             settled.sleepers.notice(&settled.world, &effects);
             settled.settle();
@@ -87,7 +87,7 @@ impl Trial {
         } else {
             settled.check_every_death();
             if let Some(id) = self.sleepers.woken().last() {
-                self.sleepers.attend(&mut self.world, *id);
+                self.sleepers.check_ticket(&mut self.world, *id);
             }
         }
     }
@@ -96,7 +96,7 @@ impl Trial {
     fn settle(&mut self) {
         for _ in 0..200 {
             let Some(id) = self.sleepers.woken().first().copied() else { return };
-            self.sleepers.attend(&mut self.world, id);
+            self.sleepers.check_ticket(&mut self.world, id);
         }
         panic!("the waiters keep waking each other");
     }
@@ -109,8 +109,8 @@ impl Trial {
             }
             Step::Release(n) => {
                 let id = self.lease(*n)?;
-                let token = self.world.board.lease(id).map(|lease| lease.token);
-                let (released, effects, _) = self.world.decide(|draft| lease::release(draft, id, token));
+                let token = self.world.records.lease(id).map(|lease| lease.token);
+                let (released, effects, _) = self.world.decide(|overlay| lease::release(overlay, id, token));
                 released.unwrap();
                 self.model.held.retain(|entry| entry.id != id);
                 Some(effects)
@@ -119,14 +119,14 @@ impl Trial {
                 let id = self.lease(*n)?;
                 let ttl = (*ttl > 0).then(|| seconds(u64::from(*ttl) * 20));
                 let live = self.is_live(id);
-                let (renewed, effects, _) = self.world.decide(|draft| lease::renew(draft, id, None, ttl));
+                let (renewed, effects, _) = self.world.decide(|overlay| lease::renew(overlay, id, None, ttl));
                 assert!(live || renewed.is_err(), "renewal after the end");
                 Some(effects)
             }
             Step::Upgrade { lease, wait } => self.upgrade(*lease, *wait),
             Step::Downgrade(n) => {
                 let id = self.lease(*n)?;
-                let (weaker, effects, _) = self.world.decide(|draft| lease::downgrade(draft, id, None));
+                let (weaker, effects, _) = self.world.decide(|overlay| lease::downgrade(overlay, id, None));
                 if weaker.is_ok() {
                     self.model.change(id, Mode::Shared);
                 }
@@ -135,19 +135,20 @@ impl Trial {
             Step::GiveUp(n) => {
                 let id = self.ticket(*n)?;
                 self.sleepers.forget(id);
-                let ((), effects, _) = self.world.decide(|draft| lease::give_up(draft, id));
+                let ((), effects, _) = self.world.decide(|overlay| lease::give_up(overlay, id));
                 self.model.waiting.retain(|entry| entry.id != id);
                 Some(effects)
             }
             Step::Attend(n) => {
                 let id = self.ticket(*n)?;
-                let ticket = self.world.board.ticket(id).unwrap().clone();
+                let ticket = self.world.records.ticket(id).unwrap().clone();
                 if !ticket_is_live(&mut self.world, &ticket) {
                     return None;
                 }
                 self.sleepers.forget(id);
-                let terms = WaitTerms { bell: Some(BellId(id.0 + 10_000)), stays: ticket.stays };
-                let (outcome, effects, _) = self.world.decide(|draft| lease::attend(draft, id, Some(terms)));
+                let terms = WaitTerms { waker: Some(WakerId(id.0 + 10_000)), stays: ticket.stays };
+                let (outcome, effects, _) =
+                    self.world.decide(|overlay| lease::check_ticket(overlay, id, Some(terms)));
                 if let Outcome::Waiting(waiting) = outcome {
                     self.sleepers.sleep(&self.world, waiting);
                 }
@@ -156,7 +157,7 @@ impl Trial {
             Step::WalkAway(n) => {
                 let id = self.ticket(*n)?;
                 self.sleepers.forget(id);
-                Some(self.world.decide(|draft| lease::walk_away(draft, id)).1)
+                Some(self.world.decide(|overlay| lease::detach(overlay, id)).1)
             }
             Step::Kill(n) => {
                 let owner = n % self.pids.len();
@@ -173,7 +174,7 @@ impl Trial {
             Step::CleanUp => Some(self.world.decide(lease::clean_up).1),
             Step::Revoke(n) => {
                 let id = self.lease(*n)?;
-                let (revoked, effects, _) = self.world.decide(|draft| lease::revoke(draft, id));
+                let (revoked, effects, _) = self.world.decide(|overlay| lease::revoke(overlay, id));
                 if revoked.is_some_and(|(_, stays)| !stays) {
                     self.model.held.retain(|entry| entry.id != id);
                 }
@@ -181,7 +182,7 @@ impl Trial {
             }
             Step::Evict(n) => {
                 let id = self.lease(*n)?;
-                let (_, effects, _) = self.world.decide(|draft| lease::evict(draft, id));
+                let (_, effects, _) = self.world.decide(|overlay| lease::evict(overlay, id));
                 self.model.held.retain(|entry| entry.id != id);
                 Some(effects)
             }
@@ -200,11 +201,11 @@ impl Trial {
         ttl: u8,
     ) -> Request {
         let pids = self.pids[owner];
-        let (voucher, bell) = match voucher {
-            0..5 => (resident(pids[0]), bell(pids[0])),
-            5..8 => (resident(pids[1]), bell(pids[1])),
-            8 => (Voucher::Process(ProcessRef { pid: pids[2], started: 1 }), bell(pids[2])),
-            _ => (Voucher::Time, BellId(900 + owner as u64)),
+        let (voucher, waker) = match voucher {
+            0..5 => (resident(pids[0]), waker(pids[0])),
+            5..8 => (resident(pids[1]), waker(pids[1])),
+            8 => (Voucher::Process(ProcessRef { pid: pids[2], started: 1 }), waker(pids[2])),
+            _ => (Voucher::Time, WakerId(900 + owner as u64)),
         };
         let contract = if ttl == 1 { Contract::Lease } else { Contract::Strict };
         let ttl = (ttl < 2 || voucher == Voucher::Time).then(|| seconds(40));
@@ -212,18 +213,18 @@ impl Trial {
             claim: Claim { contract, ttl, ..claim(OWNERS[owner], voucher, resources(wants)) },
             priority: Priority::new(priority).unwrap(),
             under: Vec::new(),
-            wait: wait.then(|| WaitTerms { bell: Some(bell), stays: seconds(STAYS) }),
+            wait: wait.then(|| WaitTerms { waker: Some(waker), stays: seconds(STAYS) }),
             join,
         }
     }
 
     fn acquire(&mut self, request: &Request) -> Vec<Effect> {
-        let before = self.world.board.clone();
-        let (outcome, effects, burials) = self.world.decide(|draft| lease::acquire(draft, request));
+        let before = self.world.records.clone();
+        let (outcome, effects, reaped) = self.world.decide(|overlay| lease::acquire(overlay, request));
         let claim = request.claim.clone();
         let rank = |id| Rank::new(self.world.now, request.priority, id);
         let blocked = !self.model.in_the_way(&claim, rank(LeaseId(u64::MAX))).is_empty();
-        let had_circle = self.model.has_circle();
+        let had_cycle = self.model.has_cycle();
         match outcome {
             Outcome::Granted(grant) if grant.joined => {
                 assert!(request.join && grant.lease.claim.satisfies(&claim.resources));
@@ -239,23 +240,29 @@ impl Trial {
                 assert!(!self.prompt || blocked, "nothing is in the way of {id}");
                 assert_eq!(waiting.ticket.rank, rank(id));
                 let is_stuck = self.model.is_stuck(request.claim.owner.as_str());
-                assert!(!self.prompt || had_circle || !is_stuck, "an unseen circle");
+                assert!(!self.prompt || had_cycle || !is_stuck, "an unseen cycle");
                 self.sleepers.sleep(&self.world, waiting);
             }
-            Outcome::Held(jams) => {
-                assert!(!jams.is_empty() && (!self.prompt || blocked));
+            Outcome::Held(blockers) => {
+                assert!(!blockers.is_empty() && (!self.prompt || blocked));
                 assert!(request.wait.is_none());
-                assert!(!burials.is_empty() || before == self.world.board, "a refusal left something behind");
+                assert!(
+                    !reaped.is_empty() || before == self.world.records,
+                    "a refusal left something behind"
+                );
             }
             Outcome::Deadlock(links) => {
-                assert!(!burials.is_empty() || before == self.world.board, "a refusal left something behind");
+                assert!(
+                    !reaped.is_empty() || before == self.world.records,
+                    "a refusal left something behind"
+                );
                 check_links(&links);
                 let mut model = self.model.clone();
                 let id = LeaseId(u64::MAX);
                 model.waiting.push(Entry { id, claim, rank: rank(id), upgrades: None });
                 assert!(
                     !self.prompt || model.is_stuck(request.claim.owner.as_str()),
-                    "a false circle {links:?}"
+                    "a false cycle {links:?}"
                 );
             }
             Outcome::Gone => panic!("a new claim cannot be gone"),
@@ -265,13 +272,13 @@ impl Trial {
 
     fn upgrade(&mut self, n: usize, wait: bool) -> Option<Vec<Effect>> {
         let id = self.lease(n)?;
-        let before = self.world.board.lease(id).unwrap().clone();
-        let bell = before.bell().unwrap_or(BellId(id.0 + 20_000));
-        let terms = wait.then(|| WaitTerms { bell: Some(bell), stays: seconds(STAYS) });
-        let (outcome, effects, _) = self.world.decide(|draft| lease::upgrade(draft, id, None, terms));
+        let before = self.world.records.lease(id).unwrap().clone();
+        let waker = before.waker().unwrap_or(WakerId(id.0 + 20_000));
+        let terms = wait.then(|| WaitTerms { waker: Some(waker), stays: seconds(STAYS) });
+        let (outcome, effects, _) = self.world.decide(|overlay| lease::upgrade(overlay, id, None, terms));
         let Ok(outcome) = outcome else { return Some(effects) };
-        let had_circle = self.model.has_circle();
-        let after = self.world.board.lease(id).expect("an upgrade never loses the lease").clone();
+        let had_cycle = self.model.has_cycle();
+        let after = self.world.records.lease(id).expect("an upgrade never loses the lease").clone();
         let mut claim = Claim::clone(&before.claim);
         claim.resources.iter_mut().for_each(|resource| resource.mode = Mode::Exclusive);
         match outcome {
@@ -288,7 +295,7 @@ impl Trial {
                     self.model.waiting.push(Entry { id, claim, rank, upgrades });
                 }
                 let is_stuck = self.model.is_stuck(before.claim.owner.as_str());
-                assert!(!self.prompt || had_circle || !is_stuck, "an unseen circle");
+                assert!(!self.prompt || had_cycle || !is_stuck, "an unseen cycle");
                 self.sleepers.sleep(&self.world, waiting);
             }
             Outcome::Held(_) => assert_eq!(after, before),
@@ -302,23 +309,23 @@ impl Trial {
     }
 
     fn is_live(&mut self, id: LeaseId) -> bool {
-        let lease = self.world.board.lease(id).unwrap().clone();
+        let lease = self.world.records.lease(id).unwrap().clone();
         lease_is_live(&mut self.world, &lease)
     }
 
     /// Invariant 2.
     fn check_tokens(&mut self) {
-        let mut tokens: Vec<Token> = self.world.board.leases().map(|lease| lease.token).collect();
+        let mut tokens: Vec<Token> = self.world.records.leases().map(|lease| lease.token).collect();
         tokens.sort();
         assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "a token twice");
         let largest = tokens.last().map_or(0, |token| token.0);
-        assert!(largest <= self.world.drawn);
+        assert!(largest <= self.world.last_number);
         self.last_token = self.last_token.max(largest);
     }
 
-    /// Invariant 1, pairwise and by counting, with no use of the rules' own notion of a jam.
+    /// Invariant 1, pairwise and by counting, with no use of the rules' own notion of a blocker.
     fn check_exclusion(&mut self) {
-        let leases: Vec<_> = self.world.board.leases().cloned().collect();
+        let leases: Vec<_> = self.world.records.leases().cloned().collect();
         let live: Vec<_> = leases.into_iter().filter(|lease| lease_is_live(&mut self.world, lease)).collect();
         for (n, one) in live.iter().enumerate() {
             for other in live[n + 1..].iter().filter(|other| other.claim.owner != one.claim.owner) {
@@ -353,28 +360,28 @@ impl Trial {
     /// Invariants 4 and 7: while nobody is dead or late, nobody waits without a reason.
     fn check_hand_off(&mut self) {
         let (leases, tickets): (Vec<_>, Vec<_>) =
-            (self.world.board.leases().cloned().collect(), self.world.board.tickets().cloned().collect());
+            (self.world.records.leases().cloned().collect(), self.world.records.tickets().cloned().collect());
         let all_live = leases.iter().all(|lease| lease_is_live(&mut self.world, lease))
             && tickets.iter().all(|ticket| ticket_is_live(&mut self.world, ticket));
         if !all_live {
             return;
         }
-        let model = Model::of(&self.world.board);
+        let model = Model::of(&self.world.records);
         for entry in &model.waiting {
             assert!(
                 !model.in_the_way(&entry.claim, entry.rank).is_empty(),
                 "{} waits for nothing\n{:#?}",
                 entry.id,
-                self.world.board
+                self.world.records
             );
         }
     }
 
-    /// Whoever dies now, and then whoever dies next: nobody sleeps on.
+    /// One process dies, and then another one: nobody sleeps on.
     fn check_every_death(&self) {
         let mut pids: BTreeSet<u32> = BTreeSet::new();
-        let proofs = self.world.board.leases().map(|lease| &lease.claim.proof);
-        let proofs = proofs.chain(self.world.board.tickets().map(|ticket| &ticket.claim.proof));
+        let proofs = self.world.records.leases().map(|lease| &lease.claim.proof);
+        let proofs = proofs.chain(self.world.records.tickets().map(|ticket| &ticket.claim.proof));
         pids.extend(proofs.filter_map(|proof| proof.process()).map(|process| process.pid));
         for pid in pids {
             let mut after = self.clone();
@@ -385,31 +392,31 @@ impl Trial {
         }
     }
 
-    /// The board against the model, after all who were woken have looked.
+    /// The records against the model, after all who were woken have looked.
     fn compare(&mut self) {
         let mut model = self.model.clone();
         model.held.retain(|entry| !self.went_by_right(entry));
         model.waiting.retain(|entry| !self.went_by_right(entry));
         model.hand_off();
         let of_board: BTreeSet<(LeaseId, Vec<Resource>)> =
-            self.world.board.leases().map(|lease| (lease.id, lease.claim.resources.clone())).collect();
+            self.world.records.leases().map(|lease| (lease.id, lease.claim.resources.clone())).collect();
         let of_model: BTreeSet<(LeaseId, Vec<Resource>)> =
             model.held.iter().map(|entry| (entry.id, entry.claim.resources.clone())).collect();
         assert_eq!(of_board, of_model, "who holds");
-        let of_board: BTreeSet<LeaseId> = self.world.board.tickets().map(|ticket| ticket.id).collect();
+        let of_board: BTreeSet<LeaseId> = self.world.records.tickets().map(|ticket| ticket.id).collect();
         let of_model: BTreeSet<LeaseId> = model.waiting.iter().map(|entry| entry.id).collect();
         assert_eq!(of_board, of_model, "who waits");
         self.model = model;
     }
 
-    /// Whether a claim is gone from the board because its process died or because it had a time to live.
+    /// Whether a claim is gone from the records because its process died or because it had a time to live.
     ///
-    /// Dates are the business of the examples: here the board says whose time is up.
+    /// Dates are the business of the examples: here the records says whose time is up.
     fn went_by_right(&self, entry: &Entry) -> bool {
-        let board = &self.world.board;
-        let upgraded = entry.upgrades.and_then(|lease| board.lease(lease));
+        let records = &self.world.records;
+        let upgraded = entry.upgrades.and_then(|lease| records.lease(lease));
         let was_granted = upgraded.is_some_and(|lease| lease.claim.resources == entry.claim.resources);
-        let is_there = board.lease(entry.id).is_some() || board.ticket(entry.id).is_some() || was_granted;
+        let is_there = records.lease(entry.id).is_some() || records.ticket(entry.id).is_some() || was_granted;
         let proof = &entry.claim.proof;
         let is_dead = proof.process().is_some_and(|process| self.world.dead.contains(&process.pid));
         let is_timed = entry.claim.ttl.is_some() || !matches!(proof.voucher, Voucher::KernelLock { .. });
@@ -418,14 +425,14 @@ impl Trial {
 }
 
 fn lease_is_live(world: &mut World, lease: &Lease) -> bool {
-    !Draft::new(world).judge_lease(lease).is_free()
+    !world.decide(|overlay| Ok(overlay.judge_lease(lease))).0.is_free()
 }
 
 fn ticket_is_live(world: &mut World, ticket: &Ticket) -> bool {
-    !Draft::new(world).judge_ticket(ticket).is_free()
+    !world.decide(|overlay| Ok(overlay.judge_ticket(ticket))).0.is_free()
 }
 
-/// Invariant 8: the refusal names the whole circle.
+/// Invariant 8: the refusal names the whole cycle.
 fn check_links(links: &[lockkeeper_core::deadlock::Link]) {
     assert!(!links.is_empty());
     for (n, link) in links.iter().enumerate() {

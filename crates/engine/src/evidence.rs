@@ -1,8 +1,10 @@
-//! The chain of evidence for "held" or "free": each question, what was seen, and what follows.
+//! Evidence for `why`: each check of a holder, what was observed, and what follows from it.
 
 use std::time::Duration;
 
-use lockkeeper_core::liveness::{Contract, LockSight, ProcessSight, Sight, Verdict, Voucher};
+use lockkeeper_core::liveness::{
+    Contract, LivenessProbe, LockState, Observation, ProcessState, Verdict, Voucher,
+};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, format_span};
@@ -13,11 +15,11 @@ use lockkeeper_store::StoreError;
 /// Why a name or path is held, or free.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// What was asked about.
+    /// The name or path.
     pub target: Target,
-    /// The moment of the look.
+    /// The moment of the check.
     pub now: Moment,
-    /// Every lease that meets it, with the chain for each.
+    /// Every lease that meets it, with its evidence.
     pub holders: Vec<Chain>,
     /// Who waits for it, in order.
     pub waiters: Vec<WaiterEntry>,
@@ -28,20 +30,20 @@ pub struct Evidence {
 pub struct Chain {
     /// The lease and its verdict.
     pub holder: HolderEntry,
-    /// What both the lease and the question match.
+    /// The name, or a path that both match.
     pub witness: String,
-    /// The questions in the order in which they count.
+    /// The checks, in the order in which they count.
     pub steps: Vec<Step>,
     /// What to do about it.
     pub advice: String,
 }
 
-/// One question of a chain.
+/// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What was asked.
+    /// What was checked.
     pub question: &'static str,
-    /// What was seen.
+    /// What was observed.
     pub seen: String,
     /// What follows from it.
     pub means: String,
@@ -61,8 +63,8 @@ impl Engine {
         let now = listing.now;
         let chains = listing.holders.into_iter().filter_map(|holder| {
             let witness = holder.lease.claim.targets().find_map(|held| held.meets(target))?;
-            let sight = self.senses.look(&holder.lease.claim.proof);
-            let steps = steps(&holder.lease, sight, holder.verdict, now);
+            let observation = self.probe.observe(&holder.lease.claim.proof);
+            let steps = steps(&holder.lease, observation, holder.verdict, now);
             let advice = advice(&holder.lease, holder.verdict);
             Some(Chain { holder, witness, steps, advice })
         });
@@ -73,27 +75,27 @@ impl Engine {
     }
 }
 
-/// The chain for one lease.
-pub fn steps(lease: &Lease, sight: Sight, verdict: Verdict, now: Moment) -> Vec<Step> {
+/// The checks of one lease.
+pub fn steps(lease: &Lease, observation: Observation, verdict: Verdict, now: Moment) -> Vec<Step> {
     let step = |question, seen: String, means: &str| Step { question, seen, means: means.to_owned() };
     let origin = &lease.claim.proof.origin;
     let mut chain = Vec::new();
-    match sight {
-        Sight::OtherHost => {
+    match observation {
+        Observation::OtherHost => {
             chain.push(step("machine", format!("taken on {}", origin.host), "nothing can be seen from here"));
         }
-        Sight::OtherBoot => {
+        Observation::OtherBoot => {
             chain.push(step(
                 "boot",
                 "the machine was booted since".to_owned(),
                 "every process of then is gone",
             ));
         }
-        Sight::OtherPidNamespace => {
+        Observation::OtherPidNamespace => {
             let seen = format!("this boot of {}, in another pid namespace", origin.host);
             chain.push(step("machine", seen, "its processes cannot be told from here"));
         }
-        Sight::Lock(_) | Sight::Process(_) | Sight::Nothing => {
+        Observation::Lock(_) | Observation::Process(_) | Observation::Nothing => {
             chain.push(step(
                 "machine",
                 format!("this boot of {}", origin.host),
@@ -101,7 +103,7 @@ pub fn steps(lease: &Lease, sight: Sight, verdict: Verdict, now: Moment) -> Vec<
             ));
         }
     }
-    chain.extend(voucher_step(lease, sight));
+    chain.extend(voucher_step(lease, observation));
     chain.push(time_step(lease, now));
     let means = match verdict {
         Verdict::Alive => "held: its holder lives",
@@ -114,29 +116,29 @@ pub fn steps(lease: &Lease, sight: Sight, verdict: Verdict, now: Moment) -> Vec<
     chain
 }
 
-fn voucher_step(lease: &Lease, sight: Sight) -> Option<Step> {
+fn voucher_step(lease: &Lease, observation: Observation) -> Option<Step> {
     let process = lease.claim.proof.process().map_or(0, |process| process.pid);
-    let (question, seen, means) = match sight {
-        Sight::Lock(LockSight::Held) => {
+    let (question, seen, means) = match observation {
+        Observation::Lock(LockState::Held) => {
             ("kernel lock", format!("held (taken by process {process})"), "it lives")
         }
-        Sight::Lock(LockSight::Free) => ("kernel lock", "free".to_owned(), "no process of it is left"),
-        Sight::Lock(LockSight::Unreadable) => {
+        Observation::Lock(LockState::Free) => ("kernel lock", "free".to_owned(), "no process of it is left"),
+        Observation::Lock(LockState::Unreadable) => {
             ("kernel lock", "cannot be looked at".to_owned(), "proves nothing")
         }
-        Sight::Process(ProcessSight::Running) => ("process", format!("{process} runs"), "it lives"),
-        Sight::Process(ProcessSight::Gone) => ("process", format!("{process} has ended"), "it died"),
-        Sight::Process(ProcessSight::Reused) => {
+        Observation::Process(ProcessState::Running) => ("process", format!("{process} runs"), "it lives"),
+        Observation::Process(ProcessState::Gone) => ("process", format!("{process} has ended"), "it died"),
+        Observation::Process(ProcessState::Reused) => {
             ("process", format!("{process} is another process now"), "it died")
         }
-        Sight::Process(ProcessSight::Unreadable) => {
+        Observation::Process(ProcessState::Unreadable) => {
             ("process", format!("{process} cannot be looked at"), "proves nothing")
         }
-        Sight::OtherPidNamespace => {
+        Observation::OtherPidNamespace => {
             ("process", format!("{process} belongs to another pid namespace"), "proves nothing")
         }
-        Sight::Nothing => ("process", "none stands for it".to_owned(), "only time tells"),
-        Sight::OtherHost | Sight::OtherBoot => return None,
+        Observation::Nothing => ("process", "none stands for it".to_owned(), "only time tells"),
+        Observation::OtherHost | Observation::OtherBoot => return None,
     };
     Some(Step { question, seen, means: means.to_owned() })
 }

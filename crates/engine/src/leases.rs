@@ -1,87 +1,87 @@
-//! The life of leases: one function for each thing that can be asked.
+//! Use cases of leases: one function for each request. Each runs one decision.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::deadlock::{self, Link};
-use lockkeeper_core::draft::Burial;
 use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
 use lockkeeper_core::lease::{self, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
 use lockkeeper_core::record::{Claim, Lease, Ticket};
-use lockkeeper_core::resource::{Mode, Resource, Target};
+use lockkeeper_core::records::Reaped;
+use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, Ttl};
 
 use super::Engine;
 use lockkeeper_store::StoreError;
 
-/// What became of a wish for more of a lease.
+/// The outcome of an upgrade.
 pub type Upgrade = Result<Outcome, NotCurrent>;
 
-/// What became of a lease that was to be broken.
+/// A lease that was broken.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// The lease as it was.
+    /// The lease as it was before.
     pub lease: Lease,
-    /// Whether its holder did not let go by itself.
+    /// True if its holder did not let go by itself.
     pub by_force: bool,
 }
 
 impl Engine {
-    /// Takes a lease, or a place in line.
+    /// Acquires a lease, or puts a ticket into the line.
     pub fn acquire(&self, request: &Request) -> Result<Outcome, StoreError> {
-        self.decide(|draft| lease::acquire(draft, request)).map(|(outcome, _)| outcome)
+        self.decide(|overlay| lease::acquire(overlay, request)).map(|(outcome, _)| outcome)
     }
 
-    /// Comes back to a ticket.
-    pub fn attend(&self, ticket: LeaseId, terms: Option<WaitTerms>) -> Result<Outcome, StoreError> {
-        // Mostly it was granted to somebody who stays: that needs no decision.
-        if let Some(lease) = self.look(|draft| {
-            let lease = draft.lease(ticket)?;
+    /// Checks a ticket: returns its lease if it was granted, otherwise refreshes the ticket.
+    pub fn check_ticket(&self, ticket: LeaseId, terms: Option<WaitTerms>) -> Result<Outcome, StoreError> {
+        // A lease without any time needs no change when its waiter takes it, so a read is enough.
+        if let Some(lease) = self.look(|overlay| {
+            let lease = overlay.lease(ticket)?;
             Ok(lease.filter(|lease| lease.pickup_by.is_none() && lease.claim.ttl.is_none() && !lease.revoked))
         })? {
             return Ok(Outcome::Granted(Grant { lease, joined: false }));
         }
-        self.decide(|draft| lease::attend(draft, ticket, terms)).map(|(outcome, _)| outcome)
+        self.decide(|overlay| lease::check_ticket(overlay, ticket, terms)).map(|(outcome, _)| outcome)
     }
 
-    /// Comes back to a ticket that is to make `lease` stronger.
-    pub fn attend_upgrade(
+    /// Checks the ticket of an upgrade of `lease`.
+    pub fn check_upgrade(
         &self,
         ticket: LeaseId,
         lease: LeaseId,
         terms: Option<WaitTerms>,
     ) -> Result<Outcome, StoreError> {
-        self.decide(|draft| lease::attend_upgrade(draft, ticket, lease, terms)).map(|(outcome, _)| outcome)
+        self.decide(|overlay| lease::check_upgrade(overlay, ticket, lease, terms)).map(|(outcome, _)| outcome)
     }
 
-    /// Finds the claims that their users gave this name.
+    /// Finds the claims with this ticket name.
     pub fn find_tickets(&self, name: &TicketName) -> Result<Vec<(LeaseId, Arc<Claim>)>, StoreError> {
-        self.look(|draft| lease::find_tickets(draft, name))
+        self.look(|overlay| lease::find_tickets(overlay, name))
     }
 
-    /// Gives up a place in line. An upgrade that was granted before that is not undone but returned.
+    /// Removes a ticket. If it was an upgrade that is granted already, returns the lease instead.
     pub fn give_up(&self, ticket: &Ticket) -> Result<Option<Grant>, StoreError> {
-        let decided = self.decide(|draft| {
-            lease::give_up(draft, ticket.id)?;
-            let lease = ticket.upgrades.map(|id| draft.lease(id)).transpose()?.flatten();
+        let decided = self.decide(|overlay| {
+            lease::give_up(overlay, ticket.id)?;
+            let lease = ticket.upgrades.map(|id| overlay.lease(id)).transpose()?.flatten();
             Ok(lease.filter(|lease| lease.claim.satisfies(&ticket.claim.resources)))
         });
         decided.map(|(lease, _)| lease.map(|lease| Grant { lease, joined: false }))
     }
 
-    /// Leaves a ticket in line with nobody sleeping on it.
-    pub fn walk_away(&self, ticket: LeaseId) -> Result<(), StoreError> {
-        self.decide(|draft| lease::walk_away(draft, ticket)).map(|_| ())
+    /// Leaves a ticket in line, with no process asleep on it.
+    pub fn detach(&self, ticket: LeaseId) -> Result<(), StoreError> {
+        self.decide(|overlay| lease::detach(overlay, ticket)).map(|_| ())
     }
 
-    /// Says that the holder is still there.
+    /// Renews a lease: its TTL starts again.
     pub fn renew(
         &self,
         id: LeaseId,
         token: Option<Token>,
         ttl: Option<Ttl>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
-        self.decide(|draft| lease::renew(draft, id, token, ttl)).map(|(renewed, _)| renewed)
+        self.decide(|overlay| lease::renew(overlay, id, token, ttl)).map(|(renewed, _)| renewed)
     }
 
     /// Ends a lease.
@@ -90,23 +90,7 @@ impl Engine {
         id: LeaseId,
         token: Option<Token>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
-        self.decide(|draft| lease::release(draft, id, token)).map(|(released, _)| released)
-    }
-
-    /// Ends a lease that the caller holds, in a decision of its own.
-    pub(super) fn release_here(&self, held: &Lease) -> Result<Result<Lease, NotCurrent>, StoreError> {
-        self.decide(|draft| {
-            // Where it was waited for, others wait behind it. To hand it on, those are looked at who hold the same:
-            // of a whole name that is this one.
-            if held.was_waited_for()
-                && let [Resource { target: target @ Target::Name(_), mode: Mode::Exclusive }] =
-                    held.claim.resources.as_slice()
-            {
-                draft.leases(&target.reach())?;
-            }
-            lease::release(draft, held.id, Some(held.token))
-        })
-        .map(|(released, _)| released)
+        self.decide(|overlay| lease::release(overlay, id, token)).map(|(released, _)| released)
     }
 
     /// Makes a shared lease exclusive.
@@ -116,7 +100,7 @@ impl Engine {
         token: Option<Token>,
         wait: Option<WaitTerms>,
     ) -> Result<Upgrade, StoreError> {
-        self.decide(|draft| lease::upgrade(draft, id, token, wait)).map(|(upgraded, _)| upgraded)
+        self.decide(|overlay| lease::upgrade(overlay, id, token, wait)).map(|(upgraded, _)| upgraded)
     }
 
     /// Makes a lease shared.
@@ -125,20 +109,20 @@ impl Engine {
         id: LeaseId,
         token: Option<Token>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
-        self.decide(|draft| lease::downgrade(draft, id, token)).map(|(downgraded, _)| downgraded)
+        self.decide(|overlay| lease::downgrade(overlay, id, token)).map(|(downgraded, _)| downgraded)
     }
 
     /// Whether a token is current for a target.
     pub fn fence(&self, target: &Target, token: Token) -> Result<Fence, StoreError> {
-        self.look(|draft| lease::fence(draft, target, token))
+        self.look(|overlay| lease::fence(overlay, target, token))
     }
 
     /// One lease, if it is held.
     pub fn lease(&self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
-        self.look(|draft| draft.lease(id))
+        self.look(|overlay| overlay.lease(id))
     }
 
-    /// Whether a lease is not held any more under this token, and why.
+    /// Why a lease is not held any more under this token; none if it is.
     pub fn loss(&self, id: LeaseId, token: Token) -> Result<Option<NotCurrent>, StoreError> {
         Ok(match self.lease(id)? {
             None => Some(NotCurrent::Unknown(id)),
@@ -150,69 +134,67 @@ impl Engine {
         })
     }
 
-    /// A claim, whether it holds or waits.
+    /// The claim of a lease or ticket.
     pub fn claim(&self, id: LeaseId) -> Result<Option<Arc<Claim>>, StoreError> {
-        self.look(|draft| {
-            let lease = draft.lease(id)?.map(|lease| lease.claim);
+        self.look(|overlay| {
+            let lease = overlay.lease(id)?.map(|lease| lease.claim);
             Ok(match lease {
                 Some(claim) => Some(claim),
-                None => draft.ticket(id)?.map(|ticket| ticket.claim),
+                None => overlay.ticket(id)?.map(|ticket| ticket.claim),
             })
         })
     }
 
-    /// Whose claim it is.
+    /// The owner of a lease or ticket.
     pub fn owner_of(&self, id: LeaseId) -> Result<Option<Owner>, StoreError> {
         Ok(self.claim(id)?.map(|claim| claim.owner.clone()))
     }
 
     /// The moment on the store's clock.
     pub fn now(&self) -> Result<Moment, StoreError> {
-        self.look(|draft| Ok(draft.now()))
+        self.look(|overlay| Ok(overlay.now()))
     }
 
     /// The leases of one owner.
     pub fn leases_of(&self, owner: &Owner) -> Result<Vec<Lease>, StoreError> {
-        self.look(|draft| draft.leases_of(owner))
+        self.look(|overlay| overlay.leases_of(owner))
     }
 
-    /// Puts away all the dead and what they left.
-    #[expect(clippy::redundant_closure, reason = "a plain function is not general over lifetimes here")]
-    pub fn clean_up(&self) -> Result<Vec<Burial>, StoreError> {
-        let ((), burials) = self.decide(|draft| lease::clean_up(draft))?;
+    /// Reaps all records of dead processes and ended times, and removes the wakers that they left.
+    pub fn clean_up(&self) -> Result<Vec<Reaped>, StoreError> {
+        let ((), reaped) = self.decide(lease::clean_up)?;
         self.store().sweep()?;
-        Ok(burials)
+        Ok(reaped)
     }
 
-    /// The circles that waits are caught in.
-    #[expect(clippy::redundant_closure, reason = "a plain function is not general over lifetimes here")]
-    pub fn circles(&self) -> Result<Vec<Vec<Link>>, StoreError> {
-        self.look(|draft| deadlock::circles(draft))
+    /// All deadlocks among the waits.
+    pub fn cycles(&self) -> Result<Vec<Vec<Link>>, StoreError> {
+        self.look(deadlock::cycles)
     }
 
-    /// Breaks a lease: its holder is told first and has `grace` to stop its work, then it is taken away.
+    /// Breaks a lease: tells its holder, gives it `grace` to stop its work, then takes the lease away.
     pub fn break_lease(&self, id: LeaseId, grace: Duration) -> Result<Option<Broken>, StoreError> {
-        let (revoked, _) = self.decide(|draft| lease::revoke(draft, id))?;
-        revoked.map(|revoked| self.see_off(revoked, grace)).transpose()
+        let (revoked, _) = self.decide(|overlay| lease::revoke(overlay, id))?;
+        revoked.map(|revoked| self.wait_or_evict(revoked, grace)).transpose()
     }
 
-    /// Breaks every lease; all holders are told first, then `grace` is given to all of them together.
+    /// Breaks every lease: tells all holders first, then gives `grace` to all of them together.
     pub fn break_all(&self, grace: Duration) -> Result<Vec<Broken>, StoreError> {
         let until = Instant::now() + grace;
-        let (ids, _) = self.look(|draft| draft.all())?;
+        let (leases, _) = self.look(|overlay| overlay.all())?;
         let mut revoked = Vec::new();
-        for id in ids {
-            revoked.extend(self.decide(|draft| lease::revoke(draft, id))?.0);
+        for lease in leases {
+            revoked.extend(self.decide(|overlay| lease::revoke(overlay, lease.id))?.0);
         }
         let left = || until.saturating_duration_since(Instant::now());
-        revoked.into_iter().map(|revoked| self.see_off(revoked, left())).collect()
+        revoked.into_iter().map(|revoked| self.wait_or_evict(revoked, left())).collect()
     }
 
-    /// Waits for a holder that was told to let go, and takes the lease away when it does not.
-    fn see_off(&self, (lease, stays): (Lease, bool), grace: Duration) -> Result<Broken, StoreError> {
+    /// Waits until a holder that was told to let go has done so. Takes the lease away if it does not.
+    fn wait_or_evict(&self, (lease, stays): (Lease, bool), grace: Duration) -> Result<Broken, StoreError> {
         let by_force = stays && !self.wait_until_gone(&lease, grace)?;
         if by_force {
-            self.decide(|draft| lease::evict(draft, lease.id))?;
+            self.decide(|overlay| lease::evict(overlay, lease.id))?;
         }
         Ok(Broken { lease, by_force })
     }

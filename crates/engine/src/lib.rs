@@ -1,129 +1,88 @@
-//! One function per use case: read clock and store in one transaction, ask the rules, commit, then act.
+//! Use cases: one function for each thing that a command, the library or the server can ask for.
+//!
+//! A use case of leases runs one decision: it reads the records of one transaction, asks the rules in `lockkeeper-core`, and
+//! commits their changes.
 
-mod clerk;
+mod acquiring;
 pub mod conflicts;
 #[cfg(feature = "stages")]
 pub mod doctor;
 pub mod evidence;
 pub mod history;
+mod holding;
 mod leases;
 mod listing;
 pub mod location;
 pub mod messages;
 pub mod open;
 pub mod predict;
+mod probe;
 pub mod queue;
 pub mod report;
 pub mod runs;
-mod seen;
-mod senses;
 pub mod shape;
 #[cfg(feature = "stages")]
 pub mod stages;
-mod stretch;
 mod waiting;
 pub mod work;
 
-use lockkeeper_core::draft::{Burial, Change, Draft, Effect};
-use lockkeeper_core::id::BellId;
+use lockkeeper_core::overlay::Overlay;
+use lockkeeper_core::records::Reaped;
 
+pub use acquiring::{Acquired, AtEnd};
+pub use holding::Supervised;
 pub use leases::{Broken, Upgrade};
 pub use listing::{HolderEntry, InTheWay, Listing, WaiterEntry};
-pub use senses::Senses;
-pub use waiting::{Patience, Progress, Waited};
+pub use probe::MachineProbe;
+pub use waiting::{Progress, WaitOptions};
 
-use lockkeeper_store::{Granted, Store, StoreError};
-use seen::Seen;
+use lockkeeper_store::{Commit, LeaseStore, StoreError};
 
-/// A store, and the machine's word on who lives.
+/// A store of leases, and the probe that tells which processes live.
 pub struct Engine {
-    store: Box<dyn Store>,
-    senses: Senses,
+    store: Box<dyn LeaseStore>,
+    probe: MachineProbe,
 }
 
 impl Engine {
     /// Puts the two together.
-    pub fn new(store: Box<dyn Store>, senses: Senses) -> Self {
-        Self { store, senses }
+    pub fn new(store: Box<dyn LeaseStore>, probe: MachineProbe) -> Self {
+        Self { store, probe }
     }
 
     /// The store.
-    pub fn store(&self) -> &dyn Store {
+    pub fn store(&self) -> &dyn LeaseStore {
         &*self.store
     }
 
-    /// The machine's word.
-    pub fn senses(&self) -> &Senses {
-        &self.senses
+    /// The liveness probe.
+    pub fn probe(&self) -> &MachineProbe {
+        &self.probe
     }
 
-    /// Runs a rule in one transaction, commits what it changed, then wakes whom it concerns.
+    /// Runs a rule and commits its changes. Runs it again if a record that it read has changed meanwhile.
     fn decide<T>(
         &self,
-        mut rule: impl FnMut(&mut Draft<'_, Seen<'_>>) -> Result<T, StoreError>,
-    ) -> Result<(T, Vec<Burial>), StoreError> {
-        let mut decided = None;
-        self.store.transact(&mut |records| {
-            let mut view = Seen::new(records, &self.senses);
-            let mut draft = Draft::new(&mut view);
-            let outcome = rule(&mut draft)?;
-            let (changes, effects, burials) = draft.finish();
-            let granted = self.announce(&changes);
-            for change in changes {
-                records.apply(change)?;
-            }
-            decided = Some((outcome, effects, burials, granted));
-            Ok(())
-        })?;
-        let (outcome, effects, burials, granted) = decided.ok_or_else(undecided)?;
-        self.act(effects, &granted);
-        Ok((outcome, burials))
-    }
-
-    /// Wakes those who are about to be granted something, unless that is of no use; returns what they are granted.
-    fn announce(&self, changes: &[Change]) -> Vec<(BellId, Granted)> {
-        let granted = granted(changes);
-        granted.iter().for_each(|(bell, _)| self.store.alert(*bell));
-        granted
-    }
-
-    /// Does what a decision asked for, once it is committed.
-    fn act(&self, effects: Vec<Effect>, granted: &[(BellId, Granted)]) {
-        for effect in effects {
-            match effect {
-                Effect::Ring(bell) => match granted.iter().find(|(to, _)| *to == bell) {
-                    Some((_, granted)) => self.store.hand_over(bell, *granted),
-                    None => self.store.ring(bell),
-                },
-                Effect::Dismantle(bell) => self.store.dismantle(bell),
+        mut rule: impl FnMut(&mut Overlay<'_, StoreError>) -> Result<T, StoreError>,
+    ) -> Result<(T, Vec<Reaped>), StoreError> {
+        loop {
+            let mut transaction = self.store.begin()?;
+            let mut overlay = Overlay::new(&mut *transaction, &self.probe);
+            let outcome = rule(&mut overlay)?;
+            let (changes, effects, reaped) = overlay.finish();
+            match transaction.commit(changes, &effects)? {
+                Commit::Committed => return Ok((outcome, reaped)),
+                Commit::Changed => {}
             }
         }
     }
 
-    /// Runs a rule over the records of one moment; what it would change is left alone.
+    /// Runs a rule over a snapshot. Its changes are not committed.
     fn look<T>(
         &self,
-        mut rule: impl FnMut(&mut Draft<'_, Seen<'_>>) -> Result<T, StoreError>,
+        rule: impl FnOnce(&mut Overlay<'_, StoreError>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut seen = None;
-        self.store.snapshot(&mut |records| {
-            let mut view = Seen::new(records, &self.senses);
-            seen = Some(rule(&mut Draft::new(&mut view))?);
-            Ok(())
-        })?;
-        seen.ok_or_else(undecided)
+        let mut snapshot = self.store.snapshot()?;
+        rule(&mut Overlay::new(&mut *snapshot, &self.probe))
     }
-}
-
-/// The leases that became of tickets on which somebody sleeps.
-fn granted(changes: &[Change]) -> Vec<(BellId, Granted)> {
-    let told = changes.iter().filter_map(|change| {
-        let Change::Grant(ticket, lease) = change else { return None };
-        ticket.bell.map(|bell| (bell, Granted::of(lease)))
-    });
-    told.collect()
-}
-
-fn undecided() -> StoreError {
-    StoreError::Mismatch("the store did not run the decision".to_owned())
 }

@@ -1,30 +1,28 @@
-//! Who holds, who waits, and for whom.
+//! Listing: all holders and waiters in one snapshot, and what blocks each waiter.
 
 use std::collections::BTreeMap;
 
-use lockkeeper_core::draft::Draft;
 use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::resource::{Key, Resource, Target};
 use lockkeeper_core::time::Moment;
-use lockkeeper_core::waiting::{Asker, Jam, jams};
+use lockkeeper_core::waiting::{Asker, Blocker, blockers};
 
-use super::seen::Seen;
-use super::{Engine, undecided};
+use super::Engine;
 use lockkeeper_store::StoreError;
 
-/// Everything that a store has at one moment.
+/// All records of a store at one moment.
 #[derive(Clone, Debug)]
 pub struct Listing {
     /// The moment.
     pub now: Moment,
-    /// Leases, oldest first, the dead ones included.
+    /// All leases, oldest first, also those of dead holders.
     pub holders: Vec<HolderEntry>,
     /// Tickets, in the order in which they are served.
     pub waiters: Vec<WaiterEntry>,
 }
 
-/// A lease and what is to be made of it.
+/// A lease and its verdict.
 #[derive(Clone, Debug)]
 pub struct HolderEntry {
     /// The lease.
@@ -40,13 +38,13 @@ pub struct WaiterEntry {
     pub ticket: Ticket,
     /// Whether its waiter lives.
     pub verdict: Verdict,
-    /// What stands in its way; of the tickets ahead, the nearest on each resource.
-    pub jams: Vec<Jam>,
-    /// Its place in the longest line that it stands in, from 1.
+    /// What blocks it. Of the tickets ahead only those up to the nearest that stands for all before it.
+    pub blockers: Vec<Blocker>,
+    /// Its place in the longest of its lines, from 1.
     pub position: usize,
 }
 
-/// A lease in the way of somebody who has not asked yet.
+/// A lease that would block a request.
 #[derive(Clone, Debug)]
 pub struct InTheWay<'l> {
     /// The lease and whether its holder lives.
@@ -56,7 +54,7 @@ pub struct InTheWay<'l> {
 }
 
 impl Listing {
-    /// The leases that would keep somebody from holding these. How many slots are left is not counted.
+    /// The leases that would block a request for these resources. Free slots are not counted.
     pub fn in_the_way(&self, resources: &[Resource]) -> Vec<InTheWay<'_>> {
         let held = self.holders.iter().filter(|holder| !holder.verdict.is_free());
         held.filter_map(|holder| {
@@ -70,35 +68,30 @@ impl Listing {
 }
 
 impl Engine {
-    /// Looks at everything; changes nothing and keeps nobody waiting.
+    /// Reads everything in one snapshot. Changes nothing and blocks nobody.
     pub fn listing(&self) -> Result<Listing, StoreError> {
-        let mut listing = None;
-        self.store.snapshot(&mut |records| {
-            let (leases, tickets) = records.everything()?;
-            let mut view = Seen::new(records, &self.senses);
-            let mut draft = Draft::new(&mut view);
+        self.look(|overlay| {
+            let (leases, tickets) = overlay.all()?;
             let judged = leases.into_iter().map(|lease| {
-                let verdict = draft.judge_lease(&lease);
+                let verdict = overlay.judge_lease(&lease);
                 HolderEntry { lease, verdict }
             });
             let holders = judged.collect();
             let mut waiters = Vec::with_capacity(tickets.len());
             let mut lines: BTreeMap<Key, usize> = BTreeMap::new();
             for ticket in tickets {
-                let verdict = draft.judge_ticket(&ticket);
+                let verdict = overlay.judge_ticket(&ticket);
                 let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-                let jams = jams(&mut draft, asker)?;
+                let blockers = blockers(overlay, asker)?;
                 let places = ticket.claim.targets().map(Target::key).map(|key| {
                     let place = lines.entry(key).or_default();
                     *place += usize::from(!verdict.is_free());
                     *place
                 });
                 let position = places.max().unwrap_or(1).max(1);
-                waiters.push(WaiterEntry { ticket, verdict, jams, position });
+                waiters.push(WaiterEntry { ticket, verdict, blockers, position });
             }
-            listing = Some(Listing { now: draft.now(), holders, waiters });
-            Ok(())
-        })?;
-        listing.ok_or_else(undecided)
+            Ok(Listing { now: overlay.now(), holders, waiters })
+        })
     }
 }

@@ -8,7 +8,7 @@ use lockkeeper_platform::{origin, random};
 use lockkeeper_store::{SqliteStore, StoreError};
 use thiserror::Error;
 
-use crate::{Engine, Senses};
+use crate::{Engine, MachineProbe};
 
 /// Why there is no engine.
 #[derive(Debug, Error)]
@@ -25,12 +25,9 @@ pub enum OpenError {
 pub fn open_engine(folder: &Path) -> Result<Engine, OpenError> {
     let here = origin::origin().map_err(OpenError::Machine)?;
     let store = SqliteStore::open(folder, &here.boot)?;
-    let senses = Senses::new(folder, here).map_err(|source| StoreError::Io {
-        action: "open the locks in",
-        path: folder.to_owned(),
-        source,
-    })?;
-    Ok(Engine::new(Box::new(store), senses))
+    let probe = MachineProbe::new(folder, here)
+        .map_err(|source| StoreError::io("open the locks in", folder, source))?;
+    Ok(Engine::new(Box::new(store), probe))
 }
 
 /// Whether this folder has a store.

@@ -76,8 +76,8 @@ impl QueueTurn {
     ) -> Result<Result<Self, QueueBusy>, RunError> {
         let lease = match worker.leases().acquire(&order(worker))? {
             Outcome::Granted(grant) => grant.lease,
-            Outcome::Held(jams) => {
-                let holder = jams.first().and_then(|jam| jam.leases.first());
+            Outcome::Held(blockers) => {
+                let holder = blockers.first().and_then(|blocker| blocker.leases.first());
                 let holder = holder.map_or_else(String::new, |found| found.record.claim.owner.to_string());
                 return Ok(Err(busy(worker.runs(), holder)?));
             }

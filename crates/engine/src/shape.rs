@@ -7,7 +7,7 @@ use lockkeeper_core::deadlock::Link;
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::Moment;
-use lockkeeper_core::waiting::Jam;
+use lockkeeper_core::waiting::Blocker;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -167,8 +167,9 @@ pub struct TicketShape {
 
 impl TicketShape {
     /// Shows a ticket.
-    pub fn of(ticket: &Ticket, jams: &[Jam], position: usize, now: Moment) -> Self {
-        let behind = jams.iter().flat_map(|jam| &jam.tickets).map(|found| found.record.id.as_ticket());
+    pub fn of(ticket: &Ticket, blockers: &[Blocker], position: usize, now: Moment) -> Self {
+        let behind =
+            blockers.iter().flat_map(|blocker| &blocker.tickets).map(|found| found.record.id.as_ticket());
         Self {
             ticket: ticket.claim.ticket.as_ref().map_or_else(|| ticket.id.as_ticket(), ToString::to_string),
             owner: ticket.claim.owner.as_str().to_owned(),
@@ -176,7 +177,7 @@ impl TicketShape {
             priority: ticket.priority.get(),
             position,
             waiting_since: Dial::at(now).utc(ticket.enqueued_at),
-            waits_for: obstacles(jams),
+            waits_for: obstacles(blockers),
             behind: behind.collect(),
             pid: ticket.claim.proof.process().map(|process| process.pid),
             reason: ticket.claim.reason.clone(),
@@ -185,13 +186,13 @@ impl TicketShape {
 
     /// Shows a ticket as the listing has it.
     pub fn listed(waiter: &WaiterEntry, now: Moment) -> Self {
-        Self::of(&waiter.ticket, &waiter.jams, waiter.position, now)
+        Self::of(&waiter.ticket, &waiter.blockers, waiter.position, now)
     }
 }
 
 /// Who holds what is in the way.
-pub fn obstacles(jams: &[Jam]) -> Vec<ObstacleShape> {
-    let leases = jams.iter().flat_map(|jam| &jam.leases);
+pub fn obstacles(blockers: &[Blocker]) -> Vec<ObstacleShape> {
+    let leases = blockers.iter().flat_map(|blocker| &blocker.leases);
     let shown = leases.map(|found| ObstacleShape {
         lease: found.record.id.to_string(),
         owner: found.record.claim.owner.as_str().to_owned(),
@@ -201,19 +202,19 @@ pub fn obstacles(jams: &[Jam]) -> Vec<ObstacleShape> {
 }
 
 /// "`db`, held by worker:1 (12 s); behind exec:2".
-pub fn reason(jams: &[Jam]) -> String {
-    let parts = jams.iter().map(|jam| {
-        let mut text = jam.resource.target.to_string();
-        if let Some(found) = jam.leases.first() {
+pub fn reason(blockers: &[Blocker]) -> String {
+    let parts = blockers.iter().map(|blocker| {
+        let mut text = blocker.resource.target.to_string();
+        if let Some(found) = blocker.leases.first() {
             text.push_str(&format!(", held by {}", found.record.claim.owner));
             if let Some(reason) = &found.record.claim.reason {
                 text.push_str(&format!(" ({})", plain(reason)));
             }
-            if found.witness != jam.resource.target.as_str() {
+            if found.witness != blocker.resource.target.as_str() {
                 text.push_str(&format!(", both match {}", found.witness));
             }
         }
-        if let Some(found) = jam.tickets.first() {
+        if let Some(found) = blocker.tickets.first() {
             text.push_str(&format!(", behind {}", found.record.claim.owner));
         }
         text

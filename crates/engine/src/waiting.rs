@@ -1,140 +1,120 @@
-//! Sleeping in line: woken by a hand-off, by a death, or by the time that a holder has left.
+//! Sleeping in line: a waiter sleeps until it is granted the lease, a process that it watches dies, or a time is up.
 //!
-//! The order is always: have the bell, look, then sleep. Whoever hands on rings; deaths are noticed through
-//! the kernel, by the one waiter who watches that process. The slow timer is only a net below both, for the
-//! case that the one who should ring is frozen after its commit.
+//! The order is always: create the waker, read the store, then sleep. The process that grants the lease wakes the waiter. The
+//! kernel reports deaths, each to the one waiter that watches that process. A slow timer covers the case that the process that
+//! should send the wake-up was stopped after its commit.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::lease::{Grant, Outcome, WaitTerms, Waiting};
-use lockkeeper_core::liveness::{Verdict, Voucher};
+use lockkeeper_core::liveness::{Contract, Verdict, Voucher};
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::time::Moment;
-use lockkeeper_core::waiting::{Watched, watch_list};
+use lockkeeper_core::waiting::{Blocker, Watched, watch_list};
 
 use super::Engine;
-use lockkeeper_platform::desk::Seat;
+use lockkeeper_platform::poll;
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::tree::{Root, Stop, stop_tree};
-use lockkeeper_platform::{clock, poll};
-use lockkeeper_store::{Bell, Granted, StoreError};
+use lockkeeper_store::{Granted, StoreError, Waker};
 
-/// Nobody relies on it: see the module's description.
-const SAFETY_NET: Duration = Duration::from_secs(5);
+/// How often a waiter looks although nothing happened. Nothing relies on it: see the description of the module.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often a waiter looks at a holder that it cannot watch.
+const LOOK_AT_UNWATCHED_EVERY: Duration = Duration::from_millis(100);
 
-/// How long to wait, and what else may end the wait.
-pub struct Patience<'p> {
+/// How long to wait, and what may end the wait.
+pub struct WaitOptions<'o> {
     /// When to stop, if ever.
     pub until: Option<Instant>,
-    /// Descriptors whose readiness ends the wait, such as a signal's.
-    pub interrupts: &'p [BorrowedFd<'p>],
+    /// Descriptors that end the wait when they are readable, for example that of a signal.
+    pub interrupts: &'o [BorrowedFd<'o>],
     /// How long an overdue holder gets to stop by itself.
     pub grace: Duration,
-    /// How often to report progress although nothing happened; for a clock on a terminal.
+    /// How often to report progress although nothing happened, for a clock on a terminal.
     pub tick: Option<Duration>,
 }
 
-/// Told whenever the wait has been looked at again.
+impl WaitOptions<'_> {
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+/// Called whenever the waiter has read the store again.
 pub type Progress<'p> = &'p mut dyn FnMut(&Waiting);
 
-/// How a wait ended.
-#[derive(Debug)]
-pub enum Waited {
+/// How a sleep ended.
+pub(super) enum Slept {
     /// The lease is held.
     Granted(Grant),
-    /// The time was up.
+    /// The time is up.
     TimedOut(Waiting),
     /// One of the interrupts came.
     Interrupted(Waiting),
-    /// The ticket was taken away by somebody else.
+    /// Somebody else removed the ticket.
     Gone,
 }
 
 impl Engine {
-    /// Sleeps until the ticket is granted, and decides for others meanwhile where many wait.
-    pub fn wait(
-        &self,
-        waiting: Waiting,
-        bell: &dyn Bell,
-        patience: &Patience<'_>,
-        progress: Progress<'_>,
-    ) -> Result<Waited, StoreError> {
-        let mut seat = None;
-        let waited = self.wait_at_desk(waiting, bell, &mut seat, patience, progress);
-        if let Some(seat) = seat {
-            self.stand_up(seat);
-        }
-        waited
-    }
-
-    fn wait_at_desk(
+    /// Sleeps until the ticket is granted. Whatever happens, it leaves the ticket in line.
+    pub(super) fn sleep_until_granted(
         &self,
         mut waiting: Waiting,
-        bell: &dyn Bell,
-        seat: &mut Option<Seat>,
-        patience: &Patience<'_>,
+        waker: &dyn Waker,
+        options: &WaitOptions<'_>,
         progress: Progress<'_>,
-    ) -> Result<Waited, StoreError> {
+    ) -> Result<Slept, StoreError> {
         let ticket = waiting.ticket.clone();
-        let terms = WaitTerms { bell: Some(bell.id()), stays: ticket.stays };
+        let mut is_interrupted = false;
         loop {
-            if seat.is_none() {
-                *seat = self.sit_down();
-            }
-            if self.stop_overdue(&waiting, patience.grace)? {
-                match self.attend_again(&ticket, terms)? {
-                    Outcome::Waiting(still) => waiting = still,
-                    Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
-                    Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
+            if !self.stop_overdue(&waiting.blockers, options.grace)? {
+                is_interrupted = self.sleep(&[&waiting], waker, options, &mut || progress(&waiting))?;
+                if let Some(grant) = waker.receive().and_then(|granted| grant_of(&ticket, granted)) {
+                    return Ok(Slept::Granted(grant));
                 }
             }
-            let interrupted =
-                self.sleep(&[&waiting], bell, seat.as_ref(), patience, &mut || progress(&waiting))?;
-            if let Some(grant) = bell.hear().and_then(|granted| grant_of(&ticket, granted)) {
-                return Ok(Waited::Granted(grant));
-            }
-            match self.attend_again(&ticket, terms)? {
-                Outcome::Granted(grant) => return Ok(Waited::Granted(grant)),
+            match self.check_again(&ticket, waker)? {
+                Outcome::Granted(grant) => return Ok(Slept::Granted(grant)),
                 Outcome::Waiting(still) => waiting = still,
-                Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Waited::Gone),
+                Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Slept::Gone),
             }
-            if interrupted {
-                return Ok(Waited::Interrupted(waiting));
+            if is_interrupted {
+                return Ok(Slept::Interrupted(waiting));
             }
-            if patience.until.is_some_and(|until| Instant::now() >= until) {
-                return Ok(Waited::TimedOut(waiting));
+            if options.is_over() {
+                return Ok(Slept::TimedOut(waiting));
             }
         }
     }
 
-    /// Sleeps until any of several tickets is granted, all of which this bell is for. Those that are not stay in line.
+    /// Sleeps until one of several tickets is granted, which all have this waker. The other tickets stay in line.
     ///
-    /// Returns without any when the time was up or an interrupt came. With `look_first`, it does not sleep before it has
-    /// looked: after a grant others may have been granted too, and the bell was heard for all of them.
+    /// Returns none if the time is up or an interrupt came. With `look_first` it reads the store before it sleeps: the wake-up
+    /// of an earlier grant may have been for several tickets.
     pub fn wait_any(
         &self,
         line: &mut Vec<Waiting>,
-        bell: &dyn Bell,
-        patience: &Patience<'_>,
+        waker: &dyn Waker,
+        options: &WaitOptions<'_>,
         look_first: bool,
     ) -> Result<Option<Grant>, StoreError> {
         let mut sleeps = !look_first;
         loop {
             for waiting in line.iter() {
-                self.stop_overdue(waiting, patience.grace)?;
+                self.stop_overdue(&waiting.blockers, options.grace)?;
             }
             let all: Vec<&Waiting> = line.iter().collect();
-            let interrupted = sleeps && self.sleep(&all, bell, None, patience, &mut || {})?;
+            let is_interrupted = sleeps && self.sleep(&all, waker, options, &mut || {})?;
             sleeps = true;
-            bell.quiet();
+            waker.receive();
             let mut place = 0;
             while place < line.len() {
-                let ticket = line[place].ticket.clone();
-                let terms = WaitTerms { bell: Some(bell.id()), stays: ticket.stays };
-                match self.attend_again(&ticket, terms)? {
+                match self.check_again(&line[place].ticket, waker)? {
                     Outcome::Granted(grant) => {
                         line.remove(place);
                         return Ok(Some(grant));
@@ -148,80 +128,66 @@ impl Engine {
                     }
                 }
             }
-            if interrupted || patience.until.is_some_and(|until| Instant::now() >= until) {
+            if is_interrupted || options.is_over() {
                 return Ok(None);
             }
         }
     }
 
-    /// Comes back to a ticket. That of an upgrade is gone once it is granted: then the lease itself tells.
-    fn attend_again(&self, ticket: &Ticket, terms: WaitTerms) -> Result<Outcome, StoreError> {
-        let Some(lease) = ticket.upgrades else { return self.attend(ticket.id, Some(terms)) };
-        Ok(match self.attend_upgrade(ticket.id, lease, Some(terms))? {
-            // The ticket was taken away, and the lease is what it was.
+    /// Checks a ticket. The ticket of an upgrade is gone once it is granted: then the lease itself is checked.
+    fn check_again(&self, ticket: &Ticket, waker: &dyn Waker) -> Result<Outcome, StoreError> {
+        let terms = Some(WaitTerms { waker: Some(waker.id()), stays: ticket.stays });
+        let Some(lease) = ticket.upgrades else { return self.check_ticket(ticket.id, terms) };
+        Ok(match self.check_upgrade(ticket.id, lease, terms)? {
+            // Somebody removed the ticket, and the lease is still shared.
             Outcome::Granted(grant) if !grant.lease.claim.satisfies(&ticket.claim.resources) => Outcome::Gone,
             outcome => outcome,
         })
     }
 
-    /// Sleeps until there is a reason to look again, and does errands meanwhile; true when that is an interrupt.
+    /// Sleeps until there is a reason to read the store again. Returns whether that is an interrupt.
     fn sleep(
         &self,
         line: &[&Waiting],
-        bell: &dyn Bell,
-        seat: Option<&Seat>,
-        patience: &Patience<'_>,
+        waker: &dyn Waker,
+        options: &WaitOptions<'_>,
         progress: &mut dyn FnMut(),
     ) -> Result<bool, StoreError> {
-        let mut sentries = Sentries::default();
+        let mut watches = Watches::default();
         for waiting in line {
-            self.post_sentries(waiting, &mut sentries);
+            self.watch_blockers(waiting, &mut watches);
         }
-        let attendance = line.iter().map(|waiting| self.attendance(waiting)).min();
-        let look_at = [attendance, sentries.timer].into_iter().flatten().min();
+        let refresh = line.iter().map(|waiting| refresh_within(&waiting.ticket)).min();
+        let look_at = [refresh, watches.timer].into_iter().flatten().min();
         let look_at = look_at.and_then(|span| Instant::now().checked_add(span));
-        let look_at = [look_at, patience.until].into_iter().flatten().min();
-        let mut descriptors: Vec<BorrowedFd<'_>> = vec![bell.as_fd()];
-        descriptors.extend_from_slice(patience.interrupts);
-        descriptors.extend(sentries.descriptors.iter().map(|descriptor| descriptor.as_fd()));
-        let desk = descriptors.len();
-        descriptors.extend(seat.map(|seat| seat.as_fd()));
-        let (mut did_errands, mut told) = (false, Instant::now());
+        let look_at = [look_at, options.until].into_iter().flatten().min();
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![waker.as_fd()];
+        descriptors.extend_from_slice(options.interrupts);
+        descriptors.extend(watches.descriptors.iter().map(|descriptor| descriptor.as_fd()));
         loop {
-            // Errands change nothing about this wait, and may come by the thousand.
-            if !did_errands || patience.tick.is_some_and(|tick| told.elapsed() >= tick) {
-                progress();
-                told = Instant::now();
-            }
-            if sentries.somebody_is_gone {
+            progress();
+            if watches.is_over {
                 return Ok(false);
             }
             let left = look_at.map(|at| at.saturating_duration_since(Instant::now()));
-            let sleep = [left, patience.tick].into_iter().flatten().min();
-            let mut ready = poll::wait(&descriptors, sleep).map_err(|source| StoreError::Io {
-                action: "wait for",
-                path: "the store".into(),
-                source,
-            })?;
-            did_errands = ready.forget(desk);
-            if let Some(seat) = seat.filter(|_| did_errands) {
-                self.do_errands(seat, || is_any_ready(&descriptors[..desk]));
-            }
+            let sleep = [left, options.tick].into_iter().flatten().min();
+            let ready = poll::wait(&descriptors, sleep)
+                .map_err(|source| StoreError::io("wait for", Path::new("the store"), source))?;
             if ready.any() || left.is_some_and(|left| left.is_zero()) {
-                return Ok(ready.places().any(|place| (1..=patience.interrupts.len()).contains(&place)));
+                return Ok(ready.places().any(|place| (1..=options.interrupts.len()).contains(&place)));
             }
         }
     }
 
-    /// Waits until a lease is not held any more; false when it still is after `grace`.
+    /// Waits until a lease is not held any more. Returns false if it still is after `grace`.
     pub(super) fn wait_until_gone(&self, lease: &Lease, grace: Duration) -> Result<bool, StoreError> {
         let until = Instant::now() + grace;
         let mut pause = Duration::from_millis(1);
-        // Nobody rings for a stranger who only watches, so this looks now and then, for a few seconds at most.
+        // The end of a lease wakes no third process, so this reads the store now and then, for a few seconds at most.
         loop {
-            let gone = self.look(|draft| match draft.lease(lease.id)? {
+            let gone = self.look(|overlay| match overlay.lease(lease.id)? {
                 None => Ok(true),
-                Some(found) => Ok(draft.judge_lease(&found).is_free()),
+                Some(found) => Ok(overlay.judge_lease(&found).is_free()),
             })?;
             let left = until.saturating_duration_since(Instant::now());
             if gone || left.is_zero() {
@@ -232,64 +198,55 @@ impl Engine {
         }
     }
 
-    /// How long a ticket may go without its owner being seen.
-    fn attendance(&self, waiting: &Waiting) -> Duration {
-        let ticket = &waiting.ticket;
-        if ticket.is_resident() { SAFETY_NET } else { SAFETY_NET.min(ticket.stays.get() / 3) }
-    }
-
-    /// Stops holders whose time is up and who agreed to be stopped; true when there were any.
-    fn stop_overdue(&self, waiting: &Waiting, grace: Duration) -> Result<bool, StoreError> {
+    /// Stops the holders among the blockers whose time is up and whose contract is `kill`. Returns whether there were any.
+    pub(super) fn stop_overdue(&self, blockers: &[Blocker], grace: Duration) -> Result<bool, StoreError> {
         let mut stopped = false;
-        for lease in waiting.jams.iter().flat_map(|jam| &jam.leases).map(|found| &found.record) {
+        for lease in blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| &found.record) {
             stopped |= self.stop_if_overdue(lease, grace)?;
         }
         Ok(stopped)
     }
 
-    /// Stops one holder if its time is up and its contract says so.
+    /// Stops the processes of a holder whose time is up, if it holds under the contract `kill`. Returns whether it did.
     pub fn stop_if_overdue(&self, lease: &Lease, grace: Duration) -> Result<bool, StoreError> {
-        let verdict = lease.verdict(self.senses.look(&lease.claim.proof), clock::now());
         let Some(process) = lease.claim.proof.process() else { return Ok(false) };
-        if verdict != Verdict::Overdue || !self.senses.shares_pids_with(&lease.claim.proof.origin) {
-            return Ok(false);
-        }
-        // It may have been renewed since it was read.
-        let still = self.look(|draft| {
-            let found = draft.lease(lease.id)?;
-            Ok(found.is_some_and(|found| draft.judge_lease(&found) == Verdict::Overdue))
-        })?;
-        if still {
+        let may_be_stopped =
+            lease.claim.contract == Contract::Kill && self.probe.shares_pids_with(&lease.claim.proof.origin);
+        // The holder may have renewed the lease since it was read, so it is read again.
+        let is_overdue = may_be_stopped
+            && self.look(|overlay| {
+                let found = overlay.lease(lease.id)?;
+                Ok(found.is_some_and(|found| overlay.judge_lease(&found) == Verdict::Overdue))
+            })?;
+        if is_overdue {
             let stop = Stop { root: Root::Process(process), grace, mark: None };
-            stop_tree(&stop).map_err(|source| StoreError::Io {
-                action: "stop the processes of",
-                path: lease.claim.owner.as_str().into(),
-                source,
+            stop_tree(&stop).map_err(|source| {
+                StoreError::io("stop the processes of", Path::new(lease.claim.owner.as_str()), source)
             })?;
         }
-        Ok(still)
+        Ok(is_overdue)
     }
 
-    /// Has everybody watched whose end concerns this ticket.
-    fn post_sentries(&self, waiting: &Waiting, sentries: &mut Sentries) {
-        let now = clock::now();
-        for watched in watch_list(&waiting.jams) {
-            sentries.timer = [sentries.timer, time_left(&watched, now)].into_iter().flatten().min();
+    /// Watches every process whose end concerns this ticket.
+    fn watch_blockers(&self, waiting: &Waiting, watches: &mut Watches) {
+        for watched in watch_list(&waiting.blockers) {
+            watches.timer =
+                [watches.timer, time_left(&watched, waiting.looked_at)].into_iter().flatten().min();
             let proof = &watched.claim().proof;
-            let pids_count = self.senses.shares_pids_with(&proof.origin);
-            let same_machine = proof.origin.boot == self.senses.origin().boot;
+            let pids_count = self.probe.shares_pids_with(&proof.origin);
+            let same_machine = proof.origin.boot == self.probe.origin().boot;
             match proof.voucher {
                 Voucher::Time => {}
-                Voucher::Process(process) if pids_count => sentries.add(self.senses.watch(process)),
+                Voucher::Process(process) if pids_count => watches.add(self.probe.watch(process)),
                 Voucher::Process(_) => {}
                 Voucher::KernelLock { holder, process } if same_machine => {
-                    let watch = if pids_count { self.senses.watch(process) } else { Watch::Unavailable };
+                    let watch = if pids_count { self.probe.watch(process) } else { Watch::Unavailable };
                     match watch {
-                        Watch::Exit(_) => sentries.add(watch),
-                        // The process is gone, but its command may hold on.
-                        Watch::Gone | Watch::Unavailable => match self.senses.sentry(holder) {
-                            Some(descriptor) => sentries.descriptors.push(descriptor),
-                            None => sentries.timer = Some(SAFETY_NET / 50),
+                        Watch::Exit(_) => watches.add(watch),
+                        // The process is gone, but its command may still hold the lock.
+                        Watch::Gone | Watch::Unavailable => match self.probe.watch_lock(holder) {
+                            Some(descriptor) => watches.descriptors.push(descriptor),
+                            None => watches.timer = Some(LOOK_AT_UNWATCHED_EVERY),
                         },
                     }
                 }
@@ -299,48 +256,46 @@ impl Engine {
     }
 }
 
-pub(super) fn is_any_ready(descriptors: &[BorrowedFd<'_>]) -> bool {
-    poll::wait(descriptors, Some(Duration::ZERO)).is_ok_and(|ready| ready.any())
+/// How soon a waiter has to refresh its ticket, so that it is not reaped.
+fn refresh_within(ticket: &Ticket) -> Duration {
+    if ticket.is_resident() { LOOK_EVERY } else { LOOK_EVERY.min(ticket.stays.get() / 3) }
 }
 
-/// The lease that a ring told of, if it is this ticket's and there is nothing to be written when it is taken up: its
-/// waiter stays with it, and no time is counted.
+/// The lease that a wake-up brought, if it is that of this ticket and the waiter need not write anything to take it: the waiter
+/// stays with it, and it has no TTL.
 ///
-/// Who is told late may have lost it since; so may anybody who looked, a moment later.
+/// A wake-up that comes late may bring a lease that is lost again. That can also happen right after a read of the store.
 fn grant_of(ticket: &Ticket, granted: Granted) -> Option<Grant> {
-    let plain = ticket.is_resident() && ticket.claim.ttl.is_none() && ticket.upgrades.is_none();
-    let is_it = plain && granted.id == ticket.id;
-    is_it.then(|| Grant { lease: granted.lease(Arc::clone(&ticket.claim)), joined: false })
+    let is_plain = ticket.is_resident() && ticket.claim.ttl.is_none() && ticket.upgrades.is_none();
+    let is_ours = is_plain && granted.id == ticket.id;
+    is_ours.then(|| Grant { lease: granted.lease(Arc::clone(&ticket.claim)), joined: false })
 }
 
+/// What a waiter watches while it sleeps.
 #[derive(Default)]
-struct Sentries {
+struct Watches {
+    /// Readable when a process ends.
     descriptors: Vec<Arc<OwnedFd>>,
+    /// When the first time is up.
     timer: Option<Duration>,
-    somebody_is_gone: bool,
+    /// Whether a process has ended already.
+    is_over: bool,
 }
 
-impl Sentries {
+impl Watches {
     fn add(&mut self, watch: Watch) {
         match watch {
             Watch::Exit(descriptor) => self.descriptors.push(descriptor),
-            Watch::Gone => self.somebody_is_gone = true,
+            Watch::Gone => self.is_over = true,
             Watch::Unavailable => {}
         }
     }
 }
 
-/// When time alone may end a holder or waiter.
+/// How long until a watched record ends by time alone.
 fn time_left(watched: &Watched, now: Moment) -> Option<Duration> {
-    let end = match watched {
-        Watched::Lease(lease) => lease.expires_at(),
-        Watched::Ticket(ticket) if ticket.is_resident() => None,
-        Watched::Ticket(ticket) => Some(ticket.seen_at.after(ticket.stays.get())),
-    }?;
+    let end = watched.ends_at()?;
+    let ends_by_time_alone = matches!(watched.claim().proof.voucher, Voucher::Time);
     // One millisecond later it is over for certain.
-    Some(end.since(now) + Duration::from_millis(1)).filter(|_| end > now || is_timed(watched))
-}
-
-fn is_timed(watched: &Watched) -> bool {
-    matches!(watched.claim().proof.voucher, Voucher::Time)
+    Some(end.since(now) + Duration::from_millis(1)).filter(|_| end > now || ends_by_time_alone)
 }

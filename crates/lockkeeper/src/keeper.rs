@@ -1,9 +1,8 @@
-//! Lockkeeper as a library: a keeper, orders for leases, and guards that hold them.
+//! The library: a keeper opens a store, a lock builder asks for a lease, a guard holds it.
 
-mod clerk;
 mod guard;
-mod order;
-mod sentinel;
+mod lease_monitor;
+mod lock_builder;
 
 use std::io;
 use std::path::Path;
@@ -16,27 +15,24 @@ use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::liveness::{ProcessRef, Proof, Voucher};
 use lockkeeper_core::pattern::PatternError;
 use lockkeeper_core::time::SpanError;
-use lockkeeper_core::waiting::Jam;
+use lockkeeper_core::waiting::Blocker;
 use thiserror::Error;
 
 pub use guard::Guard;
-pub use order::Order;
+pub use lock_builder::LockBuilder;
 
-use clerk::Clerk;
+use lease_monitor::LeaseMonitor;
 use lockkeeper_engine::Engine;
 use lockkeeper_engine::location::Surroundings;
 use lockkeeper_engine::open::{OpenError, has_store, open_engine};
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_platform::life::LifeLock;
+use lockkeeper_platform::liveness_lock::LivenessLock;
 use lockkeeper_platform::{process, random};
-use lockkeeper_store::{Bell, StoreError};
-use sentinel::Sentinel;
+use lockkeeper_store::{StoreError, Waker};
 
-/// Opens leases in one store and keeps them for this process.
+/// Acquires leases in one store and holds them for this process.
 ///
 /// Cheap to clone; all clones are the same holder. Every method may be called from any thread.
-/// Where many take turns, one of them decides for all, on a thread of its own that ends soon after its last turn, or with the
-/// last clone.
 ///
 /// ```
 /// # use lockkeeper::{Keeper, KeeperError};
@@ -67,27 +63,26 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     resident: OnceLock<Resident>,
     becoming_resident: Mutex<()>,
-    /// Bells that nobody sleeps on now.
-    idle_bells: Mutex<Vec<Box<dyn Bell>>>,
-    /// How many orders had no owner of their own.
-    orders: AtomicU64,
-    sentinel: OnceLock<Sentinel>,
-    clerk: Clerk,
+    /// Wakers that no thread sleeps on now.
+    idle_wakers: Mutex<Vec<Box<dyn Waker>>>,
+    /// How many owners were made for leases without one.
+    owners: AtomicU64,
+    monitor: OnceLock<LeaseMonitor>,
 }
 
-/// This process as a holder that stays.
+/// The liveness lock of this process.
 pub(crate) struct Resident {
-    pub(crate) lock: LifeLock,
+    pub(crate) lock: LivenessLock,
     pub(crate) process: ProcessRef,
 }
 
 impl Keeper {
-    /// Opens the store in this folder, which is made if it is not there.
+    /// Opens the store in this folder. Creates it if it is not there.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, KeeperError> {
         Ok(Self::over(open_engine(folder.as_ref())?))
     }
 
-    /// Opens the store in this folder if there is one: who only looks leaves nothing behind.
+    /// Opens the store in this folder if there is one. Creates nothing.
     pub fn open_existing(folder: impl AsRef<Path>) -> Result<Option<Self>, KeeperError> {
         let folder = folder.as_ref();
         if has_store(folder) { Self::open(folder).map(Some) } else { Ok(None) }
@@ -95,47 +90,46 @@ impl Keeper {
 
     /// Opens the store of the repository that this process is in, or the one that `LOCKKEEPER_DIR` names.
     ///
-    /// Files of settings are the command's: what they say about the folder does not count here.
+    /// It does not read settings files: those belong to the command.
     pub fn discover() -> Result<Self, KeeperError> {
         let named = std::env::var_os("LOCKKEEPER_DIR").filter(|value| !value.is_empty()).map(Into::into);
         let surroundings = Surroundings::of_process(named).map_err(KeeperError::Machine)?;
         Self::open(surroundings.locate().state)
     }
 
-    /// Keeps leases in any engine.
+    /// A keeper over any engine.
     pub fn over(engine: Engine) -> Self {
         let shared = Shared {
             engine: Arc::new(engine),
             resident: OnceLock::new(),
             becoming_resident: Mutex::new(()),
-            idle_bells: Mutex::new(Vec::new()),
-            orders: AtomicU64::new(0),
-            sentinel: OnceLock::new(),
-            clerk: Clerk::default(),
+            idle_wakers: Mutex::new(Vec::new()),
+            owners: AtomicU64::new(0),
+            monitor: OnceLock::new(),
         };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Begins an order for a lease on a name.
-    pub fn lock(&self, name: &str) -> Order<'_> {
-        Order::new(self).and(name)
+    /// Builds a request for a lease on a name.
+    pub fn lock(&self, name: &str) -> LockBuilder<'_> {
+        LockBuilder::new(self).name(name)
     }
 
-    /// Begins an order for a lease on a pattern over paths.
-    pub fn path(&self, pattern: &str) -> Order<'_> {
-        Order::new(self).path(pattern)
+    /// Builds a request for a lease on a pattern over paths.
+    pub fn path(&self, pattern: &str) -> LockBuilder<'_> {
+        LockBuilder::new(self).path(pattern)
     }
 
-    /// The engine below, for everything else that can be asked.
+    /// The engine, for everything else.
     pub fn engine(&self) -> &Engine {
         &self.shared.engine
     }
 
-    /// The proof that lasts as long as this process and the commands that share its lock.
+    /// The proof of life of this process and of the commands that share its lock.
     pub fn resident_proof(&self) -> Result<Proof, KeeperError> {
         let resident = self.resident()?;
         let voucher = Voucher::KernelLock { holder: resident.lock.holder(), process: resident.process };
-        Ok(Proof { origin: self.engine().senses().origin().clone(), voucher })
+        Ok(Proof { origin: self.engine().probe().origin().clone(), voucher })
     }
 
     pub(crate) fn resident(&self) -> Result<&Resident, KeeperError> {
@@ -148,64 +142,64 @@ impl Keeper {
         }
         let process = process::current().map_err(KeeperError::Machine)?;
         let holder = random::holder_id().map_err(KeeperError::Machine)?;
-        let lock = self.engine().senses().life().hold(holder).map_err(KeeperError::Machine)?;
+        let lock = self.engine().probe().liveness_file().hold(holder).map_err(KeeperError::Machine)?;
         Ok(self.shared.resident.get_or_init(|| Resident { lock, process }))
     }
 
-    /// The lock that vouches for this process, to be shared with commands that it starts.
-    pub fn life_lock(&self) -> Result<&LifeLock, KeeperError> {
+    /// The liveness lock of this process. Commands that it starts may share it.
+    pub fn liveness_lock(&self) -> Result<&LivenessLock, KeeperError> {
         self.resident().map(|resident| &resident.lock)
     }
 
-    /// An owner that nobody else is or ever was: `lib:pid.random.number`. They lie side by side in a store, where each
-    /// costs less than one that is all random.
+    /// A new owner that was never used before: `lib:pid.random.number`. The numbers keep the owners of one process next to each
+    /// other in the index of a store, which costs less than random ones.
     fn new_owner(&self) -> Result<Owner, KeeperError> {
         let holder = self.resident()?.lock.holder().0;
-        let number = self.shared.orders.fetch_add(1, Ordering::Relaxed);
+        let number = self.shared.owners.fetch_add(1, Ordering::Relaxed);
         let text = format!("lib:{}.{:08x}.{number}", std::process::id(), holder & 0xffff_ffff);
         text.parse().map_err(KeeperError::Id)
     }
 
-    /// A bell from an earlier wait.
-    fn idle_bell(&self) -> Option<Box<dyn Bell>> {
-        let bell = locked(&self.shared.idle_bells).pop()?;
-        bell.quiet();
-        Some(bell)
+    /// A waker from an earlier wait.
+    fn idle_waker(&self) -> Option<Box<dyn Waker>> {
+        let waker = locked(&self.shared.idle_wakers).pop()?;
+        waker.receive();
+        Some(waker)
     }
 
-    fn return_bell(&self, bell: Box<dyn Bell>) {
-        locked(&self.shared.idle_bells).push(bell);
+    fn return_waker(&self, waker: Box<dyn Waker>) {
+        locked(&self.shared.idle_wakers).push(waker);
     }
 
-    fn sentinel(&self) -> Result<&Sentinel, KeeperError> {
-        if let Some(sentinel) = self.shared.sentinel.get() {
-            return Ok(sentinel);
+    fn monitor(&self) -> Result<&LeaseMonitor, KeeperError> {
+        if let Some(monitor) = self.shared.monitor.get() {
+            return Ok(monitor);
         }
-        let started = Sentinel::start(self)?;
-        Ok(self.shared.sentinel.get_or_init(|| started))
+        let started = LeaseMonitor::start(self)?;
+        Ok(self.shared.monitor.get_or_init(|| started))
     }
 }
 
 /// Why there is no lease.
 #[derive(Debug, Error)]
 pub enum KeeperError {
-    /// A name or an owner is not one.
+    /// A name or an owner is not valid.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// A pattern is not one.
+    /// A pattern is not valid.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// A TTL is not one.
+    /// A TTL is not valid.
     #[error(transparent)]
     Span(#[from] SpanError),
-    /// The order asks for nothing, or for something that cannot be.
+    /// The request has no name and no path, or settings that do not fit together.
     #[error("{0}")]
-    Order(&'static str),
-    /// Others hold it, or hold it still after the time to wait.
-    #[error("{}", held_message(jams))]
+    Invalid(&'static str),
+    /// Others hold it, or still hold it after the time to wait.
+    #[error("{}", held_message(blockers))]
     Held {
-        /// Who and what is in the way.
-        jams: Vec<Jam>,
+        /// What blocks it.
+        blockers: Vec<Blocker>,
     },
     /// Waiting would never end.
     #[error("waiting would never end: {}", links.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
@@ -216,13 +210,13 @@ pub enum KeeperError {
     /// The lease is not held any more.
     #[error("the lease was lost")]
     Lost(#[from] NotCurrent),
-    /// The place in line was taken away by somebody else.
+    /// Somebody else removed the ticket.
     #[error("the ticket was removed while it was in line")]
     TicketRemoved,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The machine did not tell what is needed.
+    /// The system does not tell about this process or machine.
     #[error("cannot find out about this process or machine")]
     Machine(#[source] io::Error),
 }
@@ -236,14 +230,14 @@ impl From<OpenError> for KeeperError {
     }
 }
 
-fn held_message(jams: &[Jam]) -> String {
-    let Some(jam) = jams.first() else { return "it is held".to_owned() };
-    let owner = jam.leases.first().map(|found| &found.record.claim.owner);
-    let ahead = jam.tickets.first().map(|found| &found.record.claim.owner);
+fn held_message(blockers: &[Blocker]) -> String {
+    let Some(blocker) = blockers.first() else { return "it is held".to_owned() };
+    let owner = blocker.leases.first().map(|found| &found.record.claim.owner);
+    let ahead = blocker.tickets.first().map(|found| &found.record.claim.owner);
     match (owner, ahead) {
-        (Some(owner), _) => format!("{} is held by {owner}", jam.resource.target),
-        (None, Some(ahead)) => format!("{ahead} is first in line for {}", jam.resource.target),
-        (None, None) => format!("{} is held", jam.resource.target),
+        (Some(owner), _) => format!("{} is held by {owner}", blocker.resource.target),
+        (None, Some(ahead)) => format!("{ahead} is first in line for {}", blocker.resource.target),
+        (None, None) => format!("{} is held", blocker.resource.target),
     }
 }
 
@@ -259,7 +253,7 @@ impl From<KeeperError> for Report {
             KeeperError::Span(error) => error.into(),
             KeeperError::Store(error) => error.into(),
             KeeperError::Lost(error) => error.into(),
-            KeeperError::Order(message) => Self::usage(message),
+            KeeperError::Invalid(message) => Self::usage(message),
             KeeperError::Held { .. } => Self::of(Exit::Refused, "LOCK_HELD", &error),
             KeeperError::Deadlock { .. } => Self::of(Exit::Refused, "DEADLOCK", &error),
             KeeperError::TicketRemoved => Self::of(Exit::Refused, "TICKET_REMOVED", &error),

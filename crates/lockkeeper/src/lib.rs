@@ -12,7 +12,7 @@
 //! let guard = keeper.lock("db").path("src/api/**").wait(Duration::from_secs(30)).acquire()?;
 //! println!("we hold it with token {}", guard.token());
 //! assert!(!guard.is_lost()?);
-//! drop(guard); // whoever is next holds it now
+//! drop(guard); // the next waiter holds it now
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -21,4 +21,4 @@
 
 mod keeper;
 
-pub use keeper::{Guard, Keeper, KeeperError, Order};
+pub use keeper::{Guard, Keeper, KeeperError, LockBuilder};

@@ -121,9 +121,9 @@ fn every_store_is_in_the_conformance_suite() {
 fn concrete_stores() -> impl Iterator<Item = String> {
     let lines: Vec<String> =
         sources("store").iter().flat_map(|source| source.text.lines().map(str::to_owned)).collect();
-    lines
-        .into_iter()
-        .filter_map(|line| Some(line.strip_prefix("impl Store for ")?.split([' ', '<']).next()?.to_owned()))
+    lines.into_iter().filter_map(|line| {
+        Some(line.strip_prefix("impl LeaseStore for ")?.split([' ', '<']).next()?.to_owned())
+    })
 }
 
 #[test]

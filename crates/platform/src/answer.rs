@@ -1,4 +1,4 @@
-//! One line that a person types, or another program writes, within a time.
+//! Reads one line of input with a timeout.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,10 +8,10 @@ use rustix::io::Errno;
 
 use super::poll;
 
-/// Longer than any answer: who writes more is not answering.
+/// Longer than any answer. The rest of a longer line is left.
 const MAX_BYTES: usize = 1024;
 
-/// Reads one line, without what comes behind it. None when the time is up, or nothing more will come.
+/// Reads one line, and nothing behind it. None if the time is up, or at the end of input.
 pub fn read_line(from: BorrowedFd<'_>, within: Duration) -> io::Result<Option<String>> {
     let begun = Instant::now();
     let mut line = Vec::new();
@@ -20,14 +20,14 @@ pub fn read_line(from: BorrowedFd<'_>, within: Duration) -> io::Result<Option<St
         if !poll::wait(&[from], Some(left))?.any() {
             return Ok(None);
         }
-        // One byte at a time: what lies behind the line belongs to whoever reads next.
+        // One byte at a time: what is behind the line belongs to the next reader.
         let mut byte = [0];
         match rustix::io::read(from, &mut byte) {
             Ok(0) if line.is_empty() => return Ok(None),
             Ok(0) => break,
             Ok(_) if byte == *b"\n" => break,
             Ok(_) => line.push(byte[0]),
-            // Others may have taken what was there.
+            // Another process may have read the byte.
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }

@@ -1,4 +1,4 @@
-//! Pipes between threads, which no command inherits.
+//! Pipes between threads. Commands do not inherit them.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
+use lockkeeper_core::liveness::{ProcessRef, ProcessState};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use thiserror::Error;
@@ -91,22 +91,22 @@ pub fn identify(pid: u32) -> Result<ProcessRef, IdentifyError> {
 }
 
 /// Looks whether the process still lives, without disturbing it.
-pub fn look(process: ProcessRef) -> ProcessSight {
-    let Some(number) = checked(process.pid) else { return ProcessSight::Unreadable };
+pub fn look(process: ProcessRef) -> ProcessState {
+    let Some(number) = checked(process.pid) else { return ProcessState::Unreadable };
     match pidfd::open(number) {
         Opened::Handle(handle) => match pidfd::has_ended(&handle) {
-            Ok(true) => ProcessSight::Gone,
+            Ok(true) => ProcessState::Gone,
             Ok(false) => match is_same(process) {
-                Ok(true) => ProcessSight::Running,
-                Ok(false) => ProcessSight::Reused,
+                Ok(true) => ProcessState::Running,
+                Ok(false) => ProcessState::Reused,
                 // It may have ended since; if not, the process table is hidden.
-                Err(_) if pidfd::has_ended(&handle).unwrap_or(false) => ProcessSight::Gone,
-                Err(_) => ProcessSight::Unreadable,
+                Err(_) if pidfd::has_ended(&handle).unwrap_or(false) => ProcessState::Gone,
+                Err(_) => ProcessState::Unreadable,
             },
-            Err(_) => ProcessSight::Unreadable,
+            Err(_) => ProcessState::Unreadable,
         },
-        Opened::Gone => ProcessSight::Gone,
-        Opened::Thread => ProcessSight::Reused,
+        Opened::Gone => ProcessState::Gone,
+        Opened::Thread => ProcessState::Reused,
         Opened::Unsupported => look_in_table(process, number),
     }
 }
@@ -156,8 +156,8 @@ pub fn watch(process: ProcessRef) -> Watch {
         },
         Opened::Gone | Opened::Thread => Watch::Gone,
         Opened::Unsupported => match look_in_table(process, number) {
-            ProcessSight::Gone | ProcessSight::Reused => Watch::Gone,
-            ProcessSight::Running | ProcessSight::Unreadable => Watch::Unavailable,
+            ProcessState::Gone | ProcessState::Reused => Watch::Gone,
+            ProcessState::Running | ProcessState::Unreadable => Watch::Unavailable,
         },
     }
 }
@@ -280,15 +280,15 @@ pub(super) fn checked(pid: u32) -> Option<Pid> {
     if pid > MAX_PID { None } else { Pid::from_raw(i32::try_from(pid).ok()?) }
 }
 
-fn look_in_table(process: ProcessRef, number: Pid) -> ProcessSight {
+fn look_in_table(process: ProcessRef, number: Pid) -> ProcessState {
     match facts::of(process.pid) {
-        Ok(facts) if facts.started != process.started && table_is_ours() => ProcessSight::Reused,
-        Ok(facts) if facts.started != process.started => ProcessSight::Unreadable,
-        Ok(facts) if facts.state == State::Zombie => ProcessSight::Gone,
-        Ok(_) => ProcessSight::Running,
+        Ok(facts) if facts.started != process.started && table_is_ours() => ProcessState::Reused,
+        Ok(facts) if facts.started != process.started => ProcessState::Unreadable,
+        Ok(facts) if facts.state == State::Zombie => ProcessState::Gone,
+        Ok(_) => ProcessState::Running,
         // A hidden process is not in the table either.
-        Err(_) if exists(number) => ProcessSight::Unreadable,
-        Err(_) => ProcessSight::Gone,
+        Err(_) if exists(number) => ProcessState::Unreadable,
+        Err(_) => ProcessState::Gone,
     }
 }
 
@@ -322,14 +322,14 @@ mod tests {
         let own = current().unwrap();
         assert_eq!(own.pid, std::process::id());
         assert_eq!(identify(own.pid).unwrap(), own);
-        assert_eq!(look(own), ProcessSight::Running);
+        assert_eq!(look(own), ProcessState::Running);
     }
 
     #[test]
     fn numbers_of_no_process_are_refused() {
         for pid in [0, MAX_PID + 1, u32::MAX, (-1_i32) as u32] {
             assert!(matches!(identify(pid), Err(IdentifyError::OutOfRange(_))), "{pid}");
-            assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessSight::Unreadable);
+            assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessState::Unreadable);
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn init_is_alive_although_it_cannot_be_signalled() {
-        assert_eq!(look(identify(1).unwrap()), ProcessSight::Running);
+        assert_eq!(look(identify(1).unwrap()), ProcessState::Running);
     }
 
     #[test]
@@ -355,17 +355,17 @@ mod tests {
         let mut child = sleeper();
         let process = identify(child.id()).unwrap();
         let Watch::Exit(end) = watch(process) else { panic!("no watch") };
-        assert_eq!(look(process), ProcessSight::Running);
+        assert_eq!(look(process), ProcessState::Running);
         child.kill().unwrap();
         assert!(poll::wait(&[end.as_fd()], None).unwrap().any());
-        assert_eq!(look(process), ProcessSight::Gone);
+        assert_eq!(look(process), ProcessState::Gone);
         assert!(matches!(watch(process), Watch::Gone), "a zombie is nothing to wait for");
         assert!(matches!(identify(process.pid), Err(IdentifyError::NotRunning(_))));
-        assert_eq!(look_in_table(process, checked(process.pid).unwrap()), ProcessSight::Gone);
+        assert_eq!(look_in_table(process, checked(process.pid).unwrap()), ProcessState::Gone);
         child.wait().unwrap();
-        assert_eq!(look(process), ProcessSight::Gone);
+        assert_eq!(look(process), ProcessState::Gone);
         assert!(matches!(watch(process), Watch::Gone));
-        assert_eq!(look_in_table(process, checked(process.pid).unwrap()), ProcessSight::Gone);
+        assert_eq!(look_in_table(process, checked(process.pid).unwrap()), ProcessState::Gone);
     }
 
     #[test]
@@ -375,8 +375,8 @@ mod tests {
         let number = checked(process.pid).unwrap();
         rustix::process::kill_process(number, rustix::process::Signal::STOP).unwrap();
         rustix::process::waitpid(Some(number), rustix::process::WaitOptions::UNTRACED).unwrap();
-        assert_eq!(look(process), ProcessSight::Running);
-        assert_eq!(look_in_table(process, number), ProcessSight::Running);
+        assert_eq!(look(process), ProcessState::Running);
+        assert_eq!(look_in_table(process, number), ProcessState::Running);
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -385,8 +385,8 @@ mod tests {
     fn another_start_time_is_another_process() {
         let own = current().unwrap();
         let earlier = ProcessRef { started: own.started - 1, ..own };
-        assert_eq!(look(earlier), ProcessSight::Reused);
-        assert_eq!(look_in_table(earlier, checked(own.pid).unwrap()), ProcessSight::Reused);
+        assert_eq!(look(earlier), ProcessState::Reused);
+        assert_eq!(look_in_table(earlier, checked(own.pid).unwrap()), ProcessState::Reused);
         assert!(matches!(watch(earlier), Watch::Gone));
     }
 
@@ -402,7 +402,7 @@ mod tests {
         let pid = u32::try_from(thread_id.recv().unwrap()).unwrap();
         assert!(matches!(identify(pid), Err(IdentifyError::Thread(_))));
         assert!(facts::is_thread(pid) && !facts::is_thread(std::process::id()));
-        assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessSight::Reused);
+        assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessState::Reused);
         sender.send(()).unwrap();
         thread.join().unwrap();
     }

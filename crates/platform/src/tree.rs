@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
+use lockkeeper_core::liveness::{ProcessRef, ProcessState};
 use rustix::process::{Signal, kill_process};
 
 use super::facts::{self, Facts, State};
@@ -254,7 +254,7 @@ impl Target {
     fn send(&self, signal: Signal) {
         let _ = match &self.handle {
             Some(handle) => pidfd::send(handle, signal).ok(),
-            None if process::look(reference(&self.facts)) == ProcessSight::Running => {
+            None if process::look(reference(&self.facts)) == ProcessState::Running => {
                 checked(self.facts.pid).and_then(|pid| kill_process(pid, signal).ok())
             }
             None => None,
@@ -265,8 +265,8 @@ impl Target {
         match &self.handle {
             Some(handle) => pidfd::has_ended(handle).unwrap_or(false),
             None => match process::look(reference(&self.facts)) {
-                ProcessSight::Gone | ProcessSight::Reused => true,
-                ProcessSight::Running | ProcessSight::Unreadable => false,
+                ProcessState::Gone | ProcessState::Reused => true,
+                ProcessState::Running | ProcessState::Unreadable => false,
             },
         }
     }

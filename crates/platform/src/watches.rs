@@ -1,4 +1,4 @@
-//! Handles of processes that are watched again and again: to have one is less than to open it.
+//! Cache of process handles: to reuse an open pidfd costs less than to open it again.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use lockkeeper_core::liveness::ProcessRef;
 use super::pidfd;
 use super::process::{Watch, watch};
 
-/// How many handles stay open: as many as may stand in one line and take turns.
+/// How many handles stay open: enough for a line of 64 that take turns.
 const MOST: usize = 64;
 
 /// The handles that were used last.
@@ -19,7 +19,7 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Has none yet, and keeps at most so many.
+    /// An empty cache of at most `most` handles.
     fn keeping(most: usize) -> Self {
         Self { open: Mutex::new(Vec::new()), most }
     }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::queue::{Limits, Selection};
 use lockkeeper_core::run::{Run, Status};
-use lockkeeper_core::waiting::Jam;
+use lockkeeper_core::waiting::Blocker;
 use tokio::sync::mpsc;
 
 use super::site::Site;
@@ -49,7 +49,7 @@ pub(super) enum Begun {
     /// It is executed.
     Run(Box<Run>),
     /// Others hold what it needs.
-    Held(Vec<Jam>),
+    Held(Vec<Blocker>),
 }
 
 /// What became of the wish to work through the queue.
@@ -90,11 +90,11 @@ impl Workshop {
                 self.execute(site, worker, *claimed)?;
                 Ok(Begun::Run(Box::new(run)))
             }
-            ClaimResult::Held(jams) => {
+            ClaimResult::Held(blockers) => {
                 if is_new {
                     runs.cancel(&id, Some("others hold what it needs"))?;
                 }
-                Ok(Begun::Held(jams))
+                Ok(Begun::Held(blockers))
             }
             ClaimResult::Lost => {
                 let run = runs.show(&id)?.run;

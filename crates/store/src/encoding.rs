@@ -1,9 +1,8 @@
 //! Encodes claims as bytes, as short as possible, because a store reads and writes several with every decision.
 //!
-//! A number is written seven bits a byte, the lowest first, with the high bit set on all but the last byte. A text
-//! is its length and its bytes. What is optional is announced in the first byte, so that nothing stands for nothing.
-
-pub mod errand;
+//! The bytes are short, because a store reads and writes several claims with every decision. A number is a variable-length
+//! integer: seven bits a byte, the lowest first, with the high bit set on all bytes but the last. A text is its length and its
+//! bytes. Flags in the first byte say which optional values follow.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use lockkeeper_core::record::Claim;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::Ttl;
 
-/// The lowest two bits of the first byte say who vouches, the next two what the contract is.
+/// The lowest two bits of the first byte are the voucher, the next two the contract.
 const CONTRACT: u32 = 2;
 const HAS_TTL: u8 = 1 << 4;
 const HAS_REASON: u8 = 1 << 5;
@@ -69,13 +68,13 @@ pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`claim_to_bytes`] wrote; nothing else is taken for a claim.
+/// Reads what [`claim_to_bytes`] wrote. Refuses everything else.
 pub fn claim_from_bytes(bytes: &[u8]) -> Option<Claim> {
     let (&first, rest) = bytes.split_first()?;
     let mut reader = Reader(rest);
     let owner = reader.text()?.parse().ok()?;
     let count = reader.number()?;
-    // Each takes more than a byte, so that no number asks for more memory than there are bytes.
+    // Each resource takes more than a byte, so a wrong count cannot ask for more memory than there are bytes.
     let count = usize::try_from(count).ok().filter(|count| (1..rest.len()).contains(count))?;
     let resources: Option<Vec<Resource>> = (0..count).map(|_| reader.resource()).collect();
     let origin = Origin {
@@ -142,7 +141,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// The lowest bit tells names from paths; above it 0 is exclusive, 1 shared, and one more than the slots else.
+/// The lowest bit is 0 for a name and 1 for a path. The bits above are 0 for exclusive, 1 for shared, and slots + 1 for slots.
 fn put_resource(bytes: &mut Vec<u8>, resource: &Resource) {
     let mode = match resource.mode {
         Mode::Exclusive => 0,

@@ -1,31 +1,40 @@
-//! A store in memory, for one process: the strict double that tests hold the others against.
+//! Memory store: an optimistic store inside one process. Tests compare the other engines with it.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lockkeeper_core::board::Board;
-use lockkeeper_core::draft::{Change, Walk};
-use lockkeeper_core::id::{BellId, LeaseId};
+use lockkeeper_core::id::{LeaseId, WakerId};
+use lockkeeper_core::in_memory::InMemoryRecords;
 use lockkeeper_core::record::{Lease, Ticket};
-use lockkeeper_core::resource::Reach;
+use lockkeeper_core::records::{Change, Effect, Records, Scan};
+use lockkeeper_core::resource::KeyRange;
 use lockkeeper_core::time::Moment;
 
-use super::{Bell, Decision, Records, Store, StoreError};
+use super::{Commit, Granted, LeaseStore, StoreError, Transaction, Waker};
 use lockkeeper_platform::{clock, pipe, random};
 
 /// Leases and tickets that end with the process.
+///
+/// A transaction works on a copy of all records. Its commit returns `Changed` if another commit came first.
 #[derive(Default)]
 pub struct MemoryStore {
-    /// One decision at a time; those who look do not wait for it.
-    deciding: Mutex<()>,
-    board: Mutex<Board>,
+    committed: Mutex<Committed>,
     last_number: AtomicU64,
-    bells: Arc<Mutex<BTreeMap<BellId, OwnedFd>>>,
+    wakers: Wakers,
+}
+
+/// The writing ends of all wakers.
+type Wakers = Arc<Mutex<BTreeMap<WakerId, OwnedFd>>>;
+
+/// The records, and how many commits have changed them.
+#[derive(Clone, Default)]
+struct Committed {
+    records: InMemoryRecords,
+    version: u64,
 }
 
 impl MemoryStore {
@@ -34,56 +43,111 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn copy(&self) -> Memory<'_> {
-        Memory { board: locked(&self.board).clone(), last_number: &self.last_number, now: clock::now() }
+    fn copy(&self, is_snapshot: bool) -> Copied<'_> {
+        let committed = locked(&self.committed);
+        Copied { store: self, is_snapshot, committed: committed.clone(), now: clock::now() }
     }
 }
 
-impl Store for MemoryStore {
-    fn transact(&self, decide: Decision<'_>) -> Result<(), StoreError> {
-        let _alone = locked(&self.deciding);
-        let mut draft = self.copy();
-        decide(&mut draft)?;
-        let decided = draft.board;
-        *locked(&self.board) = decided;
-        Ok(())
+impl LeaseStore for MemoryStore {
+    fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        Ok(Box::new(self.copy(false)))
     }
 
-    fn snapshot(&self, look: Decision<'_>) -> Result<(), StoreError> {
-        look(&mut self.copy())
+    fn snapshot(&self) -> Result<Box<dyn Records<StoreError> + '_>, StoreError> {
+        Ok(Box::new(self.copy(true)))
     }
 
-    fn bell(&self) -> Result<Box<dyn Bell>, StoreError> {
-        let id = random::number().map(|number| BellId(number >> 2)).map_err(no_pipe)?;
-        self.bell_with_id(id)
+    fn waker(&self) -> Result<Box<dyn Waker>, StoreError> {
+        let id = random::number().map(|number| WakerId(number >> 2)).map_err(no_pipe)?;
+        self.waker_with_id(id)
     }
 
-    fn bell_with_id(&self, id: BellId) -> Result<Box<dyn Bell>, StoreError> {
+    fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
         let (reader, writer) = pipe::nonblocking().map_err(no_pipe)?;
-        locked(&self.bells).insert(id, writer);
-        Ok(Box::new(PipeBell { id, reader, bells: Arc::clone(&self.bells) }))
+        locked(&self.wakers).insert(id, writer);
+        Ok(Box::new(PipeWaker { id, reader, wakers: Arc::clone(&self.wakers) }))
+    }
+}
+
+/// A copy of the records at one moment.
+struct Copied<'s> {
+    store: &'s MemoryStore,
+    is_snapshot: bool,
+    committed: Committed,
+    now: Moment,
+}
+
+impl Records<StoreError> for Copied<'_> {
+    fn now(&self) -> Moment {
+        self.now
     }
 
-    fn ring(&self, bell: BellId) {
-        if let Some(writer) = locked(&self.bells).get(&bell) {
-            // A full pipe has been rung already.
-            let _ = rustix::io::write(writer, b"!");
+    fn next_number(&mut self) -> Result<u64, StoreError> {
+        if self.is_snapshot {
+            return Err(StoreError::Mismatch("a snapshot gives no numbers".to_owned()));
         }
+        Ok(self.store.last_number.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    fn dismantle(&self, bell: BellId) {
-        locked(&self.bells).remove(&bell);
+    fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
+        Ok(self.committed.records.lease(id).cloned())
+    }
+
+    fn leases(&mut self, range: &KeyRange) -> Result<Vec<Lease>, StoreError> {
+        Ok(self.committed.records.leases_in(range))
+    }
+
+    fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
+        Ok(self.committed.records.ticket(id).cloned())
+    }
+
+    fn tickets(&mut self, range: &KeyRange, scan: Scan, limit: usize) -> Result<Vec<Ticket>, StoreError> {
+        Ok(self.committed.records.tickets_in(range, scan, limit))
+    }
+
+    fn all(&mut self) -> Result<(Vec<Lease>, Vec<Ticket>), StoreError> {
+        Ok(self.committed.records.all())
     }
 }
 
-struct PipeBell {
-    id: BellId,
+impl Transaction for Copied<'_> {
+    fn commit(self: Box<Self>, changes: Vec<Change>, effects: &[Effect]) -> Result<Commit, StoreError> {
+        let Self { store, committed: Committed { mut records, version }, .. } = *self;
+        let mut committed = locked(&store.committed);
+        if committed.version != version {
+            return Ok(Commit::Changed);
+        }
+        let changed = u64::from(!changes.is_empty());
+        for change in changes {
+            records.apply(change).map_err(|misfit| StoreError::Mismatch(misfit.to_string()))?;
+        }
+        *committed = Committed { records, version: version + changed };
+        drop(committed);
+        let mut wakers = locked(&store.wakers);
+        for effect in effects {
+            match effect {
+                Effect::Wake(id) => {
+                    // A full pipe wakes its reader, too.
+                    let _ = wakers.get(id).map(|writer| rustix::io::write(writer, b"!"));
+                }
+                Effect::RemoveWaker(id) => {
+                    wakers.remove(id);
+                }
+            }
+        }
+        Ok(Commit::Committed)
+    }
+}
+
+struct PipeWaker {
+    id: WakerId,
     reader: OwnedFd,
-    bells: Arc<Mutex<BTreeMap<BellId, OwnedFd>>>,
+    wakers: Wakers,
 }
 
-impl Bell for PipeBell {
-    fn id(&self) -> BellId {
+impl Waker for PipeWaker {
+    fn id(&self) -> WakerId {
         self.id
     }
 
@@ -91,73 +155,24 @@ impl Bell for PipeBell {
         AsFd::as_fd(&self.reader)
     }
 
-    fn quiet(&self) {
-        let mut rings = [0; 64];
-        while matches!(rustix::io::read(&self.reader, &mut rings), Ok(read) if read > 0) {}
+    fn receive(&self) -> Option<Granted> {
+        let mut bytes = [0; 64];
+        while matches!(rustix::io::read(&self.reader, &mut bytes), Ok(read) if read > 0) {}
+        None
     }
 }
 
-impl Drop for PipeBell {
+impl Drop for PipeWaker {
     fn drop(&mut self) {
-        locked(&self.bells).remove(&self.id);
-    }
-}
-
-/// A copy of the board that replaces it when the decision went well.
-struct Memory<'s> {
-    board: Board,
-    last_number: &'s AtomicU64,
-    now: Moment,
-}
-
-impl Records for Memory<'_> {
-    fn now(&self) -> Moment {
-        self.now
-    }
-
-    fn draw(&mut self) -> Result<u64, StoreError> {
-        Ok(self.last_number.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-
-    fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
-        Ok(self.board.lease(id).cloned())
-    }
-
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
-        self.board.leases_within(reach).into_iter().cloned().for_each(visit);
-        Ok(())
-    }
-
-    fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
-        Ok(self.board.ticket(id).cloned())
-    }
-
-    fn tickets(
-        &mut self,
-        reach: &Reach,
-        walk: Walk,
-        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        self.board.visit_tickets(reach, walk, &mut |ticket| visit(ticket.clone()));
-        Ok(())
-    }
-
-    fn everything(&mut self) -> Result<(Vec<Lease>, Vec<Ticket>), StoreError> {
-        let mut tickets: Vec<Ticket> = self.board.tickets().cloned().collect();
-        tickets.sort_by_key(|ticket| ticket.rank);
-        Ok((self.board.leases().cloned().collect(), tickets))
-    }
-
-    fn apply(&mut self, change: Change) -> Result<(), StoreError> {
-        self.board.apply(change).map_err(|misfit| StoreError::Mismatch(misfit.to_string()))
+        locked(&self.wakers).remove(&self.id);
     }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is inside is replaced whole, so a panic elsewhere leaves it sound.
+    // The value is replaced as a whole, so a panic elsewhere leaves it sound.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn no_pipe(source: io::Error) -> StoreError {
-    StoreError::Io { action: "make a bell in", path: PathBuf::from("memory"), source }
+    StoreError::io("make a waker in", Path::new("memory"), source)
 }

@@ -46,13 +46,13 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Stamp;
 use lockkeeper_platform::changes::Changes;
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_platform::{clock, fs as local, gate};
+use lockkeeper_platform::{clock, fs as local, write_lock};
 
 /// Requests and runs.
 pub struct RunStore {
     path: PathBuf,
     boot: String,
-    gate: gate::Gate,
+    gate: write_lock::WriteLock,
     connections: Connections,
     log: Log,
     /// How many requests there were in each state, and when that was counted.
@@ -67,10 +67,11 @@ impl RunStore {
     pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         make_folder(folder)?;
         if let Some(kind) = local::refuse_network(folder).map_err(|error| failed("look at", folder, error))? {
-            return Err(StoreError::NetworkFileSystem { path: folder.to_owned(), kind });
+            return Err(StoreError::NetworkFileSystem { address: folder.display().to_string(), kind });
         }
         let gate_path = folder.join("runs.gate");
-        let gate = gate::Gate::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
+        let gate =
+            write_lock::WriteLock::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
         let path = folder.join("runs.db");
         let connection = schema::connect(&path)?;
         // Somebody else may be at it just now: anything but a yes is looked at again alone.
@@ -227,5 +228,5 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 }
 
 fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::Io { action, path: path.to_owned(), source }
+    StoreError::io(action, path, source)
 }

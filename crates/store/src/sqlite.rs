@@ -1,19 +1,18 @@
-//! The embedded store: one SQLite database that every process opens.
+//! SQLite store: one database that every process opens. A write lock lets one transaction run at a time, so a commit never
+//! finds a change.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `leases.db`, `-wal`, `-shm` | leases and tickets of this boot; made anew after another boot, when all are dead |
+//! | `leases.db`, `-wal`, `-shm` | leases and tickets of this boot. After another boot all holders are dead, so it is created anew |
 //! | `tokens` | the last number given, and a limit that survives a power cut |
-//! | `gate` | one decision at a time: its kernel lock is fairer than SQLite's own waiting, and never sleeps; has the limit once more |
-//! | `wake/` | the bells of those who sleep now |
-//! | `clerk` | who decides for others in a crowd, if somebody does: its kernel lock, and which FIFO takes errands |
+//! | `gate` | the write lock; also a copy of the limit of numbers |
+//! | `wake/` | one FIFO for each process that sleeps |
 //!
-//! A process that is killed leaves the database as it was before or after its decision, and nothing else but
-//! perhaps its bell, which whoever buries its ticket or lease puts away, or else the next `locks cleanup`.
+//! A process that is killed leaves the database as it was before or after its transaction, and perhaps its FIFO. The process
+//! that reaps its record removes the FIFO, or else the next `locks cleanup`.
 
 mod connections;
 mod examine;
-mod pace;
 mod records;
 mod rows;
 mod schema;
@@ -24,43 +23,42 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::id::{LeaseId, Token, WakerId};
+use lockkeeper_core::records::{Effect, Records};
 use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
-use super::{Bell, Decision, Examination, Granted, Store, StoreError};
+use super::{Examination, Granted, LeaseStore, StoreError, Transaction, Waker};
+use connections::Pooled;
 pub(super) use connections::{Connections, Purpose};
 pub(super) use examine::pages;
-use lockkeeper_platform::desk::Desk;
-use lockkeeper_platform::{bell, clock, fs as local, gate};
-use pace::Pace;
-use records::Rows;
+use lockkeeper_platform::write_lock::WriteLock;
+use lockkeeper_platform::{clock, fs as local, waker};
+use records::SqliteRecords;
 pub(super) use schema::{Format, connect, explain, use_log, version};
 use tokens::Tokens;
 
-/// How long a folder has to be left alone before its time of change is trusted.
+/// How long the change time of a folder has to be the same before it is trusted.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// A folder's inode and time of change.
+/// Inode and change time of a folder.
 type Stamp = (u64, i64, i64);
 
-/// The embedded store.
+/// Leases and tickets in one SQLite database.
 pub struct SqliteStore {
     folder: PathBuf,
     path: PathBuf,
-    gate: gate::Gate,
+    write_lock: WriteLock,
     /// The files that are open here, by name and inode.
     files: Vec<(PathBuf, u64)>,
-    /// The folder when the files were found to be in place, and since when it is so.
+    /// The folder when the files were last found in place, and since when it is unchanged.
     seen: Mutex<Option<(Stamp, Moment)>>,
     tokens: Tokens,
     connections: Connections,
-    ringer: bell::Ringer,
-    desk: Arc<Desk>,
-    pace: Arc<Pace>,
+    wake_sender: waker::WakeSender,
 }
 
 impl SqliteStore {
@@ -68,28 +66,27 @@ impl SqliteStore {
     pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         make_folder(folder)?;
         if let Some(kind) = local::refuse_network(folder).map_err(|error| failed("look at", folder, error))? {
-            return Err(StoreError::NetworkFileSystem { path: folder.to_owned(), kind });
+            return Err(StoreError::NetworkFileSystem { address: folder.display().to_string(), kind });
         }
-        let gate_path = folder.join("gate");
-        let gate = gate::Gate::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
+        let lock_path = folder.join("gate");
+        let write_lock = WriteLock::open(&lock_path).map_err(|error| failed("open", &lock_path, error))?;
         let tokens = Tokens::open(folder, boot)?;
         let path = folder.join("leases.db");
         if tokens.boot()?.is_none_or(|last| last != boot) {
-            let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
+            let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
             start_boot(&tokens, &path, boot)?;
         }
-        let mut connection = schema::connect(&path)?;
-        // Somebody else may be at it just now: anything but a yes is looked at again alone.
+        let connection = schema::connect(&path)?;
+        // Another process may create the tables now, so everything but a yes is checked again under the lock.
         if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
-            let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
+            let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
             if !schema::is_set_up(&connection, &path)? {
-                // What lost its file and its database within a moment still finds the limit on the gate.
-                let noted = gate.noted().map_err(|error| failed("read", &gate_path, error))?;
+                // If both `tokens` and the database are lost, the lock file still has the limit.
+                let noted = write_lock.noted().map_err(|error| failed("read", &lock_path, error))?;
                 schema::set_up(&connection, &path, tokens.limit()?.max(noted))?;
             }
         }
-        let pace = Arc::new(Pace::default());
-        schema::tune(&mut connection, &path, &pace)?;
+        schema::tune(&connection, &path)?;
         let mut files = Vec::new();
         for name in ["gate", "tokens", "leases.db", "leases.db-wal"] {
             let file = folder.join(name);
@@ -98,34 +95,33 @@ impl SqliteStore {
         }
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
-        let (ringer, desk) = (bell::Ringer::new(&folder), Desk::new(&folder));
-        Ok(Self { folder, path, gate, files, seen, tokens, connections, ringer, desk, pace })
+        let wake_sender = waker::WakeSender::new(&folder);
+        Ok(Self { folder, path, write_lock, files, seen, tokens, connections, wake_sender })
     }
 
-    /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
+    /// Whether there is a store in `folder`. True if that cannot be read: opening the store then says why.
     pub fn exists(folder: &Path) -> bool {
         folder.join("leases.db").try_exists().unwrap_or(true)
     }
 
-    /// Does something on a connection that no other thread uses meanwhile.
-    fn connected<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let another = || {
-            // By now the path may lead elsewhere.
+    /// A connection that no other thread uses now.
+    fn connection(&self) -> Result<Pooled<'_>, StoreError> {
+        self.connections.take(Purpose::Write, || {
+            // By now the path may lead to another file.
             self.check_place()?;
-            let mut connection = schema::connect(&self.path)?;
-            schema::tune(&mut connection, &self.path, &self.pace)?;
+            let connection = schema::connect(&self.path)?;
+            schema::tune(&connection, &self.path)?;
             Ok(connection)
-        };
-        self.connections.with(Purpose::Write, another, work)
+        })
     }
 
-    /// Whether the files are still those that were opened: others would not see what is written to them.
+    /// Fails if the files are not those that were opened: other processes would not see what is written to them.
     fn check_place(&self) -> Result<(), StoreError> {
         let folder = fs::metadata(&self.folder).map_err(|error| self.gone_or(error, &self.folder))?;
         let stamp = (folder.ino(), folder.ctime(), folder.ctime_nsec());
         let now = clock::now();
-        // Nothing is made, renamed or removed in a folder without its time of change moving on, once the tick
-        // in which it last did is over.
+        // If something in the folder is created, renamed or removed, its change time moves on, unless that happens in the same
+        // tick of the clock.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let since = seen.filter(|(known, _)| *known == stamp).map_or(now, |(_, since)| since);
         if now.since(since) > SETTLED {
@@ -134,7 +130,7 @@ impl SqliteStore {
         for (path, inode) in &self.files {
             let found = fs::metadata(path).map_err(|error| self.gone_or(error, path))?;
             if found.ino() != *inode {
-                return Err(StoreError::Removed { path: path.clone() });
+                return Err(StoreError::Removed { address: path.display().to_string() });
             }
         }
         *seen = Some((stamp, since));
@@ -143,7 +139,7 @@ impl SqliteStore {
 
     fn gone_or(&self, error: io::Error, path: &Path) -> StoreError {
         match error.kind() {
-            io::ErrorKind::NotFound => StoreError::Removed { path: path.to_owned() },
+            io::ErrorKind::NotFound => StoreError::Removed { address: path.display().to_string() },
             _ => failed("look at", path, error),
         }
     }
@@ -152,106 +148,63 @@ impl SqliteStore {
         result.map_err(|error| schema::explain(&self.path, error))
     }
 
-    fn commit(&self, connection: &Connection, decide: Decision<'_>) -> Result<(), StoreError> {
-        self.database(execute(connection, "BEGIN IMMEDIATE"))?;
-        let mut rows = Rows::new(self, connection);
-        let decided = decide(&mut rows);
-        // Also the numbers of a decision that failed are never given again.
-        let (limit, kept) = match rows.drawing.take().map_or(Ok(None), |mut drawing| drawing.keep()) {
-            Ok(limit) => (limit, Ok(())),
-            Err(error) => (None, Err(error)),
-        };
-        let (changed, met, hands_on) = (rows.changed, rows.met, rows.hands_on);
-        let ended = decided.and(kept).and_then(|()| {
-            self.pace.note(met, hands_on);
-            limit.map_or(Ok(()), |limit| self.note_limit(connection, limit))?;
-            let end = if changed || limit.is_some() { "COMMIT" } else { "ROLLBACK" };
-            self.database(execute(connection, end))
-        });
-        if ended.is_err() {
-            // What failed counts, not how the clearing up went.
-            if !connection.is_autocommit() {
-                let _ = execute(connection, "ROLLBACK");
-            }
-            if let Some(limit) = limit {
-                let _ = self.note_limit(connection, limit);
-            }
+    /// Carries out the effects of a decision that is committed.
+    fn carry_out(&self, effects: &[Effect], granted: &[(WakerId, Granted)]) {
+        for effect in effects {
+            // A sleeper looks again by itself after a while, so a failure here only delays it.
+            let _ = match effect {
+                Effect::Wake(waker) => {
+                    let message =
+                        granted.iter().find(|(to, _)| to == waker).map(|(_, granted)| message_of(*granted));
+                    self.wake_sender.wake(*waker, message.as_ref()).map(|_| ())
+                }
+                Effect::RemoveWaker(waker) => self.wake_sender.remove(*waker),
+            };
         }
-        ended
     }
 
-    /// Notes the limit of numbers, for when the file of tokens is lost; on the gate too, for when the database is lost
-    /// with it. That one is only the third copy: it may be missing.
+    /// Writes the limit of numbers into the database, in case `tokens` is lost, and into the lock file, in case the database is
+    /// lost with it. The last one is the third copy: it may be missing.
     fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
-        let _ = self.gate.note(limit);
+        let _ = self.write_lock.note(limit);
         let noted = connection.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()]);
         self.database(noted).map(|_| ())
     }
 }
 
-impl Store for SqliteStore {
-    fn transact(&self, decide: Decision<'_>) -> Result<(), StoreError> {
-        let _alone = self.gate.lock().map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
+impl LeaseStore for SqliteStore {
+    fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        let lock =
+            self.write_lock.lock().map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
         self.check_place()?;
-        self.connected(|connection| self.commit(connection, decide))
+        Ok(Box::new(SqliteRecords::begin(self, self.connection()?, Some(lock))?))
     }
 
-    fn snapshot(&self, look: Decision<'_>) -> Result<(), StoreError> {
-        self.connected(|connection| {
-            self.database(execute(connection, "BEGIN"))?;
-            let mut rows = Rows::new(self, connection);
-            let looked = look(&mut rows);
-            let ended = self.database(execute(connection, "ROLLBACK"));
-            looked.and(ended)
-        })
+    fn snapshot(&self) -> Result<Box<dyn Records<StoreError> + '_>, StoreError> {
+        Ok(Box::new(SqliteRecords::begin(self, self.connection()?, None)?))
     }
 
-    fn bell(&self) -> Result<Box<dyn Bell>, StoreError> {
-        let made = bell::Bell::create(&self.folder)
-            .map_err(|error| failed("make a bell in", &self.folder, error))?;
-        Ok(Box::new(made))
+    fn waker(&self) -> Result<Box<dyn Waker>, StoreError> {
+        let made = waker::Waker::create(&self.folder);
+        Ok(Box::new(made.map_err(|error| failed("make a waker in", &self.folder, error))?))
     }
 
-    fn bell_with_id(&self, id: BellId) -> Result<Box<dyn Bell>, StoreError> {
-        let made = bell::Bell::create_with_id(&self.folder, id);
-        Ok(Box::new(made.map_err(|error| failed("make a bell in", &self.folder, error))?))
-    }
-
-    fn ring(&self, id: BellId) {
-        // Whoever sleeps there looks again by itself after a while, so a ring that failed only delays.
-        let _ = self.ringer.ring(id, None);
-    }
-
-    fn hand_over(&self, id: BellId, granted: Granted) {
-        let _ = self.ringer.ring(id, Some(&word_of(granted)));
-    }
-
-    fn alert(&self, id: BellId) {
-        // In a crowd whoever is awake too soon takes a core from somebody who decides; but for where one decides for all.
-        if !self.pace.several() || self.desk.is_ours() {
-            self.ringer.alert(id);
-        }
-    }
-
-    fn dismantle(&self, id: BellId) {
-        let _ = self.ringer.remove(id);
+    fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
+        let made = waker::Waker::create_with_id(&self.folder, id);
+        Ok(Box::new(made.map_err(|error| failed("make a waker in", &self.folder, error))?))
     }
 
     fn sweep(&self) -> Result<(), StoreError> {
-        bell::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
-    }
-
-    fn desk(&self) -> Option<&Arc<Desk>> {
-        self.pace.several().then_some(&self.desk)
+        waker::sweep(&self.folder).map_err(|error| failed("clear", &self.folder.join("wake"), error))
     }
 
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
-        self.connected(|connection| examine::examine(self, connection, thorough))
+        examine::examine(self, &*self.connection()?, thorough)
     }
 }
 
-impl Bell for bell::Bell {
-    fn id(&self) -> BellId {
+impl Waker for waker::Waker {
+    fn id(&self) -> WakerId {
         self.id()
     }
 
@@ -259,24 +212,21 @@ impl Bell for bell::Bell {
         AsFd::as_fd(self)
     }
 
-    fn quiet(&self) {
-        let _ = bell::Bell::hear(self);
-    }
-
-    fn hear(&self) -> Option<Granted> {
-        bell::Bell::hear(self).ok()?.1.map(granted_by)
+    fn receive(&self) -> Option<Granted> {
+        waker::Waker::receive(self).ok()?.1.map(granted_from)
     }
 }
 
-fn word_of(granted: Granted) -> bell::Word {
-    let mut word = bell::Word::default();
+/// A granted lease as the message of a wake-up: id, token, moment.
+fn message_of(granted: Granted) -> waker::Message {
+    let mut message = waker::Message::default();
     let parts = [granted.id.0, granted.token.0, granted.at.as_micros().cast_unsigned()];
-    word.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part.to_ne_bytes());
-    word
+    message.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part.to_ne_bytes());
+    message
 }
 
-fn granted_by(word: bell::Word) -> Granted {
-    let part = |place: usize| u64::from_ne_bytes(word.as_chunks().0[place]);
+fn granted_from(message: waker::Message) -> Granted {
+    let part = |place: usize| u64::from_ne_bytes(message.as_chunks().0[place]);
     Granted { id: LeaseId(part(0)), token: Token(part(1)), at: Moment::from_micros(part(2).cast_signed()) }
 }
 
@@ -289,15 +239,15 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), StoreError> {
     made.map_err(|error| failed("make the folder", folder, error))
 }
 
-/// Makes the database anew after another boot: nobody who is in it lives. The caller is alone.
+/// Removes the database of another boot, whose holders are all dead. The caller holds the write lock.
 fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError> {
     match tokens.boot()? {
-        // Nothing is known of a file that lies there: whoever opens it will tell.
+        // Nothing is known about a database that is there. The open that follows checks it.
         None => return Ok(()),
         Some(last) if last == boot => return Ok(()),
         Some(_) => {}
     }
-    // A power cut may have damaged it, which does not matter; what others made is none of ours.
+    // It does not matter if a power cut has damaged it. But a file of another program is not removed.
     let known = schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path));
     if let Err(error @ (StoreError::Foreign { .. } | StoreError::TooNew { .. })) = known {
         return Err(error);
@@ -318,5 +268,5 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
 }
 
 fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::Io { action, path: path.to_owned(), source }
+    StoreError::io(action, path, source)
 }

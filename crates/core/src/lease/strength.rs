@@ -1,23 +1,22 @@
-//! Making a lease stronger or weaker.
+//! Upgrade and downgrade: makes a shared lease exclusive, and an exclusive lease shared.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{Grant, NotCurrent, Outcome, WaitTerms, attend, bury_the_dead, current, line_up};
-use crate::draft::{Draft, View, Walk};
+use super::{Grant, NotCurrent, Outcome, WaitTerms, check_ticket, current, line_up, reap_dead};
 use crate::id::{LeaseId, Token};
+use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
-use crate::resource::{Key, Mode, Reach, Resource};
-use crate::waiting::{Asker, conclude, hand_off, jams};
+use crate::resource::{Key, KeyRange, Mode, Resource};
+use crate::waiting::{Asker, blockers, hand_off, settle};
 
-/// Makes a shared lease exclusive; it stays shared when that fails.
-pub fn upgrade<V: View>(
-    draft: &mut Draft<'_, V>,
+/// Makes a shared lease exclusive. If that fails, it stays shared.
+pub fn upgrade<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     token: Option<Token>,
     wait: Option<WaitTerms>,
-) -> Result<Result<Outcome, NotCurrent>, V::Error> {
-    let lease = match current(draft, id, token)? {
+) -> Result<Result<Outcome, NotCurrent>, E> {
+    let lease = match current(overlay, id, token)? {
         Ok(lease) => lease,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -27,28 +26,28 @@ pub fn upgrade<V: View>(
         return Ok(Ok(Outcome::Granted(Grant { lease, joined: true })));
     }
     if let Some(terms) = wait
-        && let Some(ticket) = ticket_to_upgrade(draft, &lease)?
+        && let Some(ticket) = ticket_to_upgrade(overlay, &lease)?
     {
-        return attend(draft, ticket.id, Some(terms)).map(Ok);
+        return check_ticket(overlay, ticket.id, Some(terms)).map(Ok);
     }
     let claim = lease.claim.with_resources(resources);
-    bury_the_dead(draft, &claim)?;
-    hand_off(draft)?;
+    reap_dead(overlay, &claim)?;
+    hand_off(overlay)?;
     let rank = Rank::of_upgrade(LeaseId(u64::MAX));
-    let in_the_way = jams(draft, Asker { claim: &claim, rank, whole_line: false })?;
-    let now = draft.now();
+    let in_the_way = blockers(overlay, Asker { claim: &claim, rank, whole_line: false })?;
+    let now = overlay.now();
     if in_the_way.is_empty() {
-        let token = draft.draw_token()?;
+        let token = overlay.next_token()?;
         let stronger = Lease { token, claim, heartbeat_at: now, pickup_by: None, ..lease };
-        draft.put_lease(Some(lease), stronger.clone());
-        conclude(draft, None)?;
+        overlay.put_lease(Some(lease), stronger.clone());
+        settle(overlay, None)?;
         return Ok(Ok(Outcome::Granted(Grant { lease: stronger, joined: false })));
     }
     let Some(terms) = wait else {
-        conclude(draft, None)?;
+        settle(overlay, None)?;
         return Ok(Ok(Outcome::Held(in_the_way)));
     };
-    let ticket_id = LeaseId(draft.draw()?);
+    let ticket_id = LeaseId(overlay.next_number()?);
     let ticket = Ticket {
         id: ticket_id,
         claim: Arc::new(Claim { ticket: None, ..Claim::clone(&claim) }),
@@ -57,42 +56,35 @@ pub fn upgrade<V: View>(
         enqueued_at: now,
         seen_at: now,
         stays: terms.stays,
-        bell: terms.bell,
+        waker: terms.waker,
         under: Vec::new(),
         upgrades: Some(id),
     };
-    line_up(draft, ticket).map(Ok)
+    line_up(overlay, ticket).map(Ok)
 }
 
-/// The ticket that waits already for a lease to become more.
-fn ticket_to_upgrade<V: View>(draft: &mut Draft<'_, V>, lease: &Lease) -> Result<Option<Ticket>, V::Error> {
-    let mut found = None;
-    draft.tickets(&Reach::of(Key::of_owner(&lease.claim.owner)), Walk::Up(None), &mut |ticket| {
-        if ticket.upgrades != Some(lease.id) {
-            return ControlFlow::Continue(());
-        }
-        found = Some(ticket);
-        ControlFlow::Break(())
-    })?;
-    Ok(found)
+/// The ticket that already waits to upgrade this lease.
+fn ticket_to_upgrade<E>(overlay: &mut Overlay<'_, E>, lease: &Lease) -> Result<Option<Ticket>, E> {
+    let tickets = overlay.tickets(&KeyRange::of(Key::of_owner(&lease.claim.owner)))?;
+    Ok(tickets.into_iter().find(|ticket| ticket.upgrades == Some(lease.id)))
 }
 
-/// Makes a lease shared, and lets in whoever was waiting to share it.
-pub fn downgrade<V: View>(
-    draft: &mut Draft<'_, V>,
+/// Makes a lease shared, and grants it to those who wait to share it.
+pub fn downgrade<E>(
+    overlay: &mut Overlay<'_, E>,
     id: LeaseId,
     token: Option<Token>,
-) -> Result<Result<Lease, NotCurrent>, V::Error> {
-    let lease = match current(draft, id, token)? {
+) -> Result<Result<Lease, NotCurrent>, E> {
+    let lease = match current(overlay, id, token)? {
         Ok(lease) => lease,
         Err(refusal) => return Ok(Err(refusal)),
     };
     let shared = |resource: &Resource| Resource { mode: Mode::Shared, ..resource.clone() };
     let resources = lease.claim.resources.iter().map(shared).collect();
     let claim = lease.claim.with_resources(resources);
-    let weaker = Lease { claim, heartbeat_at: draft.now(), pickup_by: None, ..lease };
-    draft.offer(weaker.claim.targets());
-    draft.put_lease(Some(lease), weaker.clone());
-    conclude(draft, None)?;
+    let weaker = Lease { claim, heartbeat_at: overlay.now(), pickup_by: None, ..lease };
+    overlay.offer(weaker.claim.targets());
+    overlay.put_lease(Some(lease), weaker.clone());
+    settle(overlay, None)?;
     Ok(Ok(weaker))
 }

@@ -52,7 +52,7 @@ fn a_strict_holder_that_lives_outlasts_its_ttl() {
     let held = world.hold(ask("a").name("db").ttl(10));
     world.pass(11);
     world.refused(ask("b").name("db"));
-    assert!(world.decide(|draft| lease::renew(draft, held.id, Some(held.token), None)).0.is_ok());
+    assert!(world.decide(|overlay| lease::renew(overlay, held.id, Some(held.token), None)).0.is_ok());
 }
 
 #[test]
@@ -61,12 +61,12 @@ fn an_expired_holder_under_the_lease_contract_is_succeeded_and_told() {
     let held = world.hold(ask("a").name("db").ttl(10).contract(Contract::Lease));
     let ticket = world.queue(&ask("b").name("db"));
     world.pass(10);
-    assert!(matches!(world.attend(&ticket), Outcome::Waiting(_)));
+    assert!(matches!(world.check_ticket(&ticket), Outcome::Waiting(_)));
     world.pass(1);
-    let (outcome, effects, burials) = world.decide(|draft| lease::attend(draft, ticket.id, None));
+    let (outcome, effects, reaped) = world.decide(|overlay| lease::check_ticket(overlay, ticket.id, None));
     assert_eq!(granted(outcome).id, ticket.id);
-    assert!(effects.contains(&rung("a")));
-    assert_eq!((burials[0].id, burials[0].held), (held.id, true));
+    assert!(effects.contains(&woken("a")));
+    assert_eq!((reaped[0].id, reaped[0].held), (held.id, true));
 }
 
 #[test]
@@ -97,10 +97,10 @@ fn renewal_after_expiry_is_refused_and_the_next_one_holds() {
     let held = world.hold(ask("a").name("db").by_time(10));
     let next = world.queue(&ask("b").name("db"));
     world.pass(11);
-    let renewed = world.decide(|draft| lease::renew(draft, held.id, Some(held.token), None)).0;
+    let renewed = world.decide(|overlay| lease::renew(overlay, held.id, Some(held.token), None)).0;
     assert_eq!(renewed, Err(NotCurrent::Expired(held.id)));
     assert!(world.holds(&next));
-    let again = world.decide(|draft| lease::renew(draft, held.id, Some(held.token), None)).0;
+    let again = world.decide(|overlay| lease::renew(overlay, held.id, Some(held.token), None)).0;
     assert_eq!(again, Err(NotCurrent::Unknown(held.id)));
 }
 
@@ -109,7 +109,7 @@ fn renewal_counts_from_now() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db").by_time(10));
     world.pass(9);
-    world.decide(|draft| lease::renew(draft, held.id, Some(held.token), None)).0.unwrap();
+    world.decide(|overlay| lease::renew(overlay, held.id, Some(held.token), None)).0.unwrap();
     world.pass(9);
     world.refused(ask("b").name("db"));
 }
@@ -121,10 +121,10 @@ fn renewal_and_release_need_the_current_token() {
     let held = world.hold(ask("a").name("db"));
     let (id, given, current) = (held.id, Token(held.token.0 + 7), held.token);
     let refusal = NotCurrent::Token { id, given, current };
-    assert_eq!(world.decide(|draft| lease::renew(draft, id, Some(given), None)).0, Err(refusal.clone()));
-    assert_eq!(world.decide(|draft| lease::release(draft, id, Some(given))).0, Err(refusal));
-    assert!(world.decide(|draft| lease::release(draft, id, Some(current))).0.is_ok());
-    let gone = world.decide(|draft| lease::release(draft, id, Some(current))).0;
+    assert_eq!(world.decide(|overlay| lease::renew(overlay, id, Some(given), None)).0, Err(refusal.clone()));
+    assert_eq!(world.decide(|overlay| lease::release(overlay, id, Some(given))).0, Err(refusal));
+    assert!(world.decide(|overlay| lease::release(overlay, id, Some(current))).0.is_ok());
+    let gone = world.decide(|overlay| lease::release(overlay, id, Some(current))).0;
     assert_eq!(gone, Err(NotCurrent::Unknown(id)));
 }
 
@@ -134,9 +134,9 @@ fn a_fence_lets_only_the_current_token_pass() {
     let mut world = World::new();
     let old = world.hold(ask("a").name("db").by_time(10));
     let passes = |world: &mut World, target: &Target, token| {
-        let before = world.board.clone();
-        let fence = world.decide(|draft| lease::fence(draft, target, token)).0;
-        assert_eq!(before, world.board);
+        let before = world.records.clone();
+        let fence = world.decide(|overlay| lease::fence(overlay, target, token)).0;
+        assert_eq!(before, world.records);
         fence.passes
     };
     assert!(passes(&mut world, &db(), old.token));
@@ -157,12 +157,12 @@ fn a_revoked_resident_is_told_and_holds_until_it_lets_go() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let next = world.queue(&ask("b").name("db"));
-    let (revoked, effects, _) = world.decide(|draft| lease::revoke(draft, held.id));
-    assert!(revoked.is_some_and(|(_, stays)| stays) && effects == [rung("a")]);
+    let (revoked, effects, _) = world.decide(|overlay| lease::revoke(overlay, held.id));
+    assert!(revoked.is_some_and(|(_, stays)| stays) && effects == [woken("a")]);
     assert!(world.waits(&next));
-    let renewed = world.decide(|draft| lease::renew(draft, held.id, None, None)).0;
+    let renewed = world.decide(|overlay| lease::renew(overlay, held.id, None, None)).0;
     assert_eq!(renewed, Err(NotCurrent::Revoked(held.id)));
-    assert!(!world.decide(|draft| lease::fence(draft, &db(), held.token)).0.passes);
+    assert!(!world.decide(|overlay| lease::fence(overlay, &db(), held.token)).0.passes);
     assert_ne!(world.hold(ask("a").name("db").join()).id, held.id);
     world.release(&held);
 }
@@ -172,7 +172,7 @@ fn a_revoked_holder_without_a_process_loses_the_lease_at_once() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db").by_time(1_000));
     let next = world.queue(&ask("b").name("db"));
-    let revoked = world.decide(|draft| lease::revoke(draft, held.id)).0;
+    let revoked = world.decide(|overlay| lease::revoke(overlay, held.id)).0;
     assert!(revoked.is_some_and(|(_, stays)| !stays));
     assert!(world.holds(&next));
 }
@@ -182,10 +182,10 @@ fn an_evicted_holder_is_told_and_the_next_one_holds() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let next = world.queue(&ask("b").name("db"));
-    let (was_there, effects, _) = world.decide(|draft| lease::evict(draft, held.id));
-    assert!(was_there && effects.contains(&rung("a")) && effects.contains(&rung("b")));
+    let (was_there, effects, _) = world.decide(|overlay| lease::evict(overlay, held.id));
+    assert!(was_there && effects.contains(&woken("a")) && effects.contains(&woken("b")));
     assert!(world.holds(&next));
-    assert!(!world.decide(|draft| lease::evict(draft, held.id)).0);
+    assert!(!world.decide(|overlay| lease::evict(overlay, held.id)).0);
 }
 
 /// Invariant 4.
@@ -198,9 +198,9 @@ fn cleaning_up_puts_away_all_the_dead_and_serves_the_living() {
     let other = world.hold(ask("d").name("y"));
     world.kill("a");
     world.kill("b");
-    let ((), _, burials) = world.decide(lease::clean_up);
-    let mut buried: Vec<(&str, bool)> = burials.iter().map(|one| (one.owner.as_str(), one.held)).collect();
-    buried.sort_unstable();
-    assert_eq!(buried, [("worker:a", true), ("worker:b", false)]);
-    assert!(world.holds(&next) && world.board.lease(other.id).is_some());
+    let ((), _, reaped) = world.decide(lease::clean_up);
+    let mut reaped: Vec<(&str, bool)> = reaped.iter().map(|one| (one.owner.as_str(), one.held)).collect();
+    reaped.sort_unstable();
+    assert_eq!(reaped, [("worker:a", true), ("worker:b", false)]);
+    assert!(world.holds(&next) && world.records.lease(other.id).is_some());
 }

@@ -9,7 +9,7 @@ fn a_release_hands_on_in_the_same_decision_and_wakes_that_one_waiter() {
     let held = world.hold(ask("a").name("db"));
     let first = world.queue(&ask("b").name("db"));
     let second = world.queue(&ask("c").name("db"));
-    assert_eq!(world.release(&held), [rung("b")]);
+    assert_eq!(world.release(&held), [woken("b")]);
     assert!(world.holds(&first) && world.waits(&second));
 }
 
@@ -19,13 +19,13 @@ fn first_come_is_first_served_unless_another_is_more_urgent() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let tickets = [0, 0, 1].map(|priority| {
-        let owner = ["b", "c", "d"][world.board.tickets().count()];
+        let owner = ["b", "c", "d"][world.records.tickets().count()];
         world.queue(&ask(owner).name("db").priority(priority))
     });
     world.release(&held);
     for next in [2, 0, 1] {
         assert!(world.holds(&tickets[next]), "{next}");
-        let lease = world.board.lease(tickets[next].id).unwrap().clone();
+        let lease = world.records.lease(tickets[next].id).unwrap().clone();
         world.release(&lease);
     }
 }
@@ -60,9 +60,9 @@ fn nobody_overtakes_on_a_name_that_is_free_but_waited_for() {
     let mut world = World::new();
     world.hold(ask("a").name("x"));
     let both = world.queue(&ask("b").name("x").name("y"));
-    let jams = world.refused(ask("c").name("y"));
-    assert!(jams[0].leases.is_empty());
-    assert_eq!(jams[0].tickets[0].record.id, both.id);
+    let blockers = world.refused(ask("c").name("y"));
+    assert!(blockers[0].leases.is_empty());
+    assert_eq!(blockers[0].tickets[0].record.id, both.id);
 }
 
 /// Invariants 7 and 8.
@@ -94,7 +94,7 @@ fn who_gives_up_lets_those_behind_move_up() {
     world.hold(ask("a").name("x"));
     let both = world.queue(&ask("b").name("x").name("y"));
     let behind = world.queue(&ask("c").name("y"));
-    world.decide(|draft| lease::give_up(draft, both.id));
+    world.decide(|overlay| lease::give_up(overlay, both.id));
     assert!(world.holds(&behind));
 }
 
@@ -104,7 +104,7 @@ fn giving_up_after_the_grant_gives_the_lease_back() {
     let held = world.hold(ask("a").name("db"));
     let ticket = world.queue(&ask("b").name("db"));
     world.release(&held);
-    world.decide(|draft| lease::give_up(draft, ticket.id));
+    world.decide(|overlay| lease::give_up(overlay, ticket.id));
     world.hold(ask("c").name("db"));
 }
 
@@ -114,13 +114,13 @@ fn a_ticket_is_found_by_its_name_while_it_waits_and_when_it_holds() {
     let held = world.hold(ask("a").name("db"));
     let ticket = world.queue(&ask("b").name("db").ticket_name("mine"));
     let find = |world: &mut World| {
-        let found = world.decide(|draft| lease::find_tickets(draft, &"mine".parse().unwrap())).0;
+        let found = world.decide(|overlay| lease::find_tickets(overlay, &"mine".parse().unwrap())).0;
         found.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
     };
     assert_eq!(find(&mut world), [ticket.id]);
     world.release(&held);
     assert_eq!(find(&mut world), [ticket.id]);
-    let lease = world.board.lease(ticket.id).unwrap().clone();
+    let lease = world.records.lease(ticket.id).unwrap().clone();
     world.release(&lease);
     assert_eq!(find(&mut world), []);
 }
@@ -131,13 +131,13 @@ fn who_walks_away_keeps_its_place_and_comes_back_to_it() {
     let held = world.hold(ask("a").name("db"));
     let ticket = world.queue(&ask("b").name("db").for_process(20));
     world.queue(&ask("c").name("db"));
-    world.decide(|draft| lease::walk_away(draft, ticket.id));
+    world.decide(|overlay| lease::detach(overlay, ticket.id));
     world.pass(90);
     assert_eq!(world.release(&held), []);
-    let lease = world.board.lease(ticket.id).unwrap();
+    let lease = world.records.lease(ticket.id).unwrap();
     assert_eq!(lease.pickup_by, Some(world.now.after(seconds(100).get())));
     world.pass(90);
-    let lease = granted(world.attend(&ticket));
+    let lease = granted(world.check_ticket(&ticket));
     assert_eq!(lease.pickup_by, None);
     world.pass(1_000);
     world.refused(ask("d").name("db"));
@@ -149,11 +149,11 @@ fn a_ticket_whose_owner_stays_away_lapses() {
     let held = world.hold(ask("a").name("db"));
     let ticket = world.queue(&ask("b").name("db").for_process(20));
     let next = world.queue(&ask("c").name("db"));
-    world.decide(|draft| lease::walk_away(draft, ticket.id));
+    world.decide(|overlay| lease::detach(overlay, ticket.id));
     world.pass(101);
     world.release(&held);
     assert!(world.holds(&next) && !world.waits(&ticket));
-    assert!(matches!(world.attend(&ticket), Outcome::Gone));
+    assert!(matches!(world.check_ticket(&ticket), Outcome::Gone));
 }
 
 #[test]
@@ -162,10 +162,10 @@ fn a_lease_that_nobody_picks_up_goes_to_the_next() {
     let held = world.hold(ask("a").name("db"));
     let away = world.queue(&ask("b").name("db").for_process(20));
     let next = world.queue(&ask("c").name("db"));
-    world.decide(|draft| lease::walk_away(draft, away.id));
+    world.decide(|overlay| lease::detach(overlay, away.id));
     world.release(&held);
     world.pass(101);
-    assert!(matches!(world.attend(&away), Outcome::Gone));
+    assert!(matches!(world.check_ticket(&away), Outcome::Gone));
     assert!(world.holds(&next));
 }
 
@@ -175,7 +175,7 @@ fn a_ticket_that_is_attended_late_is_good_while_nobody_put_it_away() {
     world.hold(ask("a").name("db"));
     let late = world.queue(&ask("b").name("db").for_process(20));
     world.pass(101);
-    assert!(matches!(world.attend(&late), Outcome::Waiting(_)));
+    assert!(matches!(world.check_ticket(&late), Outcome::Waiting(_)));
     world.pass(99);
     world.decide(lease::clean_up);
     assert!(world.waits(&late));
@@ -187,24 +187,10 @@ fn a_shorter_stay_begins_when_it_is_asked_for() {
     world.hold(ask("a").name("db"));
     let ticket = world.queue(&ask("b").name("db").for_process(20));
     world.pass(20);
-    let terms = WaitTerms { bell: Some(bell(2)), stays: seconds(10) };
-    let (outcome, _, _) = world.decide(|draft| lease::attend(draft, ticket.id, Some(terms)));
+    let terms = WaitTerms { waker: Some(waker(2)), stays: seconds(10) };
+    let (outcome, _, _) = world.decide(|overlay| lease::check_ticket(overlay, ticket.id, Some(terms)));
     assert!(matches!(outcome, Outcome::Waiting(_)));
     world.pass(9);
     world.decide(lease::clean_up);
     assert!(world.waits(&ticket));
-}
-
-/// Invariant 6.
-#[test]
-fn what_may_have_been_asked_for_before_is_asked_for_once() {
-    let mut world = World::new();
-    let holder = world.hold(ask("a").name("db"));
-    let Outcome::Waiting(first) = world.ask_once(&ask("b").name("db")) else { panic!("it is held") };
-    let Outcome::Waiting(again) = world.ask_once(&ask("b").name("db")) else { panic!("it is held") };
-    assert_eq!(first.ticket.id, again.ticket.id, "one place in line");
-    world.release(&holder);
-    assert_eq!(granted(world.ask_once(&ask("b").name("db"))).id, first.ticket.id);
-    assert_eq!(granted(world.ask_once(&ask("b").name("db"))).id, first.ticket.id, "one lease");
-    assert_eq!(world.board.leases().count(), 1);
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod circles;
+mod cycles;
 mod ends;
 mod line;
 mod modes;
@@ -19,8 +19,8 @@ use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::resource::{Mode, Target};
 
-use crate::story::{ask, rung};
-use crate::world::{World, bell, name, seconds};
+use crate::story::{ask, woken};
+use crate::world::{World, name, seconds, waker};
 
 fn granted(outcome: Outcome) -> Lease {
     match outcome {

@@ -20,12 +20,12 @@ fn an_upgrade_that_fails_leaves_the_shared_lease() {
     let mut world = World::new();
     let reader = world.hold(ask("a").shared("db"));
     world.hold(ask("b").shared("db"));
-    let outcome = world.decide(|draft| lease::upgrade(draft, reader.id, None, None)).0.unwrap();
+    let outcome = world.decide(|overlay| lease::upgrade(overlay, reader.id, None, None)).0.unwrap();
     assert!(matches!(outcome, Outcome::Held(_)));
-    assert_eq!(world.board.lease(reader.id), Some(&reader));
+    assert_eq!(world.records.lease(reader.id), Some(&reader));
     let Outcome::Waiting(waiting) = world.upgrade(&reader) else { panic!("it waits") };
-    world.decide(|draft| lease::give_up(draft, waiting.ticket.id));
-    assert_eq!(world.board.lease(reader.id), Some(&reader));
+    world.decide(|overlay| lease::give_up(overlay, waiting.ticket.id));
+    assert_eq!(world.records.lease(reader.id), Some(&reader));
 }
 
 /// Invariant 7. Requirement 154.
@@ -38,7 +38,7 @@ fn an_upgrade_goes_before_everybody_who_waits() {
     let Outcome::Waiting(waiting) = world.upgrade(&reader) else { panic!("it waits") };
     world.release(&other);
     assert!(world.waits(&writer));
-    let again = world.decide(|draft| lease::attend_upgrade(draft, waiting.ticket.id, reader.id, None)).0;
+    let again = world.decide(|overlay| lease::check_upgrade(overlay, waiting.ticket.id, reader.id, None)).0;
     assert!(granted(again).token > reader.token);
 }
 
@@ -51,7 +51,7 @@ fn asking_twice_for_an_upgrade_is_one_ticket_and_one_new_token() {
     let Outcome::Waiting(second) = world.upgrade(&reader) else { panic!("it waits") };
     assert_eq!(first.ticket.id, second.ticket.id);
     world.release(&other);
-    assert_eq!(world.board.tickets().count(), 0);
+    assert_eq!(world.records.tickets().count(), 0);
 }
 
 /// Invariant 8. Requirement 160.
@@ -63,9 +63,9 @@ fn two_upgraders_would_deadlock_and_the_second_is_told_so() {
     assert!(matches!(world.upgrade(&one), Outcome::Waiting(_)));
     let Outcome::Deadlock(links) = world.upgrade(&two) else { panic!("it is a deadlock") };
     assert_eq!(links.len(), 2);
-    assert!(world.board.lease(two.id).is_some());
+    assert!(world.records.lease(two.id).is_some());
     world.release(&two);
-    assert_eq!(world.board.lease(one.id).unwrap().claim.resources[0].mode, Mode::Exclusive);
+    assert_eq!(world.records.lease(one.id).unwrap().claim.resources[0].mode, Mode::Exclusive);
 }
 
 /// Invariant 7.
@@ -89,7 +89,7 @@ fn a_downgrade_lets_readers_in_and_keeps_the_token() {
     let writer = world.hold(ask("a").name("db"));
     let reader = world.queue(&ask("b").shared("db"));
     let later = world.queue(&ask("c").name("db"));
-    let weaker = world.decide(|draft| lease::downgrade(draft, writer.id, Some(writer.token))).0.unwrap();
+    let weaker = world.decide(|overlay| lease::downgrade(overlay, writer.id, Some(writer.token))).0.unwrap();
     assert_eq!(weaker.token, writer.token);
     assert!(world.holds(&reader) && world.waits(&later));
 }
@@ -99,9 +99,9 @@ fn coming_for_a_lease_to_change_it_is_picking_it_up() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let away = world.queue(&ask("b").name("db").for_process(20));
-    world.decide(|draft| lease::walk_away(draft, away.id));
+    world.decide(|overlay| lease::detach(overlay, away.id));
     world.release(&held);
-    assert!(world.decide(|draft| lease::downgrade(draft, away.id, None)).0.is_ok());
+    assert!(world.decide(|overlay| lease::downgrade(overlay, away.id, None)).0.is_ok());
     world.pass(101);
     world.refused(ask("c").name("db"));
 }

@@ -7,8 +7,8 @@ use super::*;
 fn an_exclusive_name_has_one_holder() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
-    let jams = world.refused(ask("b").name("db"));
-    assert_eq!((jams[0].leases[0].record.id, jams[0].leases[0].witness.as_str()), (held.id, "db"));
+    let blockers = world.refused(ask("b").name("db"));
+    assert_eq!((blockers[0].leases[0].record.id, blockers[0].leases[0].witness.as_str()), (held.id, "db"));
     world.hold(ask("b").name("other"));
 }
 
@@ -18,7 +18,7 @@ fn readers_share_and_exclude_writers() {
     let mut world = World::new();
     world.hold(ask("a").shared("db"));
     world.hold(ask("b").shared("db"));
-    assert_eq!(world.refused(ask("c").name("db"))[0].must_go, 2);
+    assert_eq!(world.refused(ask("c").name("db"))[0].excess, 2);
 }
 
 /// Invariant 1.
@@ -27,7 +27,7 @@ fn slots_let_in_as_many_as_the_smallest_number_says() {
     let mut world = World::new();
     world.hold(ask("a").slots("gpu", 3));
     world.hold(ask("b").slots("gpu", 3));
-    assert_eq!(world.refused(ask("c").slots("gpu", 2))[0].must_go, 1);
+    assert_eq!(world.refused(ask("c").slots("gpu", 2))[0].excess, 1);
     let two = world.hold(ask("c").slots("gpu", 3));
     world.refused(ask("d").slots("gpu", 4));
     world.release(&two);
@@ -54,9 +54,9 @@ fn several_resources_come_all_or_not_at_all() {
     world.refused(ask("b").name("x").name("y").path("docs/**"));
     world.hold(ask("c").name("x").path("docs/**"));
     let ticket = world.queue(&ask("b").name("z").name("y"));
-    assert_eq!(world.board.leases().count(), 2);
+    assert_eq!(world.records.leases().count(), 2);
     world.release(&held);
-    let lease = world.board.lease(ticket.id).unwrap();
+    let lease = world.records.lease(ticket.id).unwrap();
     assert_eq!(lease.claim.resources.len(), 2);
 }
 
@@ -86,9 +86,9 @@ fn shared_paths_overlap_freely() {
 fn a_refusal_leaves_nothing_behind() {
     let mut world = World::new();
     world.hold(ask("a").name("db"));
-    let before = world.board.clone();
+    let before = world.records.clone();
     world.refused(ask("b").name("db").name("x"));
-    assert_eq!(world.board, before);
+    assert_eq!(world.records, before);
 }
 
 #[test]
@@ -122,6 +122,6 @@ fn every_grant_has_a_larger_token() {
     let second = world.queue(&ask("b").name("db"));
     let other = world.hold(ask("c").name("x"));
     world.release(&first);
-    let second = world.board.lease(second.id).unwrap().token;
+    let second = world.records.lease(second.id).unwrap().token;
     assert!(first.token < other.token && other.token < second);
 }

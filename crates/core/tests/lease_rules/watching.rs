@@ -28,9 +28,9 @@ fn a_ticket_that_nobody_sleeps_on_watches_for_nobody() {
     let held = world.hold(ask("a").name("db"));
     let away = world.queue(&ask("b").name("db").for_process(20));
     let behind = world.queue(&ask("c").name("db"));
-    assert_eq!(world.decide(|draft| lease::walk_away(draft, away.id)).1, [rung("c")]);
-    let Outcome::Waiting(waiting) = world.attend(&behind) else { panic!("it waits") };
-    assert_eq!(waiting.jams[0].leases[0].record.id, held.id);
+    assert_eq!(world.decide(|overlay| lease::detach(overlay, away.id)).1, [woken("c")]);
+    let Outcome::Waiting(waiting) = world.check_ticket(&behind) else { panic!("it waits") };
+    assert_eq!(waiting.blockers[0].leases[0].record.id, held.id);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn whoever_is_put_before_others_has_them_look_again() {
     world.hold(ask("a").name("db"));
     world.queue(&ask("b").name("db"));
     let (_, _, effects) = world.queue_and_watch(&ask("c").name("db").priority(1));
-    assert_eq!(effects, [rung("b")]);
+    assert_eq!(effects, [woken("b")]);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_grant_by_priority_has_those_look_again_who_wait_for_more() {
     world.hold(ask("a").name("s"));
     world.queue(&ask("b").name("r").name("s"));
     let (lease, effects) = world.hold_and_tell(ask("c").name("r").priority(1));
-    assert_eq!(effects, [rung("b")]);
+    assert_eq!(effects, [woken("b")]);
     assert_eq!(world.release(&lease), []);
 }
 
@@ -57,9 +57,9 @@ fn a_lease_that_will_end_sooner_has_those_look_again_who_watch_it() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db").by_time(1_000));
     world.queue(&ask("b").name("db"));
-    let (_, effects, _) = world.decide(|draft| lease::renew(draft, held.id, None, Some(seconds(10))));
-    assert_eq!(effects, [rung("b")]);
-    let (_, effects, _) = world.decide(|draft| lease::renew(draft, held.id, None, Some(seconds(20))));
+    let (_, effects, _) = world.decide(|overlay| lease::renew(overlay, held.id, None, Some(seconds(10))));
+    assert_eq!(effects, [woken("b")]);
+    let (_, effects, _) = world.decide(|overlay| lease::renew(overlay, held.id, None, Some(seconds(20))));
     assert_eq!(effects, []);
 }
 
@@ -71,5 +71,5 @@ fn an_owner_who_lets_go_has_its_own_waiters_look_again() {
     world.queue(&ask("c").name("q").name("r"));
     // c waits for a, so that a watches only the holder.
     world.queue(&ask("a").name("r"));
-    assert_eq!(world.release(&lent), [rung("a")]);
+    assert_eq!(world.release(&lent), [woken("a")]);
 }

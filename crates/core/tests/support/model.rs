@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use lockkeeper_core::board::Board;
 use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::in_memory::InMemoryRecords;
 use lockkeeper_core::record::{Claim, Rank};
 use lockkeeper_core::resource::{Mode, Resource, Target};
 
@@ -28,15 +28,15 @@ pub struct Model {
 }
 
 impl Model {
-    /// The model of what is on a board.
-    pub fn of(board: &Board) -> Self {
-        let held = board.leases().map(|lease| Entry {
+    /// The model of what is on a records.
+    pub fn of(records: &InMemoryRecords) -> Self {
+        let held = records.leases().map(|lease| Entry {
             id: lease.id,
             claim: Claim::clone(&lease.claim),
             rank: Rank::of_upgrade(LeaseId(0)),
             upgrades: None,
         });
-        let waiting = board.tickets().map(|ticket| Entry {
+        let waiting = records.tickets().map(|ticket| Entry {
             id: ticket.id,
             claim: Claim::clone(&ticket.claim),
             rank: ticket.rank,
@@ -102,11 +102,11 @@ impl Model {
     }
 
     /// Whether anybody can never go on. Only an owner with several waits at once can bring that about.
-    pub fn has_circle(&self) -> bool {
+    pub fn has_cycle(&self) -> bool {
         OWNERS.iter().any(|owner| self.is_stuck(&format!("worker:{owner}")))
     }
 
-    /// Whether an owner can never go on: one thread each, and whoever can go on lets go of all it has.
+    /// Whether an owner can never go on. Each owner is one thread; an owner that can go on releases all that it has.
     pub fn is_stuck(&self, owner: &str) -> bool {
         let mut finished: BTreeSet<&str> = BTreeSet::new();
         loop {

@@ -1,15 +1,15 @@
-//! Waiters as an engine runs them: asleep until rung, until one of those whom they watch dies, or until a
+//! Waiters as an engine runs them: asleep until woken, until one of those whom they watch dies, or until a
 //! time is up. There is no timer that would save a waiter whom nobody wakes.
 
 use std::collections::BTreeMap;
 
-use lockkeeper_core::draft::{Draft, Effect};
-use lockkeeper_core::id::{BellId, LeaseId};
+use lockkeeper_core::id::{LeaseId, WakerId};
 use lockkeeper_core::lease::{self, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::{Claim, Ticket};
+use lockkeeper_core::records::Effect;
 use lockkeeper_core::time::Moment;
-use lockkeeper_core::waiting::{Asker, Watched, jams, watch_list};
+use lockkeeper_core::waiting::{Asker, Watched, blockers, watch_list};
 
 use crate::world::World;
 
@@ -32,7 +32,7 @@ pub struct Sleeper {
 impl Sleepers {
     /// Someone goes to sleep after having looked.
     pub fn sleep(&mut self, world: &World, waiting: Waiting) {
-        let watched = watch_list(&waiting.jams);
+        let watched = watch_list(&waiting.blockers);
         assert!(!watched.is_empty(), "a waiter with nothing to watch: {:?}", waiting.ticket);
         let until = first_end(world, &watched);
         let sleeper = Sleeper { ticket: waiting.ticket, watched, until, woken: false };
@@ -46,11 +46,11 @@ impl Sleepers {
 
     /// Carries out what a decision wants done, and lets the others notice what they watch for.
     pub fn notice(&mut self, world: &World, effects: &[Effect]) {
-        let rung: Vec<BellId> = effects
+        let woken: Vec<WakerId> = effects
             .iter()
             .filter_map(|effect| match effect {
-                Effect::Ring(bell) => Some(*bell),
-                Effect::Dismantle(_) => None,
+                Effect::Wake(waker) => Some(*waker),
+                Effect::RemoveWaker(_) => None,
             })
             .collect();
         let process_of = |watched: &Watched| watched.claim().proof.process();
@@ -63,7 +63,7 @@ impl Sleepers {
             };
             let is_due = sleeper.ticket.lapses_at().is_some()
                 && world.now.since(sleeper.ticket.seen_at) > sleeper.ticket.stays.get() / 3;
-            sleeper.woken |= sleeper.ticket.bell.is_some_and(|bell| rung.contains(&bell))
+            sleeper.woken |= sleeper.ticket.waker.is_some_and(|waker| woken.contains(&waker))
                 || sleeper.watched.iter().any(is_over)
                 || sleeper.until.is_some_and(|until| until < world.now)
                 || is_due;
@@ -75,12 +75,12 @@ impl Sleepers {
     }
 
     /// One woken waiter looks.
-    pub fn attend(&mut self, world: &mut World, id: LeaseId) {
+    pub fn check_ticket(&mut self, world: &mut World, id: LeaseId) {
         let Some(sleeper) = self.asleep.remove(&id) else { return };
-        let terms = WaitTerms { bell: sleeper.ticket.bell, stays: sleeper.ticket.stays };
-        let (outcome, effects, _) = world.decide(|draft| match sleeper.ticket.upgrades {
-            None => lease::attend(draft, id, Some(terms)),
-            Some(lease) => lease::attend_upgrade(draft, id, lease, Some(terms)),
+        let terms = WaitTerms { waker: sleeper.ticket.waker, stays: sleeper.ticket.stays };
+        let (outcome, effects, _) = world.decide(|overlay| match sleeper.ticket.upgrades {
+            None => lease::check_ticket(overlay, id, Some(terms)),
+            Some(lease) => lease::check_upgrade(overlay, id, lease, Some(terms)),
         });
         if let Outcome::Waiting(waiting) = outcome {
             self.sleep(world, waiting);
@@ -92,19 +92,18 @@ impl Sleepers {
     pub fn check(&self, world: &World) {
         for (id, sleeper) in &self.asleep {
             let mut world = world.clone();
-            let Some(ticket) = world.board.ticket(*id).cloned() else {
+            let Some(ticket) = world.records.ticket(*id).cloned() else {
                 panic!("{id} sleeps on a ticket that is gone");
             };
             let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-            let (in_the_way, _, _) = world.clone().decide(|draft| jams(draft, asker));
+            let (in_the_way, _, _) = world.clone().decide(|overlay| blockers(overlay, asker));
             assert!(
                 !in_the_way.is_empty(),
                 "nothing is in the way of {id}, but it sleeps\n{}",
                 describe(&world)
             );
             // A death that nobody awake has to notice changes nothing yet.
-            let (in_the_way, _, _) =
-                world.decide(|draft| jams(&mut Draft::new(&mut draft.as_seen_before()), asker));
+            let (in_the_way, _, _) = world.decide(|overlay| blockers(&mut overlay.before(), asker));
             let watched = watch_list(&in_the_way);
             for now in &watched {
                 let seen = sleeper.watched.iter().any(|then| then.id() == now.id());
@@ -141,9 +140,9 @@ pub fn describe(world: &World) -> String {
         let state = if world.dead.contains(&pid) { "dead" } else { "live" };
         format!("{} {state} {pid}: {}", claim.owner, resources.join(", "))
     };
-    let leases = world.board.leases().map(|lease| format!("{} {}", lease.id, describe(&lease.claim)));
-    let tickets = world.board.tickets().map(|ticket| {
-        let away = if ticket.bell.is_none() { " away" } else { "" };
+    let leases = world.records.leases().map(|lease| format!("{} {}", lease.id, describe(&lease.claim)));
+    let tickets = world.records.tickets().map(|ticket| {
+        let away = if ticket.waker.is_none() { " away" } else { "" };
         let (ticket, rank) =
             (format!("{}{away} {}", ticket.id.as_ticket(), describe(&ticket.claim)), ticket.rank);
         format!("{ticket} at {}", rank.at)

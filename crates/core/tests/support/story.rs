@@ -4,15 +4,15 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lockkeeper_core::deadlock::Link;
-use lockkeeper_core::draft::Effect;
-use lockkeeper_core::id::{BellId, LeaseId};
+use lockkeeper_core::id::{LeaseId, WakerId};
 use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
 use lockkeeper_core::record::{Claim, Lease, Priority, Ticket};
+use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource, Target};
-use lockkeeper_core::waiting::{Jam, Watched, watch_list};
+use lockkeeper_core::waiting::{Blocker, Watched, watch_list};
 
-use crate::world::{World, bell, claim, name, resident, seconds};
+use crate::world::{World, claim, name, resident, seconds, waker};
 
 /// Somebody asks: by default a resident process of its own, for good.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub fn ask(owner: &str) -> Ask {
         claim: claim(owner, resident(pid(owner)), Vec::new()),
         priority: Priority::default(),
         under: Vec::new(),
-        wait: Some(WaitTerms { bell: Some(bell(pid(owner))), stays: seconds(100) }),
+        wait: Some(WaitTerms { waker: Some(waker(pid(owner))), stays: seconds(100) }),
         join: false,
     })
 }
@@ -67,7 +67,7 @@ impl Ask {
     /// Another process of the same owner.
     pub fn of_process(mut self, pid: u32) -> Self {
         self.0.claim.proof.voucher = resident(pid);
-        self.0.wait = Some(WaitTerms { bell: Some(bell(pid)), stays: seconds(100) });
+        self.0.wait = Some(WaitTerms { waker: Some(waker(pid)), stays: seconds(100) });
         self
     }
 
@@ -126,7 +126,7 @@ impl World {
     /// Asks without waiting.
     fn try_for(&mut self, mut ask: Ask) -> (Outcome, Vec<Effect>) {
         ask.0.wait = None;
-        let (outcome, effects, _) = self.decide(|draft| lease::acquire(draft, &ask.0));
+        let (outcome, effects, _) = self.decide(|overlay| lease::acquire(overlay, &ask.0));
         (outcome, effects)
     }
 
@@ -144,9 +144,9 @@ impl World {
     }
 
     /// Does not get it at once.
-    pub fn refused(&mut self, ask: Ask) -> Vec<Jam> {
+    pub fn refused(&mut self, ask: Ask) -> Vec<Blocker> {
         match self.try_for(ask) {
-            (Outcome::Held(jams), _) => jams,
+            (Outcome::Held(blockers), _) => blockers,
             (other, _) => panic!("not refused: {other:?}"),
         }
     }
@@ -158,53 +158,48 @@ impl World {
 
     /// The same, with whom it watches and what else the decision wants done.
     pub fn queue_and_watch(&mut self, ask: &Ask) -> (Ticket, Vec<LeaseId>, Vec<Effect>) {
-        let (outcome, effects, _) = self.decide(|draft| lease::acquire(draft, &ask.0));
+        let (outcome, effects, _) = self.decide(|overlay| lease::acquire(overlay, &ask.0));
         let Outcome::Waiting(waiting) = outcome else { panic!("not waiting: {outcome:?}") };
-        let watched = watch_list(&waiting.jams).iter().map(Watched::id).collect();
+        let watched = watch_list(&waiting.blockers).iter().map(Watched::id).collect();
         (waiting.ticket, watched, effects)
-    }
-
-    /// Asks for something that may have been asked for before.
-    pub fn ask_once(&mut self, ask: &Ask) -> Outcome {
-        self.decide(|draft| lease::acquire_once(draft, &ask.0)).0
     }
 
     /// Is told that it would wait for ever.
     pub fn deadlock(&mut self, ask: &Ask) -> Vec<Link> {
-        let before = self.board.clone();
-        let (outcome, _, _) = self.decide(|draft| lease::acquire(draft, &ask.0));
+        let before = self.records.clone();
+        let (outcome, _, _) = self.decide(|overlay| lease::acquire(overlay, &ask.0));
         let Outcome::Deadlock(links) = outcome else { panic!("no deadlock: {outcome:?}") };
-        assert_eq!(before, self.board, "a refusal leaves nothing behind");
+        assert_eq!(before, self.records, "a refusal leaves nothing behind");
         links
     }
 
     pub fn release(&mut self, lease: &Lease) -> Vec<Effect> {
-        let (released, effects, _) = self.decide(|draft| lease::release(draft, lease.id, None));
+        let (released, effects, _) = self.decide(|overlay| lease::release(overlay, lease.id, None));
         released.unwrap();
         effects
     }
 
-    pub fn attend(&mut self, ticket: &Ticket) -> Outcome {
-        self.decide(|draft| lease::attend(draft, ticket.id, None)).0
+    pub fn check_ticket(&mut self, ticket: &Ticket) -> Outcome {
+        self.decide(|overlay| lease::check_ticket(overlay, ticket.id, None)).0
     }
 
     /// Whether the ticket has become a lease.
     pub fn holds(&self, ticket: &Ticket) -> bool {
-        self.board.lease(ticket.id).is_some()
+        self.records.lease(ticket.id).is_some()
     }
 
     pub fn waits(&self, ticket: &Ticket) -> bool {
-        self.board.ticket(ticket.id).is_some()
+        self.records.ticket(ticket.id).is_some()
     }
 
     /// How the upgrader waits.
     pub fn upgrade(&mut self, lease: &Lease) -> Outcome {
-        let terms = Some(WaitTerms { bell: lease.bell(), stays: seconds(100) });
-        self.decide(|draft| lease::upgrade(draft, lease.id, None, terms)).0.unwrap()
+        let terms = Some(WaitTerms { waker: lease.waker(), stays: seconds(100) });
+        self.decide(|overlay| lease::upgrade(overlay, lease.id, None, terms)).0.unwrap()
     }
 }
 
-/// The bell of an owner's own process, rung.
-pub fn rung(owner: &str) -> Effect {
-    Effect::Ring(BellId(u64::from(pid(owner))))
+/// The waker of an owner's own process, woken.
+pub fn woken(owner: &str) -> Effect {
+    Effect::Wake(WakerId(u64::from(pid(owner))))
 }

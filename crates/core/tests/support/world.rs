@@ -1,37 +1,38 @@
-//! A store of the rules alone: a board, a clock that stands until it is moved, and processes that can die.
+//! A store of the rules alone: records in memory, a clock that stands until it is moved, and processes that can die.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
-use lockkeeper_core::board::Board;
-use lockkeeper_core::draft::{Burial, Draft, Effect, View, Walk};
-use lockkeeper_core::id::{BellId, HolderId, LeaseId};
+use lockkeeper_core::id::{HolderId, LeaseId, WakerId};
+use lockkeeper_core::in_memory::InMemoryRecords;
 use lockkeeper_core::liveness::{
-    Contract, LockSight, Origin, ProcessRef, ProcessSight, Proof, Sight, Voucher,
+    Contract, LivenessProbe, LockState, Observation, Origin, ProcessRef, ProcessState, Proof, Voucher,
 };
+use lockkeeper_core::overlay::Overlay;
 use lockkeeper_core::record::{Claim, Lease, Ticket};
-use lockkeeper_core::resource::{Mode, Reach, Resource, Target};
+use lockkeeper_core::records::{Effect, Reaped, Records, Scan};
+use lockkeeper_core::resource::{KeyRange, Mode, Resource, Target};
 use lockkeeper_core::time::{Moment, Ttl};
 
 /// Everything that a decision can see.
 #[derive(Clone, Debug)]
 pub struct World {
-    pub board: Board,
+    pub records: InMemoryRecords,
     pub now: Moment,
-    pub drawn: u64,
+    pub last_number: u64,
     pub dead: BTreeSet<u32>,
-    /// A process that dies once it was looked at so many times, be it in the middle of a decision.
+    /// A process that dies once the probe has looked at it this many times, also in the middle of a decision.
     pub dying: Option<(u32, usize)>,
 }
 
 impl World {
     pub fn new() -> Self {
         Self {
-            board: Board::default(),
+            records: InMemoryRecords::default(),
             now: Moment::from_micros(0),
-            drawn: 0,
+            last_number: 0,
             dead: BTreeSet::new(),
             dying: None,
         }
@@ -40,76 +41,84 @@ impl World {
     /// Runs one decision and commits it.
     pub fn decide<T>(
         &mut self,
-        decision: impl FnOnce(&mut Draft<'_, Self>) -> Result<T, Infallible>,
-    ) -> (T, Vec<Effect>, Vec<Burial>) {
-        let mut draft = Draft::new(self);
-        let Ok(outcome) = decision(&mut draft);
-        let (changes, effects, burials) = draft.finish();
+        decision: impl FnOnce(&mut Overlay<'_, Infallible>) -> Result<T, Infallible>,
+    ) -> (T, Vec<Effect>, Vec<Reaped>) {
+        let Self { records, now, last_number, dead, dying } = self;
+        let mut snapshot = Snapshot { records, now: *now, last_number };
+        let processes = Processes { dead: RefCell::new(dead), dying: RefCell::new(dying) };
+        let mut overlay = Overlay::new(&mut snapshot, &processes);
+        let Ok(outcome) = decision(&mut overlay);
+        let (changes, effects, reaped) = overlay.finish();
         for change in changes {
-            self.board.apply(change).expect("a decision fits what it read");
+            records.apply(change).expect("a decision fits what it read");
         }
-        (outcome, effects, burials)
+        (outcome, effects, reaped)
     }
 }
 
-impl View for World {
-    type Error = Infallible;
+struct Snapshot<'w> {
+    records: &'w InMemoryRecords,
+    now: Moment,
+    last_number: &'w mut u64,
+}
 
+impl Records<Infallible> for Snapshot<'_> {
     fn now(&self) -> Moment {
         self.now
     }
 
-    fn draw(&mut self) -> Result<u64, Infallible> {
-        self.drawn += 1;
-        Ok(self.drawn)
+    fn next_number(&mut self) -> Result<u64, Infallible> {
+        *self.last_number += 1;
+        Ok(*self.last_number)
     }
 
     fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, Infallible> {
-        Ok(self.board.lease(id).cloned())
+        Ok(self.records.lease(id).cloned())
     }
 
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), Infallible> {
-        self.board.leases_within(reach).into_iter().cloned().for_each(visit);
-        Ok(())
+    fn leases(&mut self, range: &KeyRange) -> Result<Vec<Lease>, Infallible> {
+        Ok(self.records.leases_in(range))
     }
 
     fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, Infallible> {
-        Ok(self.board.ticket(id).cloned())
+        Ok(self.records.ticket(id).cloned())
     }
 
-    fn tickets(
-        &mut self,
-        reach: &Reach,
-        walk: Walk,
-        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
-    ) -> Result<(), Infallible> {
-        self.board.visit_tickets(reach, walk, &mut |ticket| visit(ticket.clone()));
-        Ok(())
+    fn tickets(&mut self, range: &KeyRange, scan: Scan, limit: usize) -> Result<Vec<Ticket>, Infallible> {
+        Ok(self.records.tickets_in(range, scan, limit))
     }
 
-    fn all(&mut self) -> Result<(Vec<LeaseId>, Vec<LeaseId>), Infallible> {
-        let leases = self.board.leases().map(|lease| lease.id).collect();
-        Ok((leases, self.board.tickets().map(|ticket| ticket.id).collect()))
+    fn all(&mut self) -> Result<(Vec<Lease>, Vec<Ticket>), Infallible> {
+        Ok(self.records.all())
     }
+}
 
-    fn sight(&mut self, proof: &Proof) -> Sight {
+/// The processes that are dead, and the one that is about to die.
+struct Processes<'w> {
+    dead: RefCell<&'w mut BTreeSet<u32>>,
+    dying: RefCell<&'w mut Option<(u32, usize)>>,
+}
+
+impl LivenessProbe for Processes<'_> {
+    fn observe(&self, proof: &Proof) -> Observation {
+        let (mut dead, mut dying) = (self.dead.borrow_mut(), self.dying.borrow_mut());
         let looked_at = proof.process().map(|process| process.pid);
-        match &mut self.dying {
+        match &mut **dying {
             Some((pid, 0)) if looked_at == Some(*pid) => {
-                self.dead.insert(*pid);
+                dead.insert(*pid);
             }
             Some((pid, looks)) if looked_at == Some(*pid) => *looks -= 1,
             Some(_) | None => {}
         }
-        let is_dead = proof.process().is_some_and(|process| self.dead.contains(&process.pid));
+        let is_dead = looked_at.is_some_and(|pid| dead.contains(&pid));
         match proof.voucher {
             Voucher::KernelLock { .. } => {
-                Sight::Lock(if is_dead { LockSight::Free } else { LockSight::Held })
+                Observation::Lock(if is_dead { LockState::Free } else { LockState::Held })
             }
             Voucher::Process(_) => {
-                Sight::Process(if is_dead { ProcessSight::Gone } else { ProcessSight::Running })
+                Observation::Process(if is_dead { ProcessState::Gone } else { ProcessState::Running })
             }
-            Voucher::Time => Sight::Nothing,
+            Voucher::Time => Observation::Nothing,
         }
     }
 }
@@ -135,9 +144,9 @@ pub fn resident(pid: u32) -> Voucher {
     Voucher::KernelLock { holder: HolderId(u64::from(pid)), process: ProcessRef { pid, started: 1 } }
 }
 
-/// The bell that a resident process waits on.
-pub fn bell(pid: u32) -> BellId {
-    BellId(u64::from(pid))
+/// The waker that a resident process waits on.
+pub fn waker(pid: u32) -> WakerId {
+    WakerId(u64::from(pid))
 }
 
 pub fn name(text: &str, mode: Mode) -> Resource {

@@ -42,7 +42,7 @@ fn count(visit: &Visit<'_>) -> Counts {
 
 /// What is to be counted among leases and tickets.
 pub fn count_leases(engine: &Engine, listing: &Listing) -> Result<Counts, StoreError> {
-    let deadlocks = if may_be_stuck(listing) { engine.circles()?.len() } else { 0 };
+    let deadlocks = if may_be_stuck(listing) { engine.cycles()?.len() } else { 0 };
     Ok(Counts { deadlocks, ..waits_and_orphans(listing) })
 }
 

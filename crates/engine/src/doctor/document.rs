@@ -31,7 +31,7 @@ impl Environment {
             Opened::Open(engine) => engine.store().examine(false).map(|found| found.engine).ok(),
             Opened::Absent | Opened::Refused { .. } => None,
         };
-        let origin = visit.engine().map(|engine| engine.senses().origin());
+        let origin = visit.engine().map(|engine| engine.probe().origin());
         let volume = Volume::of(visit.ground()).ok();
         let fields = vec![
             ("lockkeeper", env!("CARGO_PKG_VERSION").into()),

@@ -1,7 +1,7 @@
 //! Checks of native leases: what the dead left, whom nobody can judge, and who waits in a circle.
 
-use lockkeeper_core::draft::Burial;
 use lockkeeper_core::liveness::Verdict;
+use lockkeeper_core::records::Reaped;
 
 use super::finding::{Finding, Recovered, Status, some_of, told};
 use super::{Pass, Visit};
@@ -17,7 +17,7 @@ pub(super) fn stale(visit: &Visit<'_>) -> Finding {
     let recovered = match visit.pass {
         Pass::Quick => Vec::new(),
         Pass::Full => match engine.clean_up() {
-            Ok(burials) => burials.iter().map(buried).collect(),
+            Ok(reaped) => reaped.iter().map(buried).collect(),
             Err(error) => return Finding::fail(told(&error), error.hint()),
         },
     };
@@ -46,7 +46,7 @@ fn left_of_the_dead(engine: &Engine) -> Result<Vec<String>, Finding> {
     Ok(leases.chain(tickets).collect())
 }
 
-fn buried(burial: &Burial) -> Recovered {
+fn buried(burial: &Reaped) -> Recovered {
     let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
     let why = match burial.verdict {
         Verdict::Dead(death) => death.to_string(),
@@ -74,7 +74,7 @@ pub(super) fn unknown(visit: &Visit<'_>) -> Finding {
         first.lease.id
     );
     let list = unknown.iter().map(|holder| {
-        let (lease, here) = (&holder.lease, engine.senses().origin());
+        let (lease, here) = (&holder.lease, engine.probe().origin());
         let place = &lease.claim.proof.origin;
         let place =
             if place.host == here.host { "another pid namespace".to_owned() } else { place.host.clone() };
@@ -86,7 +86,7 @@ pub(super) fn unknown(visit: &Visit<'_>) -> Finding {
 
 pub(super) fn deadlocks(visit: &Visit<'_>) -> Finding {
     let mut finding = Finding::pass("every wait can end");
-    match visit.engine().map_or_else(|| Ok(Vec::new()), Engine::circles) {
+    match visit.engine().map_or_else(|| Ok(Vec::new()), Engine::cycles) {
         Ok(circles) => {
             for circle in circles {
                 let links: Vec<String> = circle.iter().map(ToString::to_string).collect();

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, RunId};
-use lockkeeper_core::liveness::LockSight;
+use lockkeeper_core::liveness::LockState;
 use lockkeeper_core::run::Run;
 
 use super::finding::{Finding, Recovered, some_of, told};
 use super::{Pass, Visit};
 use crate::runs::{RunError, Runs};
 use crate::work::RUN_ID;
-use lockkeeper_platform::life::LifeFile;
+use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::tree;
 use lockkeeper_store::StoreError;
 
@@ -171,19 +171,19 @@ pub(super) fn folders(visit: &Visit<'_>) -> Finding {
 }
 
 /// The file on which workers and runs keep their locks; who never made one has none.
-struct Eyes(Option<LifeFile>);
+struct Eyes(Option<LivenessFile>);
 
 impl Eyes {
     fn open(visit: &Visit<'_>) -> Self {
         let state = &visit.site.location.state;
-        Self(state.join("life").is_file().then(|| LifeFile::open(state).ok()).flatten())
+        Self(state.join("life").is_file().then(|| LivenessFile::open(state).ok()).flatten())
     }
 
     /// Whether anything of a holder lives; what cannot be looked at may live.
     fn sees(&self, holder: HolderId) -> bool {
         match self.0.as_ref().map(|life| life.look(holder)) {
-            Some(LockSight::Held | LockSight::Unreadable) => true,
-            Some(LockSight::Free) | None => false,
+            Some(LockState::Held | LockState::Unreadable) => true,
+            Some(LockState::Free) | None => false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use lockkeeper_core::liveness::LockSight;
+use lockkeeper_core::liveness::LockState;
 
 use super::Visit;
 use super::finding::{Finding, Status, told};
@@ -40,7 +40,7 @@ pub(super) fn kernel_locks(visit: &Visit<'_>) -> Finding {
     let Some(engine) = visit.engine() else {
         return Finding::pass("not tried: there is no open store");
     };
-    let life = engine.senses().life();
+    let life = engine.probe().liveness_file();
     let tried = random::holder_id().and_then(|holder| {
         let lock = life.hold(holder)?;
         let held = life.look(holder);
@@ -48,7 +48,7 @@ pub(super) fn kernel_locks(visit: &Visit<'_>) -> Finding {
         Ok((held, life.look(holder)))
     });
     match tried {
-        Ok((LockSight::Held, LockSight::Free)) => {
+        Ok((LockState::Held, LockState::Free)) => {
             Finding::pass("a lock was seen while held, and gone afterwards")
         }
         Ok((held, after)) => {

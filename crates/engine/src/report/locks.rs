@@ -23,6 +23,8 @@ impl From<StoreError> for Report {
             StoreError::TooOld { .. } => "STORE_TOO_OLD",
             StoreError::NetworkFileSystem { .. } => "STORE_ON_NETWORK",
             StoreError::Removed { .. } => "STORE_REMOVED",
+            StoreError::Unreachable { .. } => "STORE_UNREACHABLE",
+            StoreError::InDoubt { .. } => "STORE_IN_DOUBT",
             StoreError::Mismatch(_) => "INTERNAL",
         };
         Self::of(exit, code, &error).with_hint(error.hint())

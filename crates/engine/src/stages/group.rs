@@ -22,7 +22,7 @@ use super::agents::AgentCommand;
 use super::{News, StageError};
 use crate::runs::RunError;
 use crate::work::{ClaimResult, Worker, why};
-use crate::{Patience, Waited};
+use crate::{Acquired, AtEnd, WaitOptions};
 use lockkeeper_platform::poll;
 
 /// How long a run that somebody else executes is waited for before looking whether everything is to end.
@@ -133,18 +133,18 @@ impl Task<'_> {
     /// Takes the lease, or says why not.
     fn hold(&self, say: &(dyn Fn(Word) + Sync)) -> Result<Result<Lease, String>, StageError> {
         let leases = self.worker.leases();
-        let bell = leases.store().bell().map_err(RunError::from)?;
+        let waker = leases.store().waker().map_err(RunError::from)?;
         let stays = Ttl::new(STAYS).expect("two minutes are a TTL");
-        let terms = WaitTerms { bell: Some(bell.id()), stays };
+        let terms = WaitTerms { waker: Some(waker.id()), stays };
         let mut waiting = match leases.acquire(&self.order(terms)).map_err(RunError::from)? {
             Outcome::Granted(grant) => return Ok(Ok(grant.lease)),
             Outcome::Waiting(waiting) => waiting,
             Outcome::Deadlock(_) => return Ok(Err("waiting for its lease would never end".to_owned())),
-            Outcome::Held(jams) => return Ok(Err(why(&jams))),
+            Outcome::Held(blockers) => return Ok(Err(why(&blockers))),
             Outcome::Gone => return Ok(Err(GONE.to_owned())),
         };
         say(Word::Met);
-        say(Word::News(News::Waits { group: self.place, why: why(&waiting.jams) }));
+        say(Word::News(News::Waits { group: self.place, why: why(&waiting.blockers) }));
         let begun = Instant::now();
         let mut tell_after = self.tell_after.iter().copied().peekable();
         let mut tries: u32 = 0;
@@ -154,15 +154,18 @@ impl Task<'_> {
             let next = tell_after.peek().map_or(limit, |after| limit.min(*after));
             let interrupts = [self.control.stopped.as_fd()];
             let until = begun.checked_add(next);
-            let patience = Patience { until, interrupts: &interrupts, grace: Duration::ZERO, tick: None };
-            match leases.wait(waiting, &*bell, &patience, &mut |_| {}).map_err(RunError::from)? {
-                Waited::Granted(grant) => return Ok(Ok(grant.lease)),
-                Waited::Gone => return Ok(Err(GONE.to_owned())),
-                Waited::Interrupted(_) => {
+            let options = WaitOptions { until, interrupts: &interrupts, grace: Duration::ZERO, tick: None };
+            let waited = leases.wait(waiting, &*waker, &options, AtEnd::Stay, &mut |_| {});
+            match waited.map_err(RunError::from)? {
+                Acquired::Granted(grant) => return Ok(Ok(grant.lease)),
+                Acquired::Gone | Acquired::Held(_) | Acquired::Deadlock(_) => {
+                    return Ok(Err(GONE.to_owned()));
+                }
+                Acquired::Interrupted(_) => {
                     leases.give_up(&ticket).map_err(RunError::from)?;
                     return Ok(Err("everything was ended".to_owned()));
                 }
-                Waited::TimedOut(still) => {
+                Acquired::Waiting(still) => {
                     while tell_after.next_if(|after| *after <= next).is_some() {}
                     self.tell_timeout(next, say);
                     tries += u32::from(next >= limit);
@@ -172,7 +175,7 @@ impl Task<'_> {
                         let waited = format_span(begun.elapsed());
                         return Ok(Err(format!(
                             "it waited {waited} for its lease in vain: {}",
-                            why(&still.jams)
+                            why(&still.blockers)
                         )));
                     }
                     waiting = still;

@@ -218,7 +218,7 @@ fn waits_for(execution: &Execution, place: usize, listing: &Listing) -> Option<S
     let owner = group_owner(&execution.id, place);
     let mut waiters = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
     let waiter = waiters.find(|waiter| waiter.ticket.claim.owner.as_str() == owner)?;
-    Some(why(&waiter.jams))
+    Some(why(&waiter.blockers))
 }
 
 /// The latest run of each agent that has one.

@@ -114,12 +114,12 @@ fn baton(worker: &Worker, execution: &str) -> Result<Lease, StageError> {
     };
     let priority = Priority::new(0).expect("zero is a priority");
     let request = lease::Request { claim, priority, under: Vec::new(), wait: None, join: false };
-    let jams = match worker.leases().acquire(&request).map_err(RunError::from)? {
+    let blockers = match worker.leases().acquire(&request).map_err(RunError::from)? {
         Outcome::Granted(grant) => return Ok(grant.lease),
-        Outcome::Held(jams) => jams,
+        Outcome::Held(blockers) => blockers,
         Outcome::Waiting(_) | Outcome::Deadlock(_) | Outcome::Gone => Vec::new(),
     };
-    Err(StageError::Conducted { execution: execution.to_owned(), why: why(&jams) })
+    Err(StageError::Conducted { execution: execution.to_owned(), why: why(&blockers) })
 }
 
 /// Who holds what a group of an execution needs.

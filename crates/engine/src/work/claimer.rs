@@ -17,7 +17,7 @@ use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::life::Taker;
 use lockkeeper_core::run::{Run, Status};
-use lockkeeper_core::waiting::Jam;
+use lockkeeper_core::waiting::Blocker;
 
 use self::waiting_line::WaitingLine;
 use super::completer::persist;
@@ -25,7 +25,7 @@ use super::events::{Events, WorkerEvent};
 use super::lock_files::{LockFiles, LockFormats};
 use crate::Engine;
 use crate::runs::{RunError, Runs};
-use lockkeeper_platform::life::LifeLock;
+use lockkeeper_platform::liveness_lock::LivenessLock;
 use lockkeeper_platform::random;
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
@@ -35,7 +35,7 @@ pub struct Claimed {
     pub(super) run: Run,
     pub(super) request: Request,
     /// The kernel lock that its processes share, until only they have it.
-    pub(super) lock: Option<LifeLock>,
+    pub(super) lock: Option<LivenessLock>,
     pub(super) lease: Option<Lease>,
     pub(super) files: LockFiles,
 }
@@ -53,7 +53,7 @@ pub enum ClaimResult {
     /// It is to be executed now.
     Claimed(Box<Claimed>),
     /// Others hold what it needs.
-    Held(Vec<Jam>),
+    Held(Vec<Blocker>),
     /// Somebody else has it, or it does not wait to be executed.
     Lost,
 }
@@ -119,7 +119,7 @@ impl Claimer {
         let lease = if request.needs_lease() {
             match self.leases.acquire(&self.lease_request(run, &request, None, line)?)? {
                 Outcome::Granted(grant) => Some(grant.lease),
-                Outcome::Held(jams) => return Ok(ClaimResult::Held(jams)),
+                Outcome::Held(blockers) => return Ok(ClaimResult::Held(blockers)),
                 Outcome::Deadlock(_) | Outcome::Waiting(_) | Outcome::Gone => {
                     return Ok(ClaimResult::Held(Vec::new()));
                 }
@@ -219,17 +219,17 @@ impl Claimer {
 }
 
 /// Takes a kernel lock with a new number.
-pub(super) fn make_lock(leases: &Engine) -> std::io::Result<LifeLock> {
-    leases.senses().life().hold(random::holder_id()?)
+pub(super) fn make_lock(leases: &Engine) -> std::io::Result<LivenessLock> {
+    leases.probe().liveness_file().hold(random::holder_id()?)
 }
 
 /// What a run waits for, and its position in line.
-pub(crate) fn why(jams: &[Jam]) -> String {
-    let Some(jam) = jams.first() else { return "waiting would never end".to_owned() };
-    let holder = jam.leases.first().map(|found| &found.record.claim.owner);
-    let ahead = jam.tickets.first().map(|found| &found.record.claim.owner);
-    let target = &jam.resource.target;
-    let position = jams.iter().map(|jam| jam.tickets.len()).max().unwrap_or(0) + 1;
+pub(crate) fn why(blockers: &[Blocker]) -> String {
+    let Some(blocker) = blockers.first() else { return "waiting would never end".to_owned() };
+    let holder = blocker.leases.first().map(|found| &found.record.claim.owner);
+    let ahead = blocker.tickets.first().map(|found| &found.record.claim.owner);
+    let target = &blocker.resource.target;
+    let position = blockers.iter().map(|blocker| blocker.tickets.len()).max().unwrap_or(0) + 1;
     match (holder, ahead) {
         (Some(holder), _) => format!("{target} is held by {holder}, position {position}"),
         (None, Some(ahead)) => format!("{ahead} is before it in line for {target}, position {position}"),

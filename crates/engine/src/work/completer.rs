@@ -26,7 +26,7 @@ use crate::Engine;
 use crate::runs::claiming::Claimant;
 use crate::runs::completing::{Completed, End};
 use crate::runs::{RunError, Runs};
-use lockkeeper_platform::life::LifeLock;
+use lockkeeper_platform::liveness_lock::LivenessLock;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::Worker as WorkerRecord;
@@ -45,7 +45,7 @@ pub(super) struct Completer {
     pub(super) grace: Duration,
     pub(super) reports: Receiver<Report>,
     /// Kernel locks for the next runs, which were made and not used.
-    pub(super) locks: Vec<LifeLock>,
+    pub(super) locks: Vec<LivenessLock>,
 }
 
 impl Completer {
@@ -75,7 +75,7 @@ impl Completer {
     fn complete(&mut self, finished: Vec<Finished>) {
         let wanted = finished.iter().filter(|one| one.wants_next).count();
         self.make_locks(wanted);
-        let locks: Vec<_> = self.locks.iter().take(wanted).map(LifeLock::holder).collect();
+        let locks: Vec<_> = self.locks.iter().take(wanted).map(LivenessLock::holder).collect();
         let claimant = Claimant { worker: &self.worker.id, locks: &locks };
         let mut retried = false;
         let Completed { ended, claimed } = persist(&self.events, &in_words(&finished), || {

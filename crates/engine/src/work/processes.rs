@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::{LockSight, ProcessRef};
+use lockkeeper_core::liveness::{LockState, ProcessRef};
 use lockkeeper_core::run::Run;
 
 use super::events::Events;
@@ -66,7 +66,7 @@ impl RunProcesses<'_> {
         if !self.is_shared(holder) {
             return Vec::new();
         }
-        let sharing = between_starts(|| self.leases.senses().life().processes(holder));
+        let sharing = between_starts(|| self.leases.probe().liveness_file().processes(holder));
         let others = sharing.into_iter().filter(|process| !is_command_of_another(process.pid, holder));
         let others = others.filter(|process| !self.workers.contains(process));
         others.filter(|process| !process::is_about_to_begin(process.pid)).collect()
@@ -85,7 +85,7 @@ impl RunProcesses<'_> {
     /// Whether any process shares a kernel lock. A command that is just being started has a copy of every lock for a
     /// moment. So the lock is looked at several times before other commands are kept from starting.
     fn is_shared(&self, holder: HolderId) -> bool {
-        let look = || self.leases.senses().life().look(holder) == LockSight::Held;
+        let look = || self.leases.probe().liveness_file().look(holder) == LockState::Held;
         let stays_held = |held: bool, pause: Duration| {
             if held {
                 thread::sleep(pause);

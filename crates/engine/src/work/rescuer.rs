@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lockkeeper_core::id::{RunId, WorkerId};
-use lockkeeper_core::liveness::LockSight;
+use lockkeeper_core::liveness::LockState;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::run::life::Seen;
@@ -149,8 +149,8 @@ impl Rescuer {
     fn wait_for_end(&self, run: &Run, control: &Control) -> io::Result<Outcome> {
         let vanished = || Ok(Outcome::Seen(Seen::Vanished));
         let Some(process) = run.process else { return vanished() };
-        let life = self.leases.senses().life();
-        let held = life.look(process.holder) == LockSight::Held;
+        let life = self.leases.probe().liveness_file();
+        let held = life.look(process.holder) == LockState::Held;
         // A command whose process was not recorded is found by its mark.
         let command = process.command.or_else(|| held.then(|| tree::marked_leader(&mark(run))).flatten());
         let exit = match command.map(process::watch) {
@@ -178,7 +178,7 @@ impl Rescuer {
             }
             let ended = match &exit {
                 Some(exit) => poll::wait(&[exit.as_fd()], Some(Duration::ZERO))?.any(),
-                None => life.look(process.holder) != LockSight::Held,
+                None => life.look(process.holder) != LockState::Held,
             };
             if ended {
                 let status = exit.as_ref().zip(command);
@@ -193,7 +193,7 @@ impl Rescuer {
                 let _ = self.reports.send(Report::Overdue(Box::new(run.clone())));
                 report_at = Some(clock::now().after(REPORT_AGAIN));
             }
-            let sentry = if exit.is_none() { self.leases.senses().sentry(process.holder) } else { None };
+            let sentry = if exit.is_none() { self.leases.probe().watch_lock(process.holder) } else { None };
             let mut descriptors: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
             descriptors.extend(exit.as_ref().map(AsFd::as_fd));
             descriptors.extend(sentry.as_ref().map(|sentry| sentry.as_fd()));

@@ -28,7 +28,7 @@ use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunError, Runs, new_id};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::exec::Finder;
-use lockkeeper_platform::life::LifeLock;
+use lockkeeper_platform::liveness_lock::LivenessLock;
 use lockkeeper_platform::{clock, process, random, tree};
 use lockkeeper_store::runs::{Worker as WorkerRecord, now};
 
@@ -36,7 +36,7 @@ use lockkeeper_store::runs::{Worker as WorkerRecord, now};
 pub struct Worker {
     record: Arc<WorkerRecord>,
     /// Shows others that this process lives.
-    _lock: LifeLock,
+    _lock: LivenessLock,
     heartbeat: HeartbeatFile,
     runs: Arc<Runs>,
     leases: Arc<Engine>,
@@ -75,12 +75,12 @@ impl Worker {
     ) -> Result<Self, RunError> {
         tree::become_subreaper().map_err(RunError::Machine)?;
         let holder = random::holder_id().map_err(RunError::Machine)?;
-        let lock = leases.senses().life().hold(holder).map_err(RunError::Machine)?;
+        let lock = leases.probe().liveness_file().hold(holder).map_err(RunError::Machine)?;
         let started_at = now().unix_micros;
         let record = WorkerRecord {
             id: new_id::<WorkerId>("W", started_at)?,
             holder,
-            origin: leases.senses().origin().clone(),
+            origin: leases.probe().origin().clone(),
             process: process::current().map_err(RunError::Machine)?,
             jobs: jobs.max(1),
             started_at,

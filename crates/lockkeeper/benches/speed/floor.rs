@@ -1,7 +1,7 @@
-//! The least that a turn can cost which is written down: two commits, as a release and a new ticket are, and a ring.
+//! Lower bound for a turn: two commits, like those of a release and a new ticket, and a wake-up.
 //!
-//! The workers stand in a circle and hand on to the next one, with the store's gate before each commit of one row and a
-//! FIFO to sleep on. No rules, no records, nothing to look for.
+//! The workers form a ring, and each wakes the next one. They take the write lock of the store before each commit of one row,
+//! and sleep on a FIFO. There are no rules and no records.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -9,33 +9,33 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper_platform::gate::Gate;
 use lockkeeper_platform::poll;
+use lockkeeper_platform::write_lock::WriteLock;
 use rusqlite::Connection;
 
 use crate::measure::quiet;
 
-/// How many stand in the circle.
+/// How many workers the ring has.
 const WORKERS: usize = 64;
-/// After such a silence the circle is broken.
+/// After this long without a wake-up the ring has ended.
 const END: Duration = Duration::from_secs(1);
 
-/// What one worker of the circle does for a turn; tells when the turn came.
+/// One turn of one worker of the ring. Returns when the turn came.
 pub fn turns(state: &Path) -> Box<dyn FnMut() -> u64> {
     let number: usize = std::env::var("BENCH_NUMBER").expect("it is set").parse().expect("a number");
     fs::create_dir_all(state).expect("a folder");
-    let gate = Gate::open(&state.join("gate")).expect("a gate");
+    let lock = WriteLock::open(&state.join("gate")).expect("a lock file");
     let database = {
-        let _alone = gate.lock().expect("it opens");
+        let _held = lock.lock().expect("the lock");
         database(state)
     };
-    let (mut own, mut next) = (bell(state, number), bell(state, (number + 1) % WORKERS));
+    let (mut own, mut next) = (fifo(state, number), fifo(state, (number + 1) % WORKERS));
     if number == 0 {
-        own.write_all(b"!").expect("it rings");
+        own.write_all(b"!").expect("a wake-up");
     }
     let mut value = 0;
     let mut commit = move || {
-        let _alone = gate.lock().expect("it opens");
+        let _held = lock.lock().expect("the lock");
         value += 1;
         let run = |sql: &str| database.prepare_cached(sql).and_then(|mut run| run.execute([]));
         run("BEGIN IMMEDIATE").expect("begin");
@@ -44,25 +44,25 @@ pub fn turns(state: &Path) -> Box<dyn FnMut() -> u64> {
         run("COMMIT").expect("commit");
     };
     Box::new(move || {
-        // Whose time is up first leaves the circle, and nobody is rung behind it.
+        // The first worker whose time is up leaves the ring, and wakes nobody any more.
         if poll::wait(&[own.as_fd()], Some(END)).expect("it sleeps").any() {
-            own.read_exact(&mut [0]).expect("it is rung");
+            own.read_exact(&mut [0]).expect("a wake-up");
         }
         let came = crate::contention::now();
         commit();
-        next.write_all(b"!").expect("it rings");
+        next.write_all(b"!").expect("a wake-up");
         commit();
         came
     })
 }
 
-/// As the store has it: small pages, no fsync, a short log.
+/// The settings of the store: small pages, no fsync, a short log.
 fn database(state: &Path) -> Connection {
     let connection = Connection::open(state.join("floor.db")).expect("a database");
     connection
         .execute_batch(
             "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
-             PRAGMA wal_autocheckpoint = 24;
+             PRAGMA wal_autocheckpoint = 64;
              CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, value INTEGER NOT NULL);
              INSERT OR IGNORE INTO counter VALUES (1, 0);",
         )
@@ -70,10 +70,10 @@ fn database(state: &Path) -> Connection {
     connection
 }
 
-/// A FIFO, open in both directions, so that it never ends.
-fn bell(state: &Path, number: usize) -> File {
+/// A FIFO, open for reading and writing, so that it never reads an end of file.
+fn fifo(state: &Path, number: usize) -> File {
     let path = state.join(number.to_string());
-    // Others make the same: it is there afterwards, whoever was first.
+    // Other workers create the same one. Afterwards it is there.
     let _ = quiet("mkfifo").arg(&path).status();
     File::options().read(true).write(true).open(path).expect("a FIFO")
 }

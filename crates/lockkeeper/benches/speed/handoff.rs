@@ -53,9 +53,9 @@ fn gaps(log: &Path, start: impl Fn(&str) -> Child) -> Vec<Duration> {
 /// What threads do while they hold the lock, and after they have let go.
 #[derive(Clone, Copy)]
 enum Manner {
-    /// They work: whoever is next has to be woken on another core.
+    /// They work: the next one has to be woken on another core.
     Works,
-    /// They sleep: whoever is next gets their core as soon as they have fallen asleep, and nobody else is woken.
+    /// They sleep: the next one gets their core as soon as they have fallen asleep, and nobody else is woken.
     Sleeps,
 }
 

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use crate::measure::{Row, alternate};
 
-/// Taking and giving back a lease, against two commits of one row; with few and with many leases around.
+/// Acquire and release a lease, against two commits of one row. With few and with many other leases.
 pub fn acquire_and_release() -> Vec<Row> {
     let folder = tempfile::tempdir().expect("a folder");
     let bare = bare_database(folder.path());

@@ -1,19 +1,19 @@
-//! `acquire`: take a lease and leave it.
+//! `acquire`: take a lease that outlives the command.
 
 use lockkeeper_core::id::{LeaseId, TicketName};
-use lockkeeper_core::lease::{Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::Claim;
 use lockkeeper_core::time::Ttl;
-use lockkeeper_engine::Engine;
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::{Acquired, Engine};
 use lockkeeper_platform::anchor;
 use serde_json::{Value, json};
 
 use super::args::{Waiting, Wanted, wait};
 use super::context::{Context, Globals};
 use super::exec::leases_around;
-use super::obtain::{Manner, Obtained, obtain, reason, receive_signals, stays};
+use super::obtain::{Manner, obtain, reason, receive_signals, stays, wait as wait_in_line};
 use super::{Verb, print};
 
 /// Take a lease and leave it; does not wait unless told
@@ -58,9 +58,9 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             && let Some(id) = known_ticket(context, args, keeper.engine(), name)?
         {
             match resume(context, keeper.engine(), id, &manner)? {
-                // Its time was over; who says what is wanted gets in line again.
-                Obtained::Gone if !nothing_named && !is_generated(name) => {}
-                obtained => return answer(context, keeper.engine(), obtained, None),
+                // The ticket was reaped. If the user named what is wanted, the command gets in line again.
+                Acquired::Gone if !nothing_named && !is_generated(name) => {}
+                acquired => return answer(context, keeper.engine(), acquired, None),
             }
         } else if nothing_named || is_generated(name) {
             return Err(Report::new(Exit::Refused, "TICKET_UNKNOWN", format!("there is no ticket `{name}`"))
@@ -72,15 +72,15 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let (owner, named) = context.owner(args.wanted.owner()?.as_ref(), "acquire")?;
     let stand = Stand::choose(context, args)?;
     let keeper = context.keeper()?;
-    let proof = Proof { origin: keeper.engine().senses().origin().clone(), voucher: stand.voucher };
+    let proof = Proof { origin: keeper.engine().probe().origin().clone(), voucher: stand.voucher };
     let claim =
         Claim { owner, resources, proof, contract: stand.contract, ttl: stand.ttl, reason, ticket: name };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
-    let obtained = obtain(context, keeper.engine(), request, &manner)?;
-    answer(context, keeper.engine(), obtained, Some(&stand.because))
+    let acquired = obtain(context, keeper.engine(), request, &manner)?.acquired;
+    answer(context, keeper.engine(), acquired, Some(&stand.because))
 }
 
-/// Who stands for the lease, and why.
+/// What the lease is tied to, and why.
 struct Stand {
     voucher: Voucher,
     contract: Contract,
@@ -127,14 +127,14 @@ fn pid(text: &str) -> Result<u32, Report> {
     })
 }
 
-/// `T42` is a number that the store gave; anything else is a name that a user chose.
+/// `T42` is an id that the store gave. Anything else is a name that a user chose.
 fn is_generated(name: &TicketName) -> bool {
     name.as_str()
         .strip_prefix('T')
         .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Finds the ticket that is meant. The names that users choose belong to their owners: two may use the same.
+/// Finds the ticket of this name. Each owner has ticket names of its own, so two owners may use the same name.
 fn known_ticket(
     context: &Context,
     args: &Args,
@@ -158,7 +158,7 @@ fn known_ticket(
         );
     }
     let of_another = own.is_some_and(|own| own != claim.owner);
-    // A process that sleeps in line, or holds, by itself: two would believe that the lease is theirs.
+    // The process of a resident claim holds or waits by itself. Two processes would believe that the lease is theirs.
     let of_a_resident = matches!(claim.proof.voucher, Voucher::KernelLock { .. });
     if of_another || of_a_resident {
         let message = format!("the ticket `{name}` belongs to {}", claim.owner);
@@ -174,29 +174,24 @@ fn known_ticket(
     Ok(Some(*id))
 }
 
-/// Goes on with a ticket where an earlier command left it.
-fn resume(context: &Context, engine: &Engine, id: LeaseId, manner: &Manner) -> Result<Obtained, Report> {
+/// Goes on with the ticket of an earlier command.
+fn resume(context: &Context, engine: &Engine, id: LeaseId, manner: &Manner) -> Result<Acquired, Report> {
     let signals = receive_signals()?;
-    let bell = if manner.waiting == Waiting::No { None } else { Some(engine.store().bell()?) };
-    let terms = bell.as_ref().map(|bell| WaitTerms { bell: Some(bell.id()), stays: stays(context) });
-    Ok(match (engine.attend(id, terms)?, &bell) {
-        (Outcome::Granted(grant), _) => Obtained::Granted(grant),
-        (Outcome::Waiting(waiting), Some(bell)) => {
-            super::obtain::wait(context, engine, waiting, (&**bell, &signals), manner)?
-        }
-        (Outcome::Waiting(waiting), None) => Obtained::StillInLine(waiting),
-        (Outcome::Held(_) | Outcome::Deadlock(_) | Outcome::Gone, _) => Obtained::Gone,
-    })
+    let waker = if manner.waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
+    let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: stays(context) });
+    let outcome = engine.check_ticket(id, terms)?;
+    let sleep_on = waker.as_ref().map(|waker| (&**waker, &signals));
+    Ok(wait_in_line(context, engine, outcome, sleep_on, manner)?.acquired)
 }
 
 fn answer(
     context: &Context,
     engine: &Engine,
-    obtained: Obtained,
+    acquired: Acquired,
     because: Option<&str>,
 ) -> Result<Exit, Report> {
-    match obtained {
-        Obtained::Granted(grant) => {
+    match acquired {
+        Acquired::Granted(grant) => {
             let lease = &grant.lease;
             let what = if grant.joined { "already yours" } else { "acquired" };
             let held = because.map_or(String::new(), |because| format!(", held {because}"));
@@ -217,34 +212,38 @@ fn answer(
             }
             Ok(Exit::Done)
         }
-        Obtained::Held(jams) => blocked(context, engine, &jams, None),
-        Obtained::StillInLine(waiting) | Obtained::Interrupted(waiting, _) => {
+        Acquired::Held(blockers) => blocked(context, engine, &blockers, None),
+        Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
             let ticket = waiting.ticket.claim.ticket.as_ref().map(|name| name.as_str().to_owned());
             let ticket = ticket.unwrap_or_else(|| waiting.ticket.id.as_ticket());
-            blocked(context, engine, &waiting.jams, Some(&ticket))
+            blocked(context, engine, &waiting.blockers, Some(&ticket))
         }
-        Obtained::Deadlock(links) => Err(print::deadlock(&links)),
-        Obtained::Gone => Err(print::ticket_gone()),
+        Acquired::Deadlock(links) => Err(print::deadlock(&links)),
+        Acquired::Gone => Err(print::ticket_gone()),
     }
 }
 
 fn blocked(
     context: &Context,
     engine: &Engine,
-    jams: &[lockkeeper_core::waiting::Jam],
+    blockers: &[lockkeeper_core::waiting::Blocker],
     ticket: Option<&str>,
 ) -> Result<Exit, Report> {
-    let report = print::held(jams, ticket);
+    let report = print::held(blockers, ticket);
     if !context.json {
         return Err(report);
     }
     let now = engine.now()?;
-    let holders: Vec<Value> =
-        jams.iter().flat_map(|jam| &jam.leases).map(|found| print::lease(&found.record, now)).collect();
-    let witness = jams.iter().flat_map(|jam| &jam.leases).map(|found| found.witness.clone()).next();
+    let holders: Vec<Value> = blockers
+        .iter()
+        .flat_map(|blocker| &blocker.leases)
+        .map(|found| print::lease(&found.record, now))
+        .collect();
+    let witness =
+        blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| found.witness.clone()).next();
     print::json(&json!({
         "status": "blocked", "lease": null, "holders": holders, "witness": witness, "ticket": ticket,
-        "message": format!("waiting for {}", reason(jams)), "hint": report.hint(),
+        "message": format!("waiting for {}", reason(blockers)), "hint": report.hint(),
     }));
     Ok(Exit::Refused)
 }

@@ -1,30 +1,19 @@
-//! `exec`: hold, run, release.
+//! `exec`: acquire a lease, run a command, release.
 
 use std::ffi::OsString;
-use std::io;
-use std::time::Duration;
 
 use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::lease::{Grant, NotCurrent, Request};
+use lockkeeper_core::lease::{Grant, Request};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::{Claim, Lease};
-use lockkeeper_core::time::Moment;
-use lockkeeper_engine::Engine;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_platform::clock;
-use lockkeeper_platform::exec::{Ending, Event, Next, Running, Spec, StartError, start};
-use lockkeeper_store::{Bell, StoreError};
+use lockkeeper_engine::{Acquired, Supervised};
+use lockkeeper_platform::exec::{Spec, start};
 
 use super::args::{Waiting, Wanted, wait};
 use super::context::{Context, Globals};
-use super::obtain::{Manner, Obtained, grace, obtain};
+use super::obtain::{Manner, grace, obtain};
 use super::{Verb, print};
-
-/// A command that takes longer stays.
-const SOON: Duration = Duration::from_millis(20);
-
-/// How often the lease is looked at where nobody can tell of its loss.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Hold a lease while a command runs
 #[derive(clap::Args)]
@@ -80,16 +69,19 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let under = leases_around(context);
     let request = Request { claim, priority, under: under.clone(), wait: None, join: false };
     let manner = Manner { waiting, keep_ticket: false, signals_win: true, quiet: args.quiet };
-    let lease = match obtain(context, keeper.engine(), request, &manner)? {
-        Obtained::Granted(Grant { lease, .. }) => lease,
-        Obtained::Held(jams) => return Err(print::held(&jams, None)),
-        Obtained::StillInLine(waiting) => return Err(print::held(&waiting.jams, None)),
-        Obtained::Deadlock(links) => return Err(print::deadlock(&links)),
-        Obtained::Interrupted(_, signal) => {
-            drop(keeper);
-            return Ok(print::interrupted(signal));
+    let obtained = obtain(context, keeper.engine(), request, &manner)?;
+    if let Some(signal) = obtained.signal {
+        drop(keeper);
+        return Ok(print::interrupted(signal));
+    }
+    let lease = match obtained.acquired {
+        Acquired::Granted(Grant { lease, .. }) => lease,
+        Acquired::Held(blockers) => return Err(print::held(&blockers, None)),
+        Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
+            return Err(print::held(&waiting.blockers, None));
         }
-        Obtained::Gone => return Err(print::ticket_gone()),
+        Acquired::Deadlock(links) => return Err(print::deadlock(&links)),
+        Acquired::Gone => return Err(print::ticket_gone()),
     };
     let mut command = args.command.into_iter();
     let mut around = under;
@@ -100,30 +92,27 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         env: variables(context, &lease, &around),
         ..Spec::default()
     };
-    let running = match start(&spec, Some(keeper.life_lock()?)) {
+    let running = match start(&spec, Some(keeper.liveness_lock()?)) {
         Ok(running) => running,
         Err(error) => {
             keeper.engine().release(lease.id, Some(lease.token))?.map_err(Report::from)?;
-            return Err(not_started(&error));
+            return Err(print::not_started(&error, "the lease was released"));
         }
     };
-    let mut watch = Watch::new(keeper.engine(), &lease, grace(context));
-    let ending = supervise(running, &mut watch);
-    let lost = watch.lost;
-    let ending = match ending {
-        Ok(ending) => ending,
+    let Supervised { ending, loss } = match keeper.engine().supervise(running, &lease, grace(context)) {
+        Ok(supervised) => supervised,
         Err(error) => {
-            // Not released: the command has its share in the kernel lock, and holds on while it runs.
+            // Not released: the command shares the kernel lock, so the lease is held while it runs.
             return Err(Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
                 .with_hint("the command may still run; the lease is held while it does"));
         }
     };
     let released = keeper.engine().release(lease.id, Some(lease.token));
-    match (lost, released) {
+    match (loss, released) {
         (Some(loss), _) => Err(print::lease_lost(&lease, &loss, Some(ending))),
         (None, Ok(Err(loss))) => Err(print::lease_lost(&lease, &loss, None)),
         (None, Ok(Ok(_))) => {
-            // The kernel puts everything away faster than we could.
+            // The exit of this process frees everything faster than the destructors do.
             std::mem::forget(keeper);
             Ok(print::pass_on(ending))
         }
@@ -135,81 +124,7 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     }
 }
 
-/// Sees the command through. Most commands are over before anybody could want their lease: only for one that
-/// stays is a bell put up, by which others tell that the lease is lost.
-fn supervise(mut running: Running, watch: &mut Watch<'_>) -> io::Result<Ending> {
-    if let Some(ending) = running.supervise_until(clock::now().after(SOON))? {
-        return Ok(ending);
-    }
-    let bell = watch.lease.bell().map(|bell| watch.engine.store().bell_with_id(bell)).transpose();
-    match &bell {
-        Ok(Some(bell)) => {
-            running.supervise(&[bell.as_fd()], &mut |event| watch.on_event(event, Some(&**bell)))
-        }
-        // Without a bell nobody can tell, so it is looked at now and then.
-        Ok(None) | Err(_) => {
-            watch.look_every = Some(LOOK_EVERY);
-            running.supervise(&[], &mut |event| watch.on_event(event, None))
-        }
-    }
-}
-
-/// Keeps an eye on the lease while the command runs.
-struct Watch<'w> {
-    engine: &'w Engine,
-    lease: &'w Lease,
-    grace: Duration,
-    /// When the lease is to be renewed, if it has a TTL.
-    renew_at: Option<Moment>,
-    /// How often to look although nobody rang.
-    look_every: Option<Duration>,
-    lost: Option<NotCurrent>,
-}
-
-impl<'w> Watch<'w> {
-    fn new(engine: &'w Engine, lease: &'w Lease, grace: Duration) -> Self {
-        let renew_at = lease.claim.ttl.map(|ttl| lease.heartbeat_at.after(ttl.get() / 3));
-        Self { engine, lease, grace, renew_at, look_every: None, lost: None }
-    }
-
-    fn on_event(&mut self, event: Event, bell: Option<&dyn Bell>) -> Next {
-        // Quiet first, then look: what is rung from here on is heard.
-        match (event, bell) {
-            (Event::Ready(_), Some(bell)) => bell.quiet(),
-            (Event::Started | Event::Deadline | Event::Ready(_), _) => {}
-        }
-        let now = clock::now();
-        let looked = match self.renew_at {
-            Some(due) if due <= now => self.renew(now),
-            Some(_) | None => self.look(),
-        };
-        match looked {
-            Ok(Some(loss)) => {
-                self.lost = Some(loss);
-                Next::Stop(self.grace)
-            }
-            Ok(None) => {
-                let look_at = self.look_every.map(|span| now.after(span));
-                let next = [self.renew_at, look_at].into_iter().flatten().min();
-                next.map_or(Next::Wait, Next::WaitUntil)
-            }
-            // The store may be back before the lease runs out.
-            Err(_) => Next::WaitUntil(now.after(LOOK_EVERY)),
-        }
-    }
-
-    fn look(&self) -> Result<Option<NotCurrent>, StoreError> {
-        self.engine.loss(self.lease.id, self.lease.token)
-    }
-
-    fn renew(&mut self, now: Moment) -> Result<Option<NotCurrent>, StoreError> {
-        let renewed = self.engine.renew(self.lease.id, Some(self.lease.token), None)?;
-        self.renew_at = self.lease.claim.ttl.map(|ttl| now.after(ttl.get() / 3));
-        Ok(renewed.err())
-    }
-}
-
-/// The leases whose commands we are a part of: `FOLDER:L1,L2`, of this store only.
+/// The leases under which this process runs: `FOLDER:L1,L2`, of this store only.
 pub(super) fn leases_around(context: &Context) -> Vec<LeaseId> {
     let Ok(value) = std::env::var("LOCKKEEPER_UNDER") else { return Vec::new() };
     match value.rsplit_once(':') {
@@ -229,13 +144,4 @@ fn variables(context: &Context, lease: &Lease, around: &[LeaseId]) -> Vec<(OsStr
         ("LOCKKEEPER_TOKEN".into(), lease.token.to_string().into()),
         ("LOCKKEEPER_UNDER".into(), under),
     ]
-}
-
-fn not_started(error: &StartError) -> Report {
-    let hint = match error {
-        StartError::NotFound { .. } => "check the spelling and PATH; the command comes after `--`",
-        StartError::CannotExecute { .. } => "is it executable? try: chmod +x",
-        StartError::Other { .. } => "the lease was released",
-    };
-    Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
 }

@@ -8,7 +8,7 @@ use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::guard::Strength;
 use lockkeeper_formats::swarm::{Attempt, HEARTBEAT_EVERY, Swarm, TaskLock};
 use lockkeeper_platform::clock;
-use lockkeeper_platform::exec::{Ending, Event, Next, Spec, StartError, start};
+use lockkeeper_platform::exec::{Ending, Event, Next, Spec, start};
 use lockkeeper_platform::wall_clock::WallTime;
 
 use super::args::ttl;
@@ -17,7 +17,7 @@ use super::obtain::grace;
 use super::task::{WorkerArgs, busy, swarm};
 use super::{print, table};
 
-/// A heartbeat that failed is tried again this soon.
+/// How soon a heartbeat that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Hold a task while a command runs, with heartbeats
@@ -77,7 +77,7 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         Ok(running) => running,
         Err(error) => {
             watch.lock.unlock()?;
-            return Err(not_started(&error));
+            return Err(print::not_started(&error, "the task was unlocked"));
         }
     };
     let ending = running.supervise(&[], &mut |event| watch.on_event(event));
@@ -92,7 +92,7 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         Ok(true) => Ok(print::pass_on(ending)),
         Ok(false) => Err(lost(&swarm, &args.whose, Loss::TakenOver, None)),
         Err(error) => {
-            // Its time frees it all the same.
+            // The lock ends with its TTL all the same.
             print::report(&Report::from(error), false);
             Ok(print::pass_on(ending))
         }
@@ -102,7 +102,7 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
 /// How a lock was lost.
 #[derive(Clone, Copy)]
 enum Loss {
-    /// Its record is not ours any more.
+    /// Its record belongs to another worker, or is gone.
     TakenOver,
     /// No heartbeat could be written before its time was up.
     RanOut,
@@ -113,7 +113,7 @@ struct Watch {
     lock: Box<TaskLock>,
     interval: Duration,
     grace: Duration,
-    /// When our time is up unless a heartbeat succeeds.
+    /// When the TTL ends unless a heartbeat succeeds.
     ends_at: Moment,
     told: bool,
     loss: Option<Loss>,
@@ -125,7 +125,7 @@ impl Watch {
         Self { lock, interval, grace, ends_at, told: false, loss: None }
     }
 
-    /// What would weaken the lock is told before the work begins.
+    /// Warns about what weakens the lock, before the command starts.
     fn prepare(&mut self) {
         if let Err(error) = self.lock.reserve() {
             print::talk(&format!("warning: no space set aside for heartbeats: {error}"));
@@ -188,13 +188,4 @@ fn lost(swarm: &Swarm, whose: &WorkerArgs, loss: Loss, stopped: Option<Ending>) 
         .with_hint("another worker may have begun that task: check before you try again")
         .with_context("task_id", whose.task.as_str())
         .with_context("holder", holder.map(|record| record.to_object()))
-}
-
-fn not_started(error: &StartError) -> Report {
-    let hint = match error {
-        StartError::NotFound { .. } => "check the spelling and PATH; the command comes after `--`",
-        StartError::CannotExecute { .. } => "is it executable? try: chmod +x",
-        StartError::Other { .. } => "the task was unlocked",
-    };
-    Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
 }

@@ -1,14 +1,15 @@
-//! `renew`, `release`, `upgrade`, `downgrade`: the rest of a lease's life.
+//! `renew`, `release`, `upgrade`, `downgrade`: commands on a lease that is held.
 
 use lockkeeper::Keeper;
-use lockkeeper_core::lease::{NotCurrent, Outcome, WaitTerms};
+use lockkeeper_core::lease::{NotCurrent, WaitTerms};
 use lockkeeper_core::record::Lease;
+use lockkeeper_engine::Acquired;
 use lockkeeper_engine::report::{Exit, Report};
 use serde_json::json;
 
 use super::args::{Waiting, Which, ttl, wait};
 use super::context::{Context, Globals};
-use super::obtain::{Manner, Obtained, receive_signals, stays, wait as wait_in_line};
+use super::obtain::{Manner, receive_signals, stays, wait as wait_in_line};
 use super::{Verb, print};
 
 /// Say that the holder of a lease is still there
@@ -108,31 +109,23 @@ fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     refuse_stranger(context, &keeper, id)?;
     let engine = keeper.engine();
     let signals = receive_signals()?;
-    let bell = if waiting == Waiting::No { None } else { Some(engine.store().bell()?) };
-    let terms = bell.as_ref().map(|bell| WaitTerms { bell: Some(bell.id()), stays: stays(context) });
+    let waker = if waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
+    let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: stays(context) });
     let manner = Manner { waiting, keep_ticket: false, signals_win: false, quiet: false };
-    let obtained = match (engine.upgrade(id, token, terms)?.map_err(Report::from)?, &bell) {
-        (Outcome::Waiting(in_line), Some(bell)) => {
-            wait_in_line(context, engine, in_line, (&**bell, &signals), &manner)?
+    let outcome = engine.upgrade(id, token, terms)?.map_err(Report::from)?;
+    let sleep_on = waker.as_ref().map(|waker| (&**waker, &signals));
+    match wait_in_line(context, engine, outcome, sleep_on, &manner)?.acquired {
+        Acquired::Granted(grant) => done(context, &keeper, "upgraded", Ok(grant.lease)),
+        Acquired::Held(blockers) => Err(print::held(&blockers, None)),
+        Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
+            Err(print::held(&waiting.blockers, None))
         }
-        (Outcome::Waiting(in_line), None) => Obtained::StillInLine(in_line),
-        (Outcome::Granted(grant), _) => Obtained::Granted(grant),
-        (Outcome::Held(jams), _) => Obtained::Held(jams),
-        (Outcome::Deadlock(links), _) => Obtained::Deadlock(links),
-        (Outcome::Gone, _) => Obtained::Gone,
-    };
-    match obtained {
-        Obtained::Granted(grant) => done(context, &keeper, "upgraded", Ok(grant.lease)),
-        Obtained::Held(jams) => Err(print::held(&jams, None)),
-        Obtained::StillInLine(waiting) | Obtained::Interrupted(waiting, _) => {
-            Err(print::held(&waiting.jams, None))
-        }
-        Obtained::Deadlock(links) => Err(print::deadlock(&links)),
-        Obtained::Gone => Err(print::ticket_gone()),
+        Acquired::Deadlock(links) => Err(print::deadlock(&links)),
+        Acquired::Gone => Err(print::ticket_gone()),
     }
 }
 
-/// Who gave a name may only end leases of that name.
+/// Refuses a lease of another owner, if the settings name one.
 fn refuse_stranger(
     context: &Context,
     keeper: &Keeper,

@@ -1,4 +1,4 @@
-//! `locks`: who holds and who waits, and what to do about the dead, the stuck and the stubborn.
+//! `locks`: lists holders and waiters, finds deadlocks, reaps dead records, breaks leases.
 
 use clap::Subcommand;
 use lockkeeper_core::alert::{Alert, Limits, raise};
@@ -85,14 +85,14 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     }
 }
 
-/// Everything there is at one moment, and what of it wants attention.
+/// The listing of one moment, and its alerts.
 pub(super) struct Board {
     pub(super) listing: Listing,
     alerts: Vec<Alert>,
 }
 
 impl Board {
-    /// Looks; there is nothing when there is no store yet.
+    /// Reads the store. Empty if there is no store yet.
     pub(super) fn look(context: &Context) -> Result<Self, Report> {
         let Some(keeper) = context.existing_keeper()? else {
             let listing = Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() };
@@ -114,7 +114,7 @@ fn show(context: &Context) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-/// The listing for programs, written record by record: there may be many.
+/// The listing as JSON. It is written record by record, since there may be many.
 pub(super) fn as_json(board: &Board) -> String {
     let listing = &board.listing;
     let leases = listing.holders.iter().map(|holder| {
@@ -125,7 +125,7 @@ pub(super) fn as_json(board: &Board) -> String {
     let waiters = listing
         .waiters
         .iter()
-        .map(|waiter| print::ticket(&waiter.ticket, &waiter.jams, waiter.position, listing.now));
+        .map(|waiter| print::ticket(&waiter.ticket, &waiter.blockers, waiter.position, listing.now));
     let alerts = board.alerts.iter().map(alert_to_json);
     let (leases, waiters) = (print::json_list(leases), print::json_list(waiters));
     format!(r#"{{"leases":{leases},"waiters":{waiters},"alerts":{}}}"#, print::json_list(alerts))
@@ -162,7 +162,7 @@ pub(super) fn as_text(board: &Board) -> String {
             let because = if waiter.verdict.is_free() {
                 "gone: it will be skipped".to_owned()
             } else {
-                reason(&waiter.jams)
+                reason(&waiter.blockers)
             };
             vec![
                 waiter.ticket.id.as_ticket(),
@@ -201,12 +201,12 @@ fn resources(claim: &lockkeeper_core::record::Claim) -> String {
 }
 
 fn check_deadlock(context: &Context) -> Result<Exit, Report> {
-    let circles = match context.existing_keeper()? {
-        Some(keeper) => keeper.engine().circles()?,
+    let cycles = match context.existing_keeper()? {
+        Some(keeper) => keeper.engine().cycles()?,
         None => Vec::new(),
     };
-    if let Some(first) = circles.first() {
-        return Err(print::deadlock(first).with_context("cycles", circles.len()));
+    if let Some(first) = cycles.first() {
+        return Err(print::deadlock(first).with_context("cycles", cycles.len()));
     }
     if context.json {
         print::json(&json!({ "deadlocks": [] }));
@@ -217,31 +217,31 @@ fn check_deadlock(context: &Context) -> Result<Exit, Report> {
 }
 
 fn clean_up(context: &Context) -> Result<Exit, Report> {
-    let burials = match context.existing_keeper()? {
+    let reaped = match context.existing_keeper()? {
         Some(keeper) => keeper.engine().clean_up()?,
         None => Vec::new(),
     };
     if context.json {
-        let cleaned: Vec<Value> = burials
+        let cleaned: Vec<Value> = reaped
             .iter()
-            .map(|burial| {
-                let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
-                let state = lockkeeper_engine::evidence::verdict_word(burial.verdict);
-                json!({ "id": id, "owner": burial.owner.as_str(), "state": state })
+            .map(|gone| {
+                let id = if gone.held { gone.id.to_string() } else { gone.id.as_ticket() };
+                let state = lockkeeper_engine::evidence::verdict_word(gone.verdict);
+                json!({ "id": id, "owner": gone.owner.as_str(), "state": state })
             })
             .collect();
         print::json(&json!({ "cleaned": cleaned }));
         return Ok(Exit::Done);
     }
-    for burial in &burials {
-        let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
-        let why = match burial.verdict {
+    for gone in &reaped {
+        let id = if gone.held { gone.id.to_string() } else { gone.id.as_ticket() };
+        let why = match gone.verdict {
             Verdict::Dead(death) => death.to_string(),
             verdict => lockkeeper_engine::evidence::verdict_word(verdict).to_owned(),
         };
-        print::data(&format!("{id} of {}: {why}", table::plain(burial.owner.as_str())));
+        print::data(&format!("{id} of {}: {why}", table::plain(gone.owner.as_str())));
     }
-    print::talk(&format!("{} cleaned up", burials.len()));
+    print::talk(&format!("{} cleaned up", reaped.len()));
     Ok(Exit::Done)
 }
 

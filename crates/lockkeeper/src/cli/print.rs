@@ -9,11 +9,11 @@ use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::record::{Claim, Lease, Ticket};
 use lockkeeper_core::time::{Moment, format_span};
-use lockkeeper_core::waiting::Jam;
+use lockkeeper_core::waiting::Blocker;
 use lockkeeper_engine::report::{Exit, Report};
 pub(super) use lockkeeper_engine::shape::deadlock;
 use lockkeeper_engine::shape::{LeaseShape, TicketShape, obstacles, reason};
-use lockkeeper_platform::exec::Ending;
+use lockkeeper_platform::exec::{Ending, StartError};
 use lockkeeper_platform::signal::Signal;
 use serde_json::Value;
 
@@ -111,8 +111,8 @@ pub(super) fn lease(lease: &Lease, now: Moment) -> Value {
 }
 
 /// A ticket in the shape that every interface gives it.
-pub(super) fn ticket(ticket: &Ticket, jams: &[Jam], position: usize, now: Moment) -> Value {
-    shaped(TicketShape::of(ticket, jams, position, now))
+pub(super) fn ticket(ticket: &Ticket, blockers: &[Blocker], position: usize, now: Moment) -> Value {
+    shaped(TicketShape::of(ticket, blockers, position, now))
 }
 
 fn shaped(shape: impl serde::Serialize) -> Value {
@@ -139,8 +139,8 @@ pub(super) fn verdict(verdict: Verdict) -> String {
 }
 
 /// Somebody else has it.
-pub(super) fn held(jams: &[Jam], ticket: Option<&str>) -> Report {
-    let hint = match (ticket, jams.iter().flat_map(|jam| &jam.leases).next()) {
+pub(super) fn held(blockers: &[Blocker], ticket: Option<&str>) -> Report {
+    let hint = match (ticket, blockers.iter().flat_map(|blocker| &blocker.leases).next()) {
         (Some(ticket), _) => {
             format!("your place is kept for a while: call again with --ticket {ticket} --wait")
         }
@@ -151,8 +151,8 @@ pub(super) fn held(jams: &[Jam], ticket: Option<&str>) -> Report {
         (None, None) => "others are in line before you: wait with --wait".to_owned(),
     };
     let report =
-        Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", reason(jams))).with_hint(hint);
-    report.with_context("holders", shaped(obstacles(jams))).with_context("ticket", ticket)
+        Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", reason(blockers))).with_hint(hint);
+    report.with_context("holders", shaped(obstacles(blockers))).with_context("ticket", ticket)
 }
 
 /// The ticket was taken away.
@@ -171,4 +171,14 @@ pub(super) fn lease_lost(lease: &Lease, loss: &NotCurrent, stopped: Option<Endin
         .with_hint("what it protects may have been changed by another since: check before you try again")
         .with_context("lease", lease.id.to_string())
         .with_context("token", lease.token.0)
+}
+
+/// A command that could not be started. `otherwise` is the hint where nothing better is known.
+pub(super) fn not_started(error: &StartError, otherwise: &'static str) -> Report {
+    let hint = match error {
+        StartError::NotFound { .. } => "check the spelling and PATH; the command comes after `--`",
+        StartError::CannotExecute { .. } => "is it executable? try: chmod +x",
+        StartError::Other { .. } => otherwise,
+    };
+    Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
 }

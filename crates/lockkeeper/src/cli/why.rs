@@ -101,7 +101,7 @@ fn as_json(evidence: &Evidence) -> Value {
     let waiters: Vec<Value> = evidence
         .waiters
         .iter()
-        .map(|waiter| print::ticket(&waiter.ticket, &waiter.jams, waiter.position, evidence.now))
+        .map(|waiter| print::ticket(&waiter.ticket, &waiter.blockers, waiter.position, evidence.now))
         .collect();
     let kind = match evidence.target {
         Target::Name(_) => "name",
@@ -146,7 +146,7 @@ fn as_text(evidence: &Evidence) -> String {
             waiter.ticket.id.as_ticket(),
             table::plain(waiter.ticket.claim.owner.as_str()),
             format_span(evidence.now.since(waiter.ticket.enqueued_at)),
-            table::plain(&reason(&waiter.jams)),
+            table::plain(&reason(&waiter.blockers)),
         ));
     }
     text

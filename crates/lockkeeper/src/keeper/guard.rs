@@ -1,4 +1,4 @@
-//! A lease that is held: renewed while it is needed, told of its loss, released on drop.
+//! `Guard`: a held lease. It is renewed while it is needed and released on drop.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,9 +14,8 @@ use lockkeeper_store::StoreError;
 
 /// A held lease. Dropping it releases it.
 ///
-/// It stays held while this process lives, and is lost only when a person breaks it, or when its TTL runs out
-/// under a contract that lets go. Whoever must not go on without it asks [`Guard::is_lost`] before each step
-/// that cannot be undone, or has [`Guard::on_lost`] stop the work.
+/// It stays held while this process lives. It is lost only if a person breaks it, or if its TTL ends under a contract that lets
+/// go. Call [`Guard::is_lost`] before each step that cannot be undone, or have [`Guard::on_lost`] stop the work.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -35,15 +34,15 @@ use lockkeeper_store::StoreError;
 pub struct Guard {
     keeper: Keeper,
     held: Arc<Held>,
-    /// Who took it.
+    /// The id of the process that took it.
     process: u32,
 }
 
-/// What a guard and the thread that looks after it share.
+/// What a guard and the lease monitor share.
 pub(super) struct Held {
     id: LeaseId,
-    /// Taken around every call that compares tokens: an upgrade changes the store's before it changes ours, and
-    /// who looked in between would see the lease as lost. Callbacks are run without it.
+    /// Held around every call that compares tokens: an upgrade changes the token of the store before that of the guard, and
+    /// a look in between would see the lease as lost. Callbacks run without it.
     turn: Mutex<()>,
     state: Mutex<State>,
     lost: Condvar,
@@ -68,12 +67,12 @@ impl Guard {
             Arc::new(Held { id, turn: Mutex::new(()), state: Mutex::new(state), lost: Condvar::new() });
         let guard = Self { keeper: keeper.clone(), held, process: std::process::id() };
         if renews {
-            keeper.sentinel()?.look_after(&guard.held);
+            keeper.monitor()?.watch(&guard.held);
         }
         Ok(guard)
     }
 
-    /// The lease as it was last seen.
+    /// The lease as it was last read.
     pub fn lease(&self) -> Lease {
         locked(&self.held.state).lease.clone()
     }
@@ -83,7 +82,7 @@ impl Guard {
         self.held.id
     }
 
-    /// The fencing number, to be checked by what the lease protects.
+    /// The fencing token, to be checked by what the lease protects.
     pub fn token(&self) -> Token {
         locked(&self.held.state).lease.token
     }
@@ -93,19 +92,19 @@ impl Guard {
         self.held.check(self.keeper.engine())
     }
 
-    /// Calls back once when the lease is lost, from another thread; at once if it is lost already.
+    /// Calls back once when the lease is lost, from another thread. Calls back at once if it is lost already.
     pub fn on_lost(&self, callback: impl FnOnce(&NotCurrent) + Send + 'static) -> Result<(), KeeperError> {
         locked(&self.held.state).callbacks.push(Box::new(callback));
-        self.keeper.sentinel()?.look_after(&self.held);
-        // It may have been lost before anybody listened.
+        self.keeper.monitor()?.watch(&self.held);
+        // It may have been lost before the monitor watched it.
         self.held.check(self.keeper.engine())?;
-        self.held.tell();
+        self.held.run_callbacks();
         Ok(())
     }
 
-    /// Sleeps until the lease is lost; false when it is still held after `span`.
+    /// Sleeps until the lease is lost. Returns false if it is still held after `span`.
     pub fn wait_until_lost(&self, span: Duration) -> Result<bool, KeeperError> {
-        self.keeper.sentinel()?.look_after(&self.held);
+        self.keeper.monitor()?.watch(&self.held);
         if self.held.check(self.keeper.engine())? {
             return Ok(true);
         }
@@ -119,7 +118,7 @@ impl Guard {
         self.held.renew(self.keeper.engine())?.map_err(KeeperError::Lost)
     }
 
-    /// Makes a shared lease exclusive; on failure it stays shared.
+    /// Makes a shared lease exclusive. If that fails, it stays shared.
     pub fn upgrade(&mut self) -> Result<(), KeeperError> {
         let _turn = locked(&self.held.turn);
         let token = self.token();
@@ -128,13 +127,13 @@ impl Guard {
                 locked(&self.held.state).lease = grant.lease;
                 Ok(())
             }
-            Outcome::Held(jams) => Err(KeeperError::Held { jams }),
+            Outcome::Held(blockers) => Err(KeeperError::Held { blockers }),
             Outcome::Deadlock(links) => Err(KeeperError::Deadlock { links }),
             Outcome::Waiting(_) | Outcome::Gone => Err(KeeperError::TicketRemoved),
         }
     }
 
-    /// Makes an exclusive lease shared, and lets in whoever waits to share it.
+    /// Makes an exclusive lease shared, and grants it to those who wait to share it.
     pub fn downgrade(&mut self) -> Result<(), KeeperError> {
         let _turn = locked(&self.held.turn);
         let lease = self.keeper.engine().downgrade(self.held.id, Some(self.token()))??;
@@ -142,12 +141,12 @@ impl Guard {
         Ok(())
     }
 
-    /// Releases the lease and tells whether it was still held.
+    /// Releases the lease. Fails if it was lost.
     pub fn release(self) -> Result<(), KeeperError> {
         let _turn = locked(&self.held.turn);
         let lease = self.lease();
         locked(&self.held.state).released = true;
-        self.keeper.engine().release_held(&lease)??;
+        self.keeper.engine().release(lease.id, Some(lease.token))??;
         Ok(())
     }
 }
@@ -161,14 +160,14 @@ impl Drop for Guard {
         // A forked child has a copy of the guard, but the lease is its parent's.
         let forked = self.process != std::process::id();
         if !released && !forked {
-            // If the store cannot be written, the end of this process tells the others all the same.
-            let _ = self.keeper.engine().release_held(&lease);
+            // If the store cannot be written, the exit of this process frees the lease all the same.
+            let _ = self.keeper.engine().release(lease.id, Some(lease.token));
         }
     }
 }
 
 impl Held {
-    /// Looks whether the lease is still ours, and remembers when it is not.
+    /// Reads whether the lease is still held. Remembers a loss.
     pub(super) fn check(&self, engine: &Engine) -> Result<bool, StoreError> {
         let _turn = locked(&self.turn);
         let token = {
@@ -182,7 +181,7 @@ impl Held {
         Ok(loss.is_some_and(|loss| self.lose(loss)))
     }
 
-    /// Renews the lease, or remembers that it is lost.
+    /// Renews the lease. Remembers a loss.
     pub(super) fn renew(&self, engine: &Engine) -> Result<Result<(), NotCurrent>, StoreError> {
         let _turn = locked(&self.turn);
         let token = locked(&self.state).lease.token;
@@ -200,7 +199,7 @@ impl Held {
         }
     }
 
-    /// When it is to be renewed next: three times within its TTL. None when it needs no renewal.
+    /// When to renew it next: three times within its TTL. None if it needs no renewal.
     pub(super) fn renewal_due(&self) -> Option<Instant> {
         let state = locked(&self.state);
         let needed = state.loss.is_none() && !state.released;
@@ -208,19 +207,19 @@ impl Held {
     }
 
     /// Runs the callbacks if the lease is lost.
-    pub(super) fn tell(&self) {
+    pub(super) fn run_callbacks(&self) {
         let (loss, callbacks) = {
             let mut state = locked(&self.state);
             let Some(loss) = state.loss.clone() else { return };
             (loss, std::mem::take(&mut state.callbacks))
         };
         for callback in callbacks {
-            // The panic was told by its hook; this thread has other guards to look after.
+            // The panic hook has reported it. This thread has other guards to watch.
             let _ = panic::catch_unwind(AssertUnwindSafe(|| callback(&loss)));
         }
     }
 
-    /// Remembers the loss, unless the lease was released here meanwhile.
+    /// Remembers a loss, unless this process has released the lease meanwhile.
     fn lose(&self, loss: NotCurrent) -> bool {
         let mut state = locked(&self.state);
         if state.released {

@@ -9,7 +9,7 @@ use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::run::life::{self, Taker};
 use lockkeeper_core::run::{Reason, Status};
 use lockkeeper_engine::runs::Runs;
-use lockkeeper_platform::life::{LifeFile, LifeLock};
+use lockkeeper_platform::liveness_lock::{LivenessFile, LivenessLock};
 use lockkeeper_platform::{origin, process};
 use lockkeeper_store::runs::Worker;
 use rusqlite::Connection;
@@ -67,8 +67,8 @@ impl Ward {
         self.runs.store().write(|tables| tables.insert_worker(&worker)).unwrap();
     }
 
-    fn hold(&self, holder: HolderId) -> LifeLock {
-        LifeFile::open(&self.clinic.state()).unwrap().hold(holder).unwrap()
+    fn hold(&self, holder: HolderId) -> LivenessLock {
+        LivenessFile::open(&self.clinic.state()).unwrap().hold(holder).unwrap()
     }
 
     fn sql(&self, script: &str) {

@@ -84,7 +84,7 @@ fn a_first_use_that_fails_does_not_spoil_the_store() {
 fn an_exec_with_faults_runs_its_command_at_most_once_and_frees_the_lock() {
     let site = Site::new();
     site.pass_through("db");
-    // Only a command that stays for a moment gets a bell, which is made and unlinked.
+    // Only a command that stays for a moment gets a waker, which is made and unlinked.
     let short = ["exec", "db", "--", "echo", "ran"];
     let longer = ["exec", "db", "--", "sh", "-c", "sleep 0.1; echo ran"];
     for (calls, error, command) in [

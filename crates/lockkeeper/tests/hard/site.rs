@@ -113,9 +113,8 @@ pub fn assert_store_is_clean(store: &Path, about: &str) {
     let listing = run(&["--json", "locks"]);
     assert_eq!(listing["leases"].as_array().unwrap().len(), 0, "{about}: {listing}");
     assert_eq!(listing["waiters"].as_array().unwrap().len(), 0, "{about}: {listing}");
-    assert_eq!(names_in(&store.join("wake")), Vec::<String>::new(), "{about}: bells are left");
-    let documented =
-        ["clerk", "gate", "leases.db", "leases.db-shm", "leases.db-wal", "life", "tokens", "wake"];
+    assert_eq!(names_in(&store.join("wake")), Vec::<String>::new(), "{about}: wakers are left");
+    let documented = ["gate", "leases.db", "leases.db-shm", "leases.db-wal", "life", "tokens", "wake"];
     let strange: Vec<String> =
         names_in(store).into_iter().filter(|name| !documented.contains(&name.as_str())).collect();
     assert!(strange.is_empty(), "{about}: {strange:?} are left");

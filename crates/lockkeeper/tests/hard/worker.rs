@@ -57,7 +57,7 @@ fn library() {
     while now() < until {
         let wants = role.choose(&plan);
         role.recorder.note(Event::Ask, 0, &wants);
-        let guard = order(&keeper, &wants).wait_forever().acquire().unwrap();
+        let guard = builder(&keeper, &wants).wait_forever().acquire().unwrap();
         role.stay_inside(guard.token().0, &wants);
         drop(guard);
     }
@@ -78,21 +78,21 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap()
 }
 
-fn order<'k>(keeper: &'k Keeper, wants: &[Want]) -> lockkeeper::Order<'k> {
-    let add = |order: Option<lockkeeper::Order<'k>>, want: &Want| {
+fn builder<'k>(keeper: &'k Keeper, wants: &[Want]) -> lockkeeper::LockBuilder<'k> {
+    let add = |builder: Option<lockkeeper::LockBuilder<'k>>, want: &Want| {
         let path = want.target.contains('/');
-        match (order, path) {
+        match (builder, path) {
             (None, true) => keeper.path(&want.target),
             (None, false) => keeper.lock(&want.target),
-            (Some(order), true) => order.path(&want.target),
-            (Some(order), false) => order.and(&want.target),
+            (Some(builder), true) => builder.path(&want.target),
+            (Some(builder), false) => builder.name(&want.target),
         }
     };
-    let order = wants.iter().fold(None, |order, want| Some(add(order, want))).unwrap();
+    let builder = wants.iter().fold(None, |builder, want| Some(add(builder, want))).unwrap();
     match wants[0].mode {
-        Mode::Exclusive => order,
-        Mode::Shared => order.shared(),
-        Mode::Slots(slots) => order.slots(slots),
+        Mode::Exclusive => builder,
+        Mode::Shared => builder.shared(),
+        Mode::Slots(slots) => builder.slots(slots),
     }
 }
 

@@ -4,9 +4,9 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper_core::liveness::LockSight;
+use lockkeeper_core::liveness::LockState;
 use lockkeeper_platform::exec::{Ending, Event, Mode, Next, Spec, StartError, start};
-use lockkeeper_platform::life::LifeFile;
+use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::process::{self, Watch};
 use lockkeeper_platform::{clock, poll, random};
 
@@ -181,18 +181,18 @@ fn the_caller_hears_of_its_descriptors_and_deadlines() {
 #[test]
 fn a_command_shares_the_proof_of_life_until_its_last_process_is_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let file = LifeFile::open(dir.path()).unwrap();
+    let file = LivenessFile::open(dir.path()).unwrap();
     let id = random::holder_id().unwrap();
     let mut wrapped =
         Wrapped::run_holding(dir.path(), id, "(setsid sleep 600 & echo $!); echo $$; exec sleep 600");
     let pids: Vec<u32> = (0..2).map(|_| wrapped.line().parse().unwrap()).collect();
     wrapped.kill();
     for pid in pids {
-        assert_eq!(file.look(id), LockSight::Held);
+        assert_eq!(file.look(id), LockState::Held);
         let number = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
         rustix::process::kill_process(number, rustix::process::Signal::KILL).unwrap();
         wait_until_gone(pid);
     }
     file.wait_free(id).unwrap();
-    assert_eq!(file.look(id), LockSight::Free);
+    assert_eq!(file.look(id), LockState::Free);
 }

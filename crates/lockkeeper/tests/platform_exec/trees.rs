@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper_core::liveness::{ProcessRef, ProcessSight};
+use lockkeeper_core::liveness::{ProcessRef, ProcessState};
 use lockkeeper_platform::process;
 use lockkeeper_platform::tree::{Root, Stop, descendants, stop_tree};
 
@@ -31,7 +31,7 @@ fn a_stranger_ends_root_and_all_below_it() {
     let (mut root, processes) = tree(STUBBORN, 3);
     assert_eq!(descendants(root.id()).unwrap().len(), 2);
     assert_eq!(stop(Root::Process(processes[0]), Duration::from_millis(20), None), []);
-    assert!(processes.iter().all(|process| process::look(*process) == ProcessSight::Gone));
+    assert!(processes.iter().all(|process| process::look(*process) == ProcessState::Gone));
     root.wait().unwrap();
 }
 
@@ -40,7 +40,7 @@ fn a_reused_number_is_never_signalled() {
     let (mut root, processes) = tree("echo $$; exec sleep 600", 1);
     let earlier = ProcessRef { started: processes[0].started - 1, ..processes[0] };
     assert_eq!(stop(Root::Process(earlier), Duration::ZERO, None), []);
-    assert_eq!(process::look(processes[0]), ProcessSight::Running);
+    assert_eq!(process::look(processes[0]), ProcessState::Running);
     root.kill().unwrap();
     root.wait().unwrap();
 }
@@ -63,9 +63,9 @@ fn what_was_left_behind_is_found_by_its_mark() {
     let (mut root, processes) =
         tree_of(Command::new("sh").args(["-c", script]).env("LOCKKEEPER_RUN_ID", id), 1);
     root.wait().unwrap();
-    assert_eq!(process::look(processes[0]), ProcessSight::Running);
+    assert_eq!(process::look(processes[0]), ProcessState::Running);
     assert_eq!(stop(Root::Marked, Duration::from_secs(60), Some(&mark)), []);
-    assert_eq!(process::look(processes[0]), ProcessSight::Gone);
+    assert_eq!(process::look(processes[0]), ProcessState::Gone);
 }
 
 /// A process is also found in the moment in which one program makes way for the next.
@@ -80,6 +80,6 @@ fn a_process_that_changes_its_program_all_the_time_is_found_by_its_mark() {
             tree_of(Command::new("sh").args(["-c", script]).env("LOCKKEEPER_RUN_ID", id), 1);
         root.wait().unwrap();
         assert_eq!(stop(Root::Marked, Duration::from_secs(60), Some(&mark)), []);
-        assert_eq!(process::look(processes[0]), ProcessSight::Gone, "round {round}");
+        assert_eq!(process::look(processes[0]), ProcessState::Gone, "round {round}");
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lockkeeper_core::id::HolderId;
 use lockkeeper_platform::exec::{Event, Next, Spec, start};
-use lockkeeper_platform::life::LifeFile;
+use lockkeeper_platform::liveness_lock::LivenessFile;
 
 pub const SCRIPT: &str = "PLATFORM_EXEC_SCRIPT";
 const UNTIL_TOLD: &str = "PLATFORM_EXEC_UNTIL_TOLD";
@@ -23,7 +23,7 @@ fn wrapper() {
     println!("\nwrapper");
     let lock = std::env::var_os(DIR).map(|dir| {
         let holder = std::env::var(HOLDER).unwrap().parse().unwrap();
-        LifeFile::open(Path::new(&dir)).unwrap().hold(HolderId(holder)).unwrap()
+        LivenessFile::open(Path::new(&dir)).unwrap().hold(HolderId(holder)).unwrap()
     });
     let spec = Spec { program: "sh".into(), args: vec!["-c".into(), script], ..Spec::default() };
     let running = start(&spec, lock.as_ref()).unwrap();

@@ -17,7 +17,7 @@ use thiserror::Error;
 use super::find::{Finder, find_program};
 use super::job::Job;
 use super::running::Running;
-use crate::life::LifeLock;
+use crate::liveness_lock::LivenessLock;
 use crate::process::Own;
 use crate::spawn::{self, Start};
 use crate::tree;
@@ -43,7 +43,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    fn new(pid: Pid, life: Option<&LifeLock>) -> Self {
+    fn new(pid: Pid, life: Option<&LivenessLock>) -> Self {
         let number = pid.as_raw_nonzero().get().cast_unsigned();
         let pid = life.map(|life| {
             COMMANDS.lock().unwrap_or_else(PoisonError::into_inner).insert(number, life.holder());
@@ -137,14 +137,14 @@ impl StartError {
 }
 
 /// Starts a command in a process group of its own. With `life`, the command and its tree share that lock.
-pub fn start(spec: &Spec, life: Option<&LifeLock>) -> Result<Running, StartError> {
+pub fn start(spec: &Spec, life: Option<&LivenessLock>) -> Result<Running, StartError> {
     start_at(spec, life, find_program(spec))
 }
 
 /// The same, for one of many commands: its program may be where it was a moment ago.
 pub fn start_found(
     spec: &Spec,
-    life: Option<&LifeLock>,
+    life: Option<&LivenessLock>,
     programs: &mut Finder,
 ) -> Result<Running, StartError> {
     let started = programs.found(spec).map(|file| start_at(spec, life, Ok(file.into())));
@@ -160,7 +160,7 @@ pub fn start_found(
 
 fn start_at(
     spec: &Spec,
-    life: Option<&LifeLock>,
+    life: Option<&LivenessLock>,
     file: io::Result<Cow<'_, Path>>,
 ) -> Result<Running, StartError> {
     let other = |source| StartError::Other { program: spec.program.clone(), source };
@@ -195,7 +195,7 @@ fn start_at(
 fn spawn(
     spec: &Spec,
     file: &Path,
-    life: Option<&LifeLock>,
+    life: Option<&LivenessLock>,
     job: Option<&Job>,
 ) -> io::Result<(Pid, Own, Known)> {
     let one = |interpreter: Option<&str>| {
@@ -217,7 +217,7 @@ fn spawn_bare(
     spec: &Spec,
     file: &Path,
     interpreter: Option<&str>,
-    life: Option<&LifeLock>,
+    life: Option<&LivenessLock>,
 ) -> io::Result<Option<(Pid, Own, Known)>> {
     let mut words = match interpreter {
         Some(interpreter) => vec![OsStr::new(interpreter), file.as_os_str()],
@@ -230,7 +230,7 @@ fn spawn_bare(
         env: &spec.env,
         dir: spec.dir.as_deref(),
         log: spec.log.as_deref(),
-        descriptors: life.map(LifeLock::for_child).into_iter().collect(),
+        descriptors: life.map(LivenessLock::for_child).into_iter().collect(),
     };
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
     let number = |pid: &Option<Pid>| pid.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned());
@@ -243,11 +243,11 @@ fn spawn_with_std(
     spec: &Spec,
     file: &Path,
     interpreter: Option<&str>,
-    life: Option<&LifeLock>,
+    life: Option<&LivenessLock>,
     job: Option<&Job>,
 ) -> io::Result<(Pid, Own, Known)> {
     let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
-    let _shared = life.map(LifeLock::share_with_children).transpose()?;
+    let _shared = life.map(LivenessLock::share_with_children).transpose()?;
     let mut command = command(spec, file, interpreter)?;
     job.map_or(Ok(()), |job| job.equip(&mut command))?;
     let (child, own) = Own::start(|| command.spawn(), Child::id)?;
@@ -289,18 +289,18 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    use lockkeeper_core::liveness::LockSight;
+    use lockkeeper_core::liveness::LockState;
 
     use super::*;
     use crate::exec::Next;
-    use crate::life::LifeFile;
+    use crate::liveness_lock::LivenessFile;
     use crate::random;
 
     /// Whatever is started at the same moment has a copy of it until its program begins.
     #[test]
     fn a_life_lock_that_was_given_up_is_held_by_nobody_who_is_about_to_begin() {
         let dir = tempfile::tempdir().unwrap();
-        let life = LifeFile::open(dir.path()).unwrap();
+        let life = LivenessFile::open(dir.path()).unwrap();
         let spec = Spec {
             program: "/bin/true".into(),
             only_env: true,
@@ -322,8 +322,8 @@ mod tests {
                 let holder = random::holder_id().unwrap();
                 drop(life.hold(holder).unwrap());
                 let seen = between_starts(|| life.look(holder));
-                over.store(seen != LockSight::Free || round == 499, Ordering::Relaxed);
-                assert_eq!(seen, LockSight::Free, "in round {round}");
+                over.store(seen != LockState::Free || round == 499, Ordering::Relaxed);
+                assert_eq!(seen, LockState::Free, "in round {round}");
             }
         });
     }

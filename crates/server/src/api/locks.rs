@@ -10,7 +10,7 @@ use lockkeeper_core::id::{LeaseId, Token};
 use lockkeeper_core::lease::{Grant, NotCurrent, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::time::Moment;
-use lockkeeper_core::waiting::Jam;
+use lockkeeper_core::waiting::Blocker;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -129,7 +129,7 @@ pub(crate) async fn show(State(site): State<Site>, Id(id): Id) -> Result<Respons
     }
     let waiter = listing.waiters.iter().find(|waiter| waiter.ticket.id == id);
     let waiter = waiter.ok_or_else(|| not_current(NotCurrent::Unknown(id)))?;
-    let message = format!("waiting for {}", shape::reason(&waiter.jams));
+    let message = format!("waiting for {}", shape::reason(&waiter.blockers));
     let ticket = Some(TicketShape::listed(waiter, listing.now));
     Ok((StatusCode::ACCEPTED, Json(Answer { status: "waiting", lease: None, ticket, message }))
         .into_response())
@@ -168,10 +168,10 @@ pub(crate) async fn renew(
     let token = renewal.token.map(Token);
     let ttl = renewal.ttl.map(|span| ttl(&span)).transpose()?;
     if text.starts_with('T') {
-        let terms = WaitTerms { bell: None, stays: site.settings().stays };
+        let terms = WaitTerms { waker: None, stays: site.settings().stays };
         let (outcome, now) = site
             .ask(move |engine| {
-                let outcome = engine.attend(id, Some(terms))?;
+                let outcome = engine.check_ticket(id, Some(terms))?;
                 Ok((outcome, engine.now()?))
             })
             .await?;
@@ -254,9 +254,9 @@ fn answer(site: &Site, outcome: Outcome, now: Moment) -> Result<Response, Failur
     match outcome {
         Outcome::Granted(grant) => Ok(granted(&grant, now)),
         Outcome::Waiting(waiting) => Ok(in_line(site, &waiting, now)),
-        Outcome::Held(jams) => {
-            spur(site, &jams);
-            Err(held(&jams, now))
+        Outcome::Held(blockers) => {
+            spur(site, &blockers);
+            Err(held(&blockers, now))
         }
         Outcome::Deadlock(links) => Err(shape::deadlock(&links).into()),
         Outcome::Gone => {
@@ -278,18 +278,18 @@ fn granted(grant: &Grant, now: Moment) -> Response {
 }
 
 fn in_line(site: &Site, waiting: &Waiting, now: Moment) -> Response {
-    spur(site, &waiting.jams);
-    let ahead: usize = waiting.jams.iter().map(|jam| jam.tickets.len()).max().unwrap_or(0);
-    let ticket = TicketShape::of(&waiting.ticket, &waiting.jams, ahead + 1, now);
-    let message = format!("waiting for {}", shape::reason(&waiting.jams));
+    spur(site, &waiting.blockers);
+    let ahead: usize = waiting.blockers.iter().map(|blocker| blocker.tickets.len()).max().unwrap_or(0);
+    let ticket = TicketShape::of(&waiting.ticket, &waiting.blockers, ahead + 1, now);
+    let message = format!("waiting for {}", shape::reason(&waiting.blockers));
     let location = [(LOCATION, format!("/api/locks/{}", waiting.ticket.id.as_ticket()))];
     let answer = Answer { status: "waiting", lease: None, ticket: Some(ticket), message };
     (StatusCode::ACCEPTED, location, Json(answer)).into_response()
 }
 
 /// Holders whose time is up and who agreed to be stopped are, since somebody else wants what they have.
-fn spur(site: &Site, jams: &[Jam]) {
-    let leases = jams.iter().flat_map(|jam| &jam.leases).map(|found| found.record.clone());
+fn spur(site: &Site, blockers: &[Blocker]) {
+    let leases = blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| found.record.clone());
     let agreed: Vec<_> = leases.filter(|lease| lease.claim.contract == Contract::Kill).collect();
     if agreed.is_empty() {
         return;
@@ -303,12 +303,12 @@ fn spur(site: &Site, jams: &[Jam]) {
     });
 }
 
-pub(super) fn held(jams: &[Jam], now: Moment) -> Failure {
-    let leases = jams.iter().flat_map(|jam| &jam.leases);
+pub(super) fn held(blockers: &[Blocker], now: Moment) -> Failure {
+    let leases = blockers.iter().flat_map(|blocker| &blocker.leases);
     let holders: Vec<LeaseShape> = leases.clone().map(|found| LeaseShape::of(&found.record, now)).collect();
     let witness = leases.map(|found| found.witness.clone()).next();
     let holders = serde_json::to_value(holders).expect("texts and numbers can always be written");
-    Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", shape::reason(jams)))
+    Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", shape::reason(blockers)))
         .with_hint("ask again with `\"wait\": true` to get a place in line")
         .with_context("holders", holders)
         .with_context("witness", witness)

@@ -195,7 +195,7 @@ pub(crate) async fn run(State(site): State<Site>, Id(id): Id) -> Result<Response
             let body = json!({ "run_id": run.id.as_str(), "url": url, "run": shape::run(&run, now), "message": message });
             Ok((StatusCode::ACCEPTED, [(LOCATION, url)], Json(body)).into_response())
         }
-        Begun::Held(jams) => Err(held(&jams, now)),
+        Begun::Held(blockers) => Err(held(&blockers, now)),
     }
 }
 

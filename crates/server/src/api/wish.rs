@@ -68,10 +68,10 @@ impl Wish {
             return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"));
         }
         let (voucher, contract, ttl) = self.stand(site, peer)?;
-        let proof = Proof { origin: site.leases().senses().origin().clone(), voucher };
+        let proof = Proof { origin: site.leases().probe().origin().clone(), voucher };
         let ticket: Option<TicketName> = self.ticket.as_deref().map(str::parse).transpose()?;
         let priority = Priority::new(self.priority)?;
-        let wait = self.wait.then(|| WaitTerms { bell: None, stays: site.settings().stays });
+        let wait = self.wait.then(|| WaitTerms { waker: None, stays: site.settings().stays });
         let claim = Claim { owner, resources, proof, contract, ttl, reason: self.reason, ticket };
         Ok(Request { claim, priority, under: Vec::new(), wait, join: named })
     }

@@ -160,8 +160,8 @@ impl Watcher {
         let waiters = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
         let claims = holders.map(|holder| &holder.lease.claim);
         let claims = claims.chain(waiters.map(|waiter| &waiter.ticket.claim));
-        let senses = self.leases.senses();
-        let near = claims.filter(|claim| senses.shares_pids_with(&claim.proof.origin));
+        let probe = self.leases.probe();
+        let near = claims.filter(|claim| probe.shares_pids_with(&claim.proof.origin));
         let mut sentries = Vec::new();
         for proof in near.map(|claim| &claim.proof).take(WATCHED) {
             match (&proof.voucher, proof.process().map(process::watch)) {
@@ -274,7 +274,8 @@ fn lease_mark(holder: &HolderEntry) -> LeaseMark {
 }
 
 fn ticket_mark(waiter: &WaiterEntry) -> TicketMark {
-    let leases = waiter.jams.iter().flat_map(|jam| jam.leases.iter().map(|found| found.record.id));
+    let leases =
+        waiter.blockers.iter().flat_map(|blocker| blocker.leases.iter().map(|found| found.record.id));
     TicketMark {
         position: waiter.position,
         in_the_way: leases.collect(),

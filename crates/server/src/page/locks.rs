@@ -7,7 +7,7 @@ use lockkeeper_core::alert::{Alert, Limits, raise};
 use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::record::Claim;
 use lockkeeper_core::resource::Mode;
-use lockkeeper_core::waiting::Jam;
+use lockkeeper_core::waiting::Blocker;
 
 use super::super::failure::Failure;
 use super::super::site::Site;
@@ -130,9 +130,11 @@ impl Warning {
 fn graph(listing: &Listing) -> Option<Graph> {
     let edges = listing.waiters.iter().flat_map(|waiter| {
         let owner = waiter.ticket.claim.owner.as_str();
-        waiter.jams.iter().flat_map(move |jam| {
-            let leases = jam.leases.iter().map(|found| (found.record.claim.owner.as_str(), &found.witness));
-            let tickets = jam.tickets.iter().map(|found| (found.record.claim.owner.as_str(), &found.witness));
+        waiter.blockers.iter().flat_map(move |blocker| {
+            let leases =
+                blocker.leases.iter().map(|found| (found.record.claim.owner.as_str(), &found.witness));
+            let tickets =
+                blocker.tickets.iter().map(|found| (found.record.claim.owner.as_str(), &found.witness));
             leases.chain(tickets).map(move |(holder, witness)| (owner, holder, witness.as_str()))
         })
     });
@@ -188,21 +190,21 @@ impl Waiter {
             resources: chips(claim),
             since: face.since(ticket.enqueued_at),
             position: waiter.position,
-            whys: waiter.jams.iter().map(|jam| Why::new(jam, face)).collect(),
+            whys: waiter.blockers.iter().map(|blocker| Why::new(blocker, face)).collect(),
         }
     }
 }
 
 impl Why {
-    fn new(jam: &Jam, face: &Face) -> Self {
-        let wanted = jam.resource.target.to_string();
-        let holder = jam.leases.first().map(|found| Obstacle {
+    fn new(blocker: &Blocker, face: &Face) -> Self {
+        let wanted = blocker.resource.target.to_string();
+        let holder = blocker.leases.first().map(|found| Obstacle {
             owner: found.record.claim.owner.to_string(),
             since: face.since(found.record.acquired_at),
             heartbeat: face.since(found.record.heartbeat_at),
             witness: Some(found.witness.clone()).filter(|witness| *witness != wanted),
         });
-        let behind = jam.tickets.first().map(|found| found.record.claim.owner.to_string());
+        let behind = blocker.tickets.first().map(|found| found.record.claim.owner.to_string());
         Self { wanted, holder, behind }
     }
 }

@@ -53,7 +53,7 @@ impl Log {
 
     /// Forces it to the disk. Frames that a checkpoint moved on meanwhile were forced by it.
     pub(super) fn force(&self) -> Result<(), StoreError> {
-        let failed = |action, source| StoreError::Io { action, path: self.path.clone(), source };
+        let failed = |action, source| StoreError::io(action, &self.path, source);
         let file = self.file().map_err(|error| failed("open", error))?;
         // Others may force it at the same time; the disk does that once for all of them.
         file.sync_data().map_err(|error| failed("force to the disk", error))

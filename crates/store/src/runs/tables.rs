@@ -208,6 +208,6 @@ impl<'t> Tables<'t> {
     }
 
     pub(super) fn damaged(&self, what: String) -> StoreError {
-        StoreError::Damaged { path: self.path.to_owned(), what }
+        StoreError::Damaged { address: self.path.display().to_string(), what }
     }
 }

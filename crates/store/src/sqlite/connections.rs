@@ -1,17 +1,18 @@
-//! Connections to one database: one for each thread that uses it at the same time, hence mostly one.
+//! Connection pool: connections to one database, one for each thread that uses it at the same time.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
 use crate::StoreError;
 
-/// After a crowd of threads has gone, so many connections stay open.
+/// How many idle connections stay open.
 const MOST_IDLE: usize = 4;
 
-/// The connections that nobody uses now. What was written last is at the end: who writes next finds the pages of the
-/// database in its memory. Any other connection has to read them again.
+/// The idle connections. The one that wrote last is at the end: the next writer finds the pages of the database in its
+/// page cache. Every other connection has to read them again.
 pub(crate) struct Connections {
     idle: Mutex<VecDeque<Connection>>,
 }
@@ -19,42 +20,71 @@ pub(crate) struct Connections {
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Reading, for which none is taken from those who write as long as there is another.
+    /// Reading. Takes the connection of the last writer only if there is no other one.
     Read,
     /// Writing.
     Write,
 }
 
 impl Connections {
-    /// Begins with one.
+    /// Starts with one connection.
     pub(crate) fn new(first: Connection) -> Self {
         Self { idle: Mutex::new(VecDeque::from([first])) }
     }
 
-    /// Does something on a connection of its own, which is made by `another` when all are in use.
-    ///
-    /// A connection on which something panicked or was left half done is closed, which rolls it back.
-    pub(crate) fn with<T>(
+    /// Takes an idle connection, or opens another one.
+    pub(crate) fn take(
         &self,
         purpose: Purpose,
-        another: impl FnOnce() -> Result<Connection, StoreError>,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        open: impl FnOnce() -> Result<Connection, StoreError>,
+    ) -> Result<Pooled<'_>, StoreError> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match purpose {
             Purpose::Read => idle.pop_front(),
             Purpose::Write => idle.pop_back(),
         };
         drop(idle);
-        let connection = found.map_or_else(another, Ok)?;
-        let done = work(&connection);
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if connection.is_autocommit() && idle.len() < MOST_IDLE {
-            match purpose {
+        let connection = found.map_or_else(open, Ok)?;
+        Ok(Pooled { pool: self, purpose, connection: Some(connection) })
+    }
+
+    /// Runs `work` with a connection of the pool.
+    pub(crate) fn with<T>(
+        &self,
+        purpose: Purpose,
+        open: impl FnOnce() -> Result<Connection, StoreError>,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        work(&*self.take(purpose, open)?)
+    }
+}
+
+/// A connection that goes back to the pool when it is dropped. One that is inside a transaction is closed instead, which
+/// rolls it back.
+pub(crate) struct Pooled<'p> {
+    pool: &'p Connections,
+    purpose: Purpose,
+    /// Taken by `drop` only.
+    connection: Option<Connection>,
+}
+
+impl Deref for Pooled<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.connection.as_ref().expect("only drop takes the connection")
+    }
+}
+
+impl Drop for Pooled<'_> {
+    fn drop(&mut self) {
+        let Some(connection) = self.connection.take().filter(Connection::is_autocommit) else { return };
+        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MOST_IDLE {
+            match self.purpose {
                 Purpose::Read => idle.push_front(connection),
                 Purpose::Write => idle.push_back(connection),
             }
         }
-        done
     }
 }

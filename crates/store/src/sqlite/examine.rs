@@ -1,14 +1,14 @@
-//! Looking for damage in the database and in what stands beside it.
+//! Integrity check of the database and of the file `tokens`.
 
 use rusqlite::Connection;
 
 use super::{SqliteStore, schema};
 use crate::{Examination, StoreError};
 
-/// More flaws than this need not be told one by one.
+/// How many flaws SQLite lists.
 const MOST: usize = 10;
 
-/// What a sound database never has, and how it is told; each query counts.
+/// What a sound database never has: a message, and a query that counts it.
 const CONTRADICTIONS: [(&str, &str); 4] = [
     (
         "leases are filed under no key",
@@ -30,7 +30,7 @@ const CONTRADICTIONS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Looks at one moment of the database; changes nothing.
+/// Checks the database in one snapshot. Changes nothing.
 pub(super) fn examine(
     store: &SqliteStore,
     connection: &Connection,
@@ -41,7 +41,7 @@ pub(super) fn examine(
     let engine = format!("SQLite {}", rusqlite::version());
     let mut flaws = store.database(pages(connection, thorough))?;
     if thorough && flaws.is_empty() {
-        // They must be of one moment: what belongs together is committed together.
+        // All counts come from one snapshot, because records and keys are committed together.
         store.database(super::execute(connection, "BEGIN"))?;
         let contradictions = contradictions(store, &number);
         store.database(super::execute(connection, "ROLLBACK"))?;
@@ -53,7 +53,7 @@ pub(super) fn examine(
     Ok(Examination { engine, schema: Some(found), flaws })
 }
 
-/// What SQLite itself finds wrong with its pages and indexes.
+/// What SQLite finds wrong with its pages and indexes.
 pub(crate) fn pages(connection: &Connection, thorough: bool) -> rusqlite::Result<Vec<String>> {
     let pragma = if thorough { "integrity_check" } else { "quick_check" };
     let mut statement = connection.prepare(&format!("PRAGMA {pragma}({MOST})"))?;

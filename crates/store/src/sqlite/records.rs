@@ -1,94 +1,103 @@
-//! The records as one transaction sees them.
+//! The records of one SQLite transaction, and the commit that ends it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
+use std::collections::BTreeMap;
 
-use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::record::{Lease, Rank, Ticket};
-use lockkeeper_core::resource::{Key, Reach};
+use lockkeeper_core::records::{Change, Effect, Records, Scan};
+use lockkeeper_core::resource::{Key, KeyRange};
 use lockkeeper_core::time::Moment;
-use rusqlite::Connection;
+use rusqlite::{Params, Row};
 
+use super::connections::Pooled;
 use super::rows::Place;
 use super::tokens::Drawing;
-use super::{SqliteStore, rows, schema};
-use crate::{Records, StoreError};
+use super::{SqliteStore, execute, rows};
+use crate::{Commit, Granted, StoreError, Transaction};
 use lockkeeper_platform::clock;
+use lockkeeper_platform::write_lock::WriteLockGuard;
 
-/// So many keys of tickets are read at once, before their lines are looked at one by one.
-const FEW: usize = 8;
-
-/// The records as one transaction sees them.
-pub(super) struct Rows<'c> {
-    store: &'c SqliteStore,
-    connection: &'c Connection,
+/// The records of one transaction. It holds the write lock, unless it is a snapshot.
+pub(super) struct SqliteRecords<'s> {
+    store: &'s SqliteStore,
     now: Moment,
-    pub(super) drawing: Option<Drawing<'c>>,
-    pub(super) changed: bool,
-    waiting: Waiting,
-    /// How many were met in a line at the most.
-    pub(super) met: usize,
-    /// Whether somebody leaves the line, and is likely to be rung for it.
-    pub(super) hands_on: bool,
+    /// The numbers that this transaction has drawn.
+    drawing: Option<Drawing<'s>>,
+    /// The limit of numbers that `tokens` has and the database does not have yet.
+    limit: Option<u64>,
+    /// Whether the store has any ticket, once that is known.
+    has_tickets: Option<bool>,
+    /// Lines that were read as a whole: those of key ranges with more than one key.
+    lines: Vec<(KeyRange, Vec<Ticket>)>,
+    connection: Pooled<'s>,
+    write_lock: Option<WriteLockGuard<'s>>,
 }
 
-/// What is known of those who wait.
-enum Waiting {
-    /// Nothing yet.
-    Unknown,
-    /// These are all.
-    Few(Vec<Ticket>),
-    /// More than are read at once: each line is looked at for itself.
-    Many,
-}
-
-impl<'c> Rows<'c> {
-    pub(super) fn new(store: &'c SqliteStore, connection: &'c Connection) -> Self {
-        // Where several waited, the next decision meets them, too: it does not ask first.
-        let waiting = if store.pace.several() { Waiting::Many } else { Waiting::Unknown };
-        let (now, drawing, changed, met, hands_on) = (clock::now(), None, false, 0, false);
-        Self { store, connection, now, drawing, changed, waiting, met, hands_on }
+impl<'s> SqliteRecords<'s> {
+    /// Starts a transaction. Without the write lock it is a snapshot.
+    pub(super) fn begin(
+        store: &'s SqliteStore,
+        connection: Pooled<'s>,
+        write_lock: Option<WriteLockGuard<'s>>,
+    ) -> Result<Self, StoreError> {
+        let begin = if write_lock.is_some() { "BEGIN IMMEDIATE" } else { "BEGIN" };
+        store.database(execute(&connection, begin))?;
+        let (drawing, limit, has_tickets, lines) = (None, None, None, Vec::new());
+        Ok(Self { store, now: clock::now(), drawing, limit, has_tickets, lines, connection, write_lock })
     }
 
-    /// Looks who waits, unless that is known. Mostly nobody does, or one, and then no line need be looked at.
-    fn look_who_waits(&mut self) -> Result<(), StoreError> {
-        if !matches!(self.waiting, Waiting::Unknown) {
-            return Ok(());
+    /// Makes sure that the numbers that were drawn are never drawn again.
+    fn keep_numbers(&mut self) -> Result<(), StoreError> {
+        if let Some(mut drawing) = self.drawing.take() {
+            self.limit = drawing.keep()?;
         }
-        // Short commands mostly meet nobody: they do not compile more than this to find that out.
-        if !self.store.pace.anybody() && !self.exists(rows::ANY_TICKET, [])? {
-            self.waiting = Waiting::Few(Vec::new());
-            return Ok(());
-        }
-        let (mut few, mut read): (Vec<Ticket>, usize) = (Vec::new(), 0);
-        self.query(rows::FILED_TICKETS, [], rows::ticket_from, &mut |ticket| {
-            read += 1;
-            if few.iter().all(|known| known.id != ticket.id) {
-                few.push(ticket);
-            }
-            if read > FEW { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        self.waiting = if read > FEW { Waiting::Many } else { Waiting::Few(few) };
         Ok(())
     }
 
     fn query<T>(
         &self,
         sql: &str,
-        params: impl rusqlite::Params,
-        read: impl Fn(&rusqlite::Row<'_>) -> Result<T, StoreError>,
-        visit: &mut dyn FnMut(T) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        let database = |error| schema::explain(&self.store.path, error);
-        let mut statement = self.connection.prepare_cached(sql).map_err(database)?;
-        let mut rows = statement.query(params).map_err(database)?;
-        while let Some(row) = rows.next().map_err(database)? {
-            if visit(read(row)?).is_break() {
-                break;
-            }
+        params: impl Params,
+        read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut statement = self.store.database(self.connection.prepare_cached(sql))?;
+        let mut rows = self.store.database(statement.query(params))?;
+        let mut found = Vec::new();
+        while let Some(row) = self.store.database(rows.next())? {
+            found.push(read(row)?);
         }
-        Ok(())
+        Ok(found)
+    }
+
+    /// The tickets of one key in the order of a scan.
+    fn line(&self, key: &Key, scan: Scan, limit: usize) -> Result<Vec<Ticket>, StoreError> {
+        let start = |place: Rank| (place.at, i64::try_from(place.id.0).unwrap_or(i64::MAX));
+        let (sql, (at, id)) = match scan {
+            Scan::Forward(place) => (rows::LINE_FORWARD, place.map_or((i64::MIN, 0), start)),
+            Scan::Backward(place) => (rows::LINE_BACKWARD, place.map_or((i64::MAX, i64::MAX), start)),
+        };
+        // SQLite takes a negative limit for none.
+        let limit = i64::try_from(limit).unwrap_or(-1);
+        self.query(sql, (key.as_str(), at, id, limit), rows::ticket_from)
+    }
+
+    /// All tickets of a key range, first to last. A ticket under several keys comes several times.
+    fn whole_line(&self, range: &KeyRange) -> Result<Vec<Ticket>, StoreError> {
+        let mut found = Vec::new();
+        for key in &range.exact {
+            found.extend(self.line(key, Scan::Forward(None), usize::MAX)?);
+        }
+        if let Some(bounds) = range.range_below() {
+            found.extend(self.query(rows::TICKETS_BELOW, bounds, rows::ticket_from)?);
+        }
+        Ok(found)
+    }
+
+    fn has_tickets(&mut self) -> Result<bool, StoreError> {
+        if self.has_tickets.is_none() {
+            self.has_tickets = Some(self.exists(rows::ANY_TICKET, [])?);
+        }
+        Ok(self.has_tickets == Some(true))
     }
 
     fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
@@ -96,7 +105,7 @@ impl<'c> Rows<'c> {
         self.store.database(run())
     }
 
-    /// Changes one row, or fails.
+    /// Executes a statement that has to change one row.
     fn execute_on(&self, id: LeaseId, sql: &str, params: impl rusqlite::Params) -> Result<(), StoreError> {
         let changed = self.execute(sql, params)?;
         self.expect_one(changed, rows::row_id(id))
@@ -110,8 +119,8 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// Files a record under its keys.
-    fn file(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
+    /// Inserts the keys of a record.
+    fn insert_keys(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
         let (pairs, rest) = keys.as_chunks();
         for [one, other] in pairs {
             self.execute(rows::FILE_TWICE, (waits, rank, id, one.as_str(), other.as_str()))?;
@@ -122,8 +131,8 @@ impl<'c> Rows<'c> {
         Ok(())
     }
 
-    /// Takes a record out from under its keys.
-    fn unfile(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
+    /// Deletes the keys of a record.
+    fn delete_keys(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
         for key in keys {
             let removed = self.execute(rows::UNFILE, (waits, rank, id, key.as_str()))?;
             self.expect_one(removed, id)?;
@@ -131,8 +140,8 @@ impl<'c> Rows<'c> {
         Ok(())
     }
 
-    /// Whether a record that was changed is still filed where it can be found.
-    fn expect_filed(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
+    /// Fails unless a record has exactly the index entries of these keys.
+    fn expect_keys(&self, (waits, rank, id): Place, keys: &[Key]) -> Result<(), StoreError> {
         for key in keys {
             let found = self.exists(rows::IS_FILED, (waits, rank, id, key.as_str()))?;
             self.expect_one(usize::from(found), id)?;
@@ -144,197 +153,138 @@ impl<'c> Rows<'c> {
         self.store.database(self.connection.prepare_cached(sql).and_then(|mut found| found.exists(params)))
     }
 
-    /// The tickets of one key along a walk, or of a range of keys in no order.
-    fn walk_line(
-        &self,
-        keys: Keys<'_>,
-        walk: Walk,
-        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        let ids = |place: Rank| (place.at, i64::try_from(place.id.0).unwrap_or(i64::MAX));
-        let ((at, id), up) = match walk {
-            Walk::Up(place) => (place.map_or((i64::MIN, 0), ids), true),
-            Walk::Down(place) => (place.map_or((i64::MAX, i64::MAX), ids), false),
-        };
-        match keys {
-            Keys::At(key) => {
-                let sql = if up { rows::LINE_UP_AT } else { rows::LINE_DOWN_AT };
-                self.query(sql, (key.as_str(), at, id), rows::ticket_from, visit)
-            }
-            Keys::Below(from, to) => {
-                let sql = if up { rows::LINES_UP_BELOW } else { rows::LINES_DOWN_BELOW };
-                self.query(sql, (from, to, at, id), rows::ticket_from, visit)
-            }
-        }
-    }
-}
-
-/// Where to look for tickets.
-#[derive(Clone, Copy)]
-enum Keys<'k> {
-    At(&'k Key),
-    Below(&'k str, &'k str),
-}
-
-impl Records for Rows<'_> {
-    fn now(&self) -> Moment {
-        self.now
-    }
-
-    fn draw(&mut self) -> Result<u64, StoreError> {
-        if self.drawing.is_none() {
-            let (store, connection) = (self.store, self.connection);
-            let highest = || {
-                let mut statement = connection.prepare_cached("SELECT highest FROM numbers")?;
-                statement.query_row([], |row| row.get::<_, i64>(0))
-            };
-            // A database that lost its log knows an old limit; the gate knows the last.
-            let highest = store.database(highest())?.cast_unsigned().max(store.gate.noted().unwrap_or(0));
-            self.drawing = Some(store.tokens.draw(highest)?);
-        }
-        Ok(self.drawing.as_mut().map_or(0, Drawing::next))
-    }
-
-    fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
-        first(|visit| self.query(rows::LEASE, [rows::row_id(id)], rows::lease_from, visit))
-    }
-
-    fn leases(&mut self, reach: &Reach, visit: &mut dyn FnMut(Lease)) -> Result<(), StoreError> {
-        let single = reach.exact.len() == 1 && reach.below.is_none();
-        let mut seen = BTreeSet::new();
-        let mut show = |lease: Lease| {
-            if single || seen.insert(lease.id) {
-                visit(lease);
-            }
-            ControlFlow::Continue(())
-        };
-        for key in &reach.exact {
-            self.query(rows::LEASES_AT, [key.as_str()], rows::lease_from, &mut show)?;
-        }
-        if let Some((from, to)) = reach.range_below() {
-            self.query(rows::LEASES_BELOW, [from, to], rows::lease_from, &mut show)?;
-        }
-        Ok(())
-    }
-
-    fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
-        first(|visit| self.query(rows::TICKET, [rows::row_id(id)], rows::ticket_from, visit))
-    }
-
-    fn tickets(
-        &mut self,
-        reach: &Reach,
-        walk: Walk,
-        visit: &mut dyn FnMut(Ticket) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        self.look_who_waits()?;
-        if let Waiting::Few(few) = &self.waiting {
-            let mut met = 0;
-            for ticket in walk.through(few.iter(), reach) {
-                met += 1;
-                if visit(ticket.clone()).is_break() {
-                    break;
-                }
-            }
-            self.met = self.met.max(met);
-            return Ok(());
-        }
-        if let (None, [key]) = (&reach.below, reach.exact.as_slice()) {
-            let mut met = 0;
-            self.walk_line(Keys::At(key), walk, &mut |ticket| {
-                met += 1;
-                visit(ticket)
-            })?;
-            self.met = self.met.max(met);
-            return Ok(());
-        }
-        // Several keys have several lines: they are merged into one.
-        let mut found = BTreeMap::new();
-        let mut collect = |ticket: Ticket| {
-            found.insert(ticket.rank, ticket);
-            ControlFlow::Continue(())
-        };
-        for key in &reach.exact {
-            self.walk_line(Keys::At(key), walk, &mut collect)?;
-        }
-        if let Some((from, to)) = reach.range_below() {
-            self.walk_line(Keys::Below(&from, &to), walk, &mut collect)?;
-        }
-        self.met = self.met.max(found.len());
-        let ordered: Box<dyn Iterator<Item = Ticket>> = match walk {
-            Walk::Up(_) => Box::new(found.into_values()),
-            Walk::Down(_) => Box::new(found.into_values().rev()),
-        };
-        for ticket in ordered {
-            if visit(ticket).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn everything(&mut self) -> Result<(Vec<Lease>, Vec<Ticket>), StoreError> {
-        let (mut leases, mut tickets) = (Vec::new(), Vec::new());
-        self.query(rows::ALL_LEASES, [], rows::lease_from, &mut |lease| {
-            leases.push(lease);
-            ControlFlow::Continue(())
-        })?;
-        self.query(rows::ALL_TICKETS, [], rows::ticket_from, &mut |ticket| {
-            tickets.push(ticket);
-            ControlFlow::Continue(())
-        })?;
-        Ok((leases, tickets))
-    }
-
-    fn apply(&mut self, change: Change) -> Result<(), StoreError> {
-        self.changed = true;
-        // What was read of the lines may be so no more.
-        if matches!(self.waiting, Waiting::Few(_)) {
-            self.waiting = Waiting::Unknown;
-        }
+    fn apply(&self, change: Change) -> Result<(), StoreError> {
         match change {
             Change::AddLease(lease) => {
                 self.execute_on(lease.id, rows::INSERT_LEASE, rows::lease_values(&lease))?;
-                self.file(rows::place_of_lease(&lease), &lease.keys())
+                self.insert_keys(rows::place_of_lease(&lease), &lease.keys())
             }
             Change::UpdateLease(lease) => {
                 self.execute_on(lease.id, rows::UPDATE_LEASE, rows::lease_values(&lease))?;
-                self.expect_filed(rows::place_of_lease(&lease), &lease.keys())
+                self.expect_keys(rows::place_of_lease(&lease), &lease.keys())
             }
             Change::RemoveLease(lease) => {
-                self.unfile(rows::place_of_lease(&lease), &lease.keys())?;
+                self.delete_keys(rows::place_of_lease(&lease), &lease.keys())?;
                 self.execute_on(lease.id, rows::REMOVE, [rows::row_id(lease.id)])
             }
             Change::AddTicket(ticket) => {
                 self.execute_on(ticket.id, rows::INSERT_TICKET, rows::ticket_values(&ticket))?;
-                self.file(rows::place_of_ticket(&ticket), &ticket.keys())
+                self.insert_keys(rows::place_of_ticket(&ticket), &ticket.keys())
             }
             Change::UpdateTicket(ticket) => {
                 self.execute_on(ticket.id, rows::UPDATE_TICKET, rows::ticket_values(&ticket))?;
-                self.expect_filed(rows::place_of_ticket(&ticket), &ticket.keys())
+                self.expect_keys(rows::place_of_ticket(&ticket), &ticket.keys())
             }
             Change::RemoveTicket(ticket) => {
-                self.hands_on = true;
-                self.unfile(rows::place_of_ticket(&ticket), &ticket.keys())?;
+                self.delete_keys(rows::place_of_ticket(&ticket), &ticket.keys())?;
                 self.execute_on(ticket.id, rows::REMOVE, [rows::row_id(ticket.id)])
             }
             Change::Grant(ticket, lease) => {
-                self.hands_on = true;
-                self.unfile(rows::place_of_ticket(&ticket), &ticket.keys())?;
-                self.file(rows::place_of_lease(&lease), &lease.keys())?;
+                self.delete_keys(rows::place_of_ticket(&ticket), &ticket.keys())?;
+                self.insert_keys(rows::place_of_lease(&lease), &lease.keys())?;
                 self.execute_on(lease.id, rows::GRANT, rows::grant_values(&ticket, &lease))
             }
         }
     }
 }
 
-fn first<T>(
-    query: impl FnOnce(&mut dyn FnMut(T) -> ControlFlow<()>) -> Result<(), StoreError>,
-) -> Result<Option<T>, StoreError> {
-    let mut found = None;
-    query(&mut |one| {
-        found = Some(one);
-        ControlFlow::Break(())
-    })?;
-    Ok(found)
+impl Records<StoreError> for SqliteRecords<'_> {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn next_number(&mut self) -> Result<u64, StoreError> {
+        if self.write_lock.is_none() {
+            return Err(StoreError::Mismatch("a snapshot gives no numbers".to_owned()));
+        }
+        if self.drawing.is_none() {
+            let noted = || {
+                let mut statement = self.connection.prepare_cached("SELECT highest FROM numbers")?;
+                statement.query_row([], |row| row.get::<_, i64>(0))
+            };
+            // A database that lost its log has an old limit. The file of the write lock has the newest one.
+            let noted = self.store.database(noted())?.cast_unsigned();
+            self.drawing =
+                Some(self.store.tokens.draw(noted.max(self.store.write_lock.noted().unwrap_or(0)))?);
+        }
+        Ok(self.drawing.as_mut().map_or(0, Drawing::next))
+    }
+
+    fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
+        Ok(self.query(rows::LEASE, [rows::row_id(id)], rows::lease_from)?.pop())
+    }
+
+    fn leases(&mut self, range: &KeyRange) -> Result<Vec<Lease>, StoreError> {
+        if let (None, [key]) = (&range.below, range.exact.as_slice()) {
+            return self.query(rows::LEASES_AT, [key.as_str()], rows::lease_from);
+        }
+        let mut found = Vec::new();
+        for key in &range.exact {
+            found.extend(self.query(rows::LEASES_AT, [key.as_str()], rows::lease_from)?);
+        }
+        if let Some(bounds) = range.range_below() {
+            found.extend(self.query(rows::LEASES_BELOW, bounds, rows::lease_from)?);
+        }
+        // A lease under several keys was found several times.
+        let by_id: BTreeMap<LeaseId, Lease> = found.into_iter().map(|lease| (lease.id, lease)).collect();
+        Ok(by_id.into_values().collect())
+    }
+
+    fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
+        Ok(self.query(rows::TICKET, [rows::row_id(id)], rows::ticket_from)?.pop())
+    }
+
+    fn tickets(&mut self, range: &KeyRange, scan: Scan, limit: usize) -> Result<Vec<Ticket>, StoreError> {
+        // Most commands meet nobody. They find that out with one cheap statement.
+        if !self.has_tickets()? {
+            return Ok(Vec::new());
+        }
+        if let (None, [key]) = (&range.below, range.exact.as_slice()) {
+            return self.line(key, scan, limit);
+        }
+        // The order over several keys costs a read of all of them, so it is read once.
+        if self.lines.iter().all(|(known, _)| known != range) {
+            self.lines.push((range.clone(), self.whole_line(range)?));
+        }
+        let line = self.lines.iter().find(|(known, _)| known == range).map(|(_, line)| line);
+        Ok(scan.order(line.into_iter().flatten().cloned(), limit))
+    }
+
+    fn all(&mut self) -> Result<(Vec<Lease>, Vec<Ticket>), StoreError> {
+        let leases = self.query(rows::ALL_LEASES, [], rows::lease_from)?;
+        Ok((leases, self.query(rows::ALL_TICKETS, [], rows::ticket_from)?))
+    }
+}
+
+impl Transaction for SqliteRecords<'_> {
+    fn commit(mut self: Box<Self>, changes: Vec<Change>, effects: &[Effect]) -> Result<Commit, StoreError> {
+        let (store, granted, changed) = (self.store, Granted::among(&changes), !changes.is_empty());
+        for change in changes {
+            self.apply(change)?;
+        }
+        self.keep_numbers()?;
+        if let Some(limit) = self.limit {
+            store.note_limit(&self.connection, limit)?;
+        }
+        let end = if changed || self.limit.is_some() { "COMMIT" } else { "ROLLBACK" };
+        store.database(execute(&self.connection, end))?;
+        self.limit = None;
+        drop(self);
+        store.carry_out(effects, &granted);
+        Ok(Commit::Committed)
+    }
+}
+
+/// Rolls back what was not committed. The numbers that were drawn stay drawn.
+impl Drop for SqliteRecords<'_> {
+    fn drop(&mut self) {
+        // What failed before this counts, so failures here are not reported.
+        let _ = self.keep_numbers();
+        if !self.connection.is_autocommit() {
+            let _ = execute(&self.connection, "ROLLBACK");
+        }
+        if let Some(limit) = self.limit {
+            let _ = self.store.note_limit(&self.connection, limit);
+        }
+    }
 }

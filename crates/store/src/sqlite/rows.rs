@@ -1,9 +1,9 @@
-//! Records as rows: one way in, one way out, and nothing impossible gets through.
+//! Rows: the SQL statements, and the conversion between records and rows. Impossible values are refused.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::id::{LeaseId, Token, WakerId};
 use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
 use lockkeeper_core::time::{Moment, Ttl};
 use rusqlite::Row;
@@ -11,14 +11,14 @@ use rusqlite::Row;
 use crate::StoreError;
 use crate::encoding;
 
-/// What is read of a lease.
+/// The columns of a lease.
 macro_rules! select_leases {
     ($rest:literal) => {
         concat!("SELECT r.id, token, claim, since, seen_at, pickup_by, revoked FROM ", $rest)
     };
 }
 
-/// What is read of a ticket.
+/// The columns of a ticket.
 macro_rules! select_tickets {
     ($rest:literal) => {
         concat!(
@@ -32,10 +32,10 @@ macro_rules! select_tickets {
 pub(super) const LEASE: &str = select_leases!("record r WHERE r.id = ?1 AND rank IS NULL");
 /// Every lease, oldest first.
 pub(super) const ALL_LEASES: &str = select_leases!("record r WHERE rank IS NULL ORDER BY r.id DESC");
-/// The leases filed under one key.
+/// The leases with one key.
 pub(super) const LEASES_AT: &str =
     select_leases!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 0 AND k.key = ?1");
-/// The leases filed under a range of keys.
+/// The leases with a key in a range.
 pub(super) const LEASES_BELOW: &str =
     select_leases!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 0 AND k.key >= ?1 AND k.key < ?2");
 /// One ticket.
@@ -45,76 +45,66 @@ pub(super) const ALL_TICKETS: &str =
     select_tickets!("record r WHERE rank IS NOT NULL ORDER BY r.rank, r.id DESC");
 /// Whether there is any ticket.
 pub(super) const ANY_TICKET: &str = "SELECT 1 FROM filed WHERE waits = 1 LIMIT 1";
-/// Every ticket, as often as it is filed.
-pub(super) const FILED_TICKETS: &str =
-    select_tickets!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 1");
-/// The line for one key, from a place on towards its end.
-pub(super) const LINE_UP_AT: &str = select_tickets!(
+/// The line of one key, after a rank, first to last.
+pub(super) const LINE_FORWARD: &str = select_tickets!(
     "filed k JOIN record r ON r.id = -k.id
-     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) > (?2, ?3) ORDER BY k.rank, k.id"
+     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) > (?2, ?3) ORDER BY k.rank, k.id LIMIT ?4"
 );
-/// The line for one key, from a place on towards its beginning.
-pub(super) const LINE_DOWN_AT: &str = select_tickets!(
+/// The line of one key, before a rank, last to first.
+pub(super) const LINE_BACKWARD: &str = select_tickets!(
     "filed k JOIN record r ON r.id = -k.id
-     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) < (?2, ?3) ORDER BY k.rank DESC, k.id DESC"
+     WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) < (?2, ?3) ORDER BY k.rank DESC, k.id DESC LIMIT ?4"
 );
-/// What stands behind a place in the lines for a range of keys.
-pub(super) const LINES_UP_BELOW: &str = select_tickets!(
-    "filed k JOIN record r ON r.id = -k.id
-     WHERE k.waits = 1 AND k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) > (?3, ?4)"
-);
-/// What stands before a place in the lines for a range of keys.
-pub(super) const LINES_DOWN_BELOW: &str = select_tickets!(
-    "filed k JOIN record r ON r.id = -k.id
-     WHERE k.waits = 1 AND k.key >= ?1 AND k.key < ?2 AND (k.rank, k.id) < (?3, ?4)"
-);
+/// The tickets under a range of keys, in no order.
+pub(super) const TICKETS_BELOW: &str =
+    select_tickets!("filed k JOIN record r ON r.id = -k.id WHERE k.waits = 1 AND k.key >= ?1 AND k.key < ?2");
 
-/// Adds a lease that is not there.
+/// Inserts a lease.
 pub(super) const INSERT_LEASE: &str =
     "INSERT INTO record (id, token, claim, since, seen_at, pickup_by, revoked)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-/// Changes a lease that is there.
+/// Updates a lease.
 pub(super) const UPDATE_LEASE: &str = "UPDATE record SET (token, claim, since, seen_at, pickup_by, revoked)
      = (?2, ?3, ?4, ?5, ?6, ?7) WHERE id = ?1 AND rank IS NULL";
-/// Adds a ticket that is not there.
+/// Inserts a ticket.
 pub(super) const INSERT_TICKET: &str =
     "INSERT INTO record (id, rank, claim, priority, since, seen_at, stays, bell, under, upgrades)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-/// Changes a ticket that is there.
+/// Updates a ticket.
 pub(super) const UPDATE_TICKET: &str =
     "UPDATE record SET (rank, claim, priority, since, seen_at, stays, bell, under, upgrades)
      = (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) WHERE id = ?1 AND rank IS NOT NULL";
-/// Makes a lease of a ticket that is there.
+/// Turns a ticket into a lease.
 pub(super) const GRANT: &str =
     "UPDATE record SET (rank, token, since, seen_at, pickup_by, revoked, priority, stays, bell, under, upgrades)
      = (NULL, ?3, ?4, ?5, ?6, ?7, NULL, NULL, NULL, NULL, NULL) WHERE id = ?1 AND rank = ?2";
-/// Takes a lease or a ticket away.
+/// Deletes a lease or a ticket.
 pub(super) const REMOVE: &str = "DELETE FROM record WHERE id = ?1";
 
-/// Files a record under a key.
+/// Inserts a key of a record.
 pub(super) const FILE: &str = "INSERT INTO filed VALUES (?1, ?4, ?2, ?3)";
-/// Files a record under two keys, as most have: its name and its owner.
+/// Inserts two keys of a record. Most have two: name and owner.
 pub(super) const FILE_TWICE: &str = "INSERT INTO filed VALUES (?1, ?4, ?2, ?3), (?1, ?5, ?2, ?3)";
-/// Whether a record is filed under a key.
+/// Whether a record has a key.
 pub(super) const IS_FILED: &str =
     "SELECT 1 FROM filed WHERE waits = ?1 AND key = ?4 AND rank = ?2 AND id = ?3";
-/// Takes a record out from under a key.
+/// Deletes a key of a record.
 pub(super) const UNFILE: &str = "DELETE FROM filed WHERE waits = ?1 AND key = ?4 AND rank = ?2 AND id = ?3";
 
-/// Where a record is filed under each of its keys: whether it waits, its rank, and its id.
+/// The index entry of a record: whether it waits, its rank, and its id.
 pub(super) type Place = (bool, i64, i64);
 
-/// Where a lease is filed.
+/// The index entry of a lease.
 pub(super) fn place_of_lease(lease: &Lease) -> Place {
     (false, 0, integer(lease.id.0))
 }
 
-/// Where a ticket is filed.
+/// The index entry of a ticket.
 pub(super) fn place_of_ticket(ticket: &Ticket) -> Place {
     (true, ticket.rank.at, integer(ticket.id.0))
 }
 
-/// What a row has as its id.
+/// The id of a row.
 pub(super) fn row_id(id: LeaseId) -> i64 {
     -integer(id.0)
 }
@@ -155,7 +145,7 @@ pub(super) fn ticket_values(ticket: &Ticket) -> impl rusqlite::Params {
         ticket.enqueued_at.as_micros(),
         ticket.seen_at.as_micros(),
         micros(ticket.stays),
-        ticket.bell.map(|bell| integer(bell.0)),
+        ticket.waker.map(|waker| integer(waker.0)),
         encoding::lease_ids_to_bytes(&ticket.under),
         ticket.upgrades.map(|id| integer(id.0)),
     )
@@ -186,7 +176,7 @@ pub(super) fn ticket_from(row: &Row<'_>) -> Result<Ticket, StoreError> {
         enqueued_at: Moment::from_micros(get(row, 4)?),
         seen_at: Moment::from_micros(get(row, 5)?),
         stays: ttl_from(get(row, 6)?)?,
-        bell: get::<Option<i64>>(row, 7)?.map(|bell| BellId(bell.cast_unsigned())),
+        waker: get::<Option<i64>>(row, 7)?.map(|waker| WakerId(waker.cast_unsigned())),
         under: under.ok_or_else(|| impossible("list of leases"))?,
         upgrades: get::<Option<i64>>(row, 9)?.map(|id| LeaseId(id.cast_unsigned())),
     })
@@ -202,7 +192,7 @@ fn claim_from(row: &Row<'_>, index: usize) -> Result<Arc<Claim>, StoreError> {
     claim.map(Arc::new).ok_or_else(|| impossible("claim"))
 }
 
-/// SQLite's integers are signed: what does not fit never occurs, since numbers are drawn from one.
+/// SQLite integers are signed. Numbers start at one and never get that large.
 fn integer(number: u64) -> i64 {
     number.cast_signed()
 }

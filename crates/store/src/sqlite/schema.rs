@@ -1,40 +1,39 @@
-//! The tables of the embedded store, and how a connection is made ready.
+//! Schema of the lease database, and the settings of a connection.
 
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::pace::Pace;
 use crate::StoreError;
 
-/// `LkSt`: tells the database from those of other programs.
+/// `LkSt`: marks the database as one of ours.
 const APPLICATION_ID: i64 = 0x4c6b_5374;
-/// Counts up with every change of the tables that an older program could not use.
+/// The version of the tables. It grows with every change that an older program cannot use.
 pub(super) const VERSION: i64 = 3;
 /// Both together.
 const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION };
 
-/// How long those may take who look at a database that is not set up yet.
+/// How long to retry while other processes read a database that has no tables yet.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
-/// A log that became longer than so many bytes is cut when it is begun anew.
+/// A write-ahead log that grew beyond this many bytes is truncated when it starts again.
 pub(super) const LONG_LOG: u64 = 512 * 1024;
+/// A commit that finds this many pages in the log runs a checkpoint. A command that starts alone reads the whole log.
+const CHECKPOINT_PAGES: u32 = 64;
 
-/// The tables are read anew by every command, so they are as plain as can be: types are strict, and what a
-/// column may say is checked where a row is read, in `rows`.
+/// Every command parses the schema again, so it is as small as possible. Types are strict; `rows` checks the values.
 ///
-/// Tickets have a `rank`, leases have none; a ticket that is granted stays where it is. Ids count downwards from -1:
-/// new rows come to the front, where SQLite divides a page that is full. At the end it would begin a new one for a single
-/// row, and give it back with it, each time.
+/// Tickets have a `rank`, leases have none. A ticket that is granted keeps its row. Ids count downwards from -1, so new rows are
+/// inserted at the front, where SQLite splits a full page. At the end it would allocate a new page for a single row, and free it
+/// with the row, each time.
 ///
-/// Keys stand in a table of their own, so that one look finds what meets a resource, and whether anybody waits at all.
-/// `numbers` has a number above every one that was drawn, for when the file of tokens is lost.
+/// `filed` is the index by key, for leases and tickets together. `numbers` has a limit above every number that was drawn, in
+/// case the file `tokens` is lost.
 const TABLES: &str = "
 CREATE TABLE record (
     id INTEGER PRIMARY KEY, rank INTEGER, claim BLOB NOT NULL, since INTEGER NOT NULL, seen_at INTEGER NOT NULL,
@@ -47,15 +46,15 @@ CREATE TABLE filed (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS numbers (highest INTEGER NOT NULL) STRICT;";
 
-/// Takes away what earlier versions made, when nobody is in it any more. Their number stays.
+/// Drops the tables of earlier versions, once they are empty. The limit of numbers stays.
 const NO_OLDER_TABLES: &str = "
 DROP TABLE IF EXISTS lease; DROP TABLE IF EXISTS lease_key; DROP TABLE IF EXISTS ticket;
 DROP TABLE IF EXISTS ticket_key;";
 
-/// What a database says to be.
+/// Application id and version of a database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
-    /// Which program's it is, and for what.
+    /// The program and the purpose.
     pub(crate) application_id: i64,
     /// The newest version of its tables that this program can use.
     pub(crate) version: i64,
@@ -67,30 +66,30 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    // SQLite gives its other files the same mode. Only a file that was not there is ever opened here: closing
-    // one that a connection of this process has open would drop that connection's locks.
+    // SQLite gives its other files the same mode. Only a new file is opened here: closing a file that a connection of this
+    // process has open would drop the locks of that connection.
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(StoreError::Io { action: "make", path: path.to_owned(), source });
+            return Err(StoreError::io("make", path, source));
         }
         Ok(_) | Err(_) => {}
     }
     let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
-    // Nobody waits for a checkpoint at the end of every short command: a commit does it now and then.
+    // No checkpoint at the end of every short command: a commit does it now and then.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|error| explain(path, error))?;
-    // Plans are made once, not again for every value that is bound.
+    // Query plans do not depend on bound values, so they are made once.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(|error| explain(path, error))?;
-    // All statements that a decision may need fit in, so that none is compiled twice.
+    // All statements of a decision fit in, so none is compiled twice.
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
-/// Whether the tables of leases are there; fails when they are not ours, or of another version. Those of an earlier one
-/// count only while somebody is in them.
+/// Whether the tables are there. Fails if they are not ours, or of a newer version. Tables of an earlier version count only while
+/// they are not empty.
 pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let found = match version(connection, path, FORMAT)? {
         None => return Ok(false),
@@ -99,11 +98,11 @@ pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, St
     };
     match number(connection, path, "SELECT (SELECT count(*) FROM lease) + (SELECT count(*) FROM ticket)")? {
         0 => Ok(false),
-        _ => Err(StoreError::TooOld { path: path.to_owned(), found, known: VERSION }),
+        _ => Err(StoreError::TooOld { address: path.display().to_string(), found, known: VERSION }),
     }
 }
 
-/// The version of the tables, if there are any; fails when they are not ours, or newer than this program.
+/// The version of the tables, if there are any. Fails if they are not ours, or newer than this program.
 pub(crate) fn version(
     connection: &Connection,
     path: &Path,
@@ -112,11 +111,11 @@ pub(crate) fn version(
     match number(connection, path, "PRAGMA application_id")? {
         found if found == format.application_id => {}
         0 if number(connection, path, "SELECT count(*) FROM sqlite_schema")? == 0 => return Ok(None),
-        _ => return Err(StoreError::Foreign { path: path.to_owned() }),
+        _ => return Err(StoreError::Foreign { address: path.display().to_string() }),
     }
     let found = number(connection, path, "PRAGMA user_version")?;
     if found > format.version {
-        return Err(StoreError::TooNew { path: path.to_owned(), found, known: format.version });
+        return Err(StoreError::TooNew { address: path.display().to_string(), found, known: format.version });
     }
     Ok(Some(found))
 }
@@ -125,10 +124,9 @@ fn number(connection: &Connection, path: &Path, sql: &str) -> Result<i64, StoreE
     connection.query_row(sql, [], |row| row.get(0)).map_err(|error| explain(path, error))
 }
 
-/// Makes the tables; the caller keeps everybody else out. `highest` is what the file of tokens knows of.
+/// Creates the tables. The caller holds the write lock. `highest` is the limit in the file `tokens`.
 pub(super) fn set_up(connection: &Connection, path: &Path, highest: u64) -> Result<(), StoreError> {
-    // Records are small: with small pages a commit writes less, and a command that finds the log of others
-    // reads less.
+    // Records are small. With small pages a commit writes less, and a command reads less of the log.
     connection.execute_batch("PRAGMA page_size = 1024;").map_err(|error| explain(path, error))?;
     use_log(connection, path)?;
     let script = format!(
@@ -144,18 +142,19 @@ pub(super) fn set_up(connection: &Connection, path: &Path, highest: u64) -> Resu
     connection.execute_batch(&script).map_err(|error| explain(path, error))
 }
 
-/// Settings that a connection does not remember.
-pub(super) fn tune(connection: &mut Connection, path: &Path, pace: &Arc<Pace>) -> Result<(), StoreError> {
+/// Settings that the database file does not keep.
+pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     use_log(connection, path)?;
-    // Leases need no fsync: after a power cut all their holders are dead, and the file is made anew.
+    // Leases need no fsync: after a power cut all their holders are dead, and the database is created anew.
     connection
-        .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA journal_size_limit = {LONG_LOG};"))
-        .and_then(|()| pace.set(connection))
+        .execute_batch(&format!(
+            "PRAGMA synchronous = OFF; PRAGMA journal_size_limit = {LONG_LOG};
+             PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
+        ))
         .map_err(|error| explain(path, error))
 }
 
-/// Has the database use a write-ahead log. When SQLite cannot, it stays with what it had and does not call it
-/// an error.
+/// Switches the database to a write-ahead log. SQLite reports no error if it cannot, so the mode is checked.
 pub(crate) fn use_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let until = Instant::now() + LOG_PATIENCE;
     loop {
@@ -164,36 +163,32 @@ pub(crate) fn use_log(connection: &Connection, path: &Path) -> Result<(), StoreE
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
                 let source = io::Error::other(format!("its journal is `{mode}` and cannot be changed"));
-                return Err(StoreError::Io {
-                    action: "use a write-ahead log for",
-                    path: path.to_owned(),
-                    source,
-                });
+                return Err(StoreError::io("use a write-ahead log for", path, source));
             }
-            // Others look whether it is set up, each for a moment. SQLite does not wait for them here, and
-            // nothing tells when they are done.
+            // Other processes check the tables, each for a moment. SQLite does not wait for them here, and there is no event
+            // to wait for.
             Err(StoreError::Busy { .. }) if Instant::now() < until => thread::sleep(Duration::from_millis(2)),
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Says what a refusal of SQLite means.
+/// Converts an error of SQLite.
 pub(crate) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode as Code;
-    let path = path.to_owned();
+    let address = path.display().to_string();
     match error.sqlite_error_code() {
-        Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Busy { path },
-        Some(Code::NotADatabase) => StoreError::Damaged { path, what: "it is not a database".to_owned() },
-        Some(Code::DatabaseCorrupt) => StoreError::Damaged { path, what: error.to_string() },
+        Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Busy { address },
+        Some(Code::NotADatabase) => StoreError::Damaged { address, what: "it is not a database".to_owned() },
+        Some(Code::DatabaseCorrupt) => StoreError::Damaged { address, what: error.to_string() },
         Some(Code::DiskFull) => {
             let source = io::Error::from(io::ErrorKind::StorageFull);
-            StoreError::Io { action: "write to", path, source }
+            StoreError::Io { action: "write to", address, source }
         }
         Some(Code::ReadOnly | Code::PermissionDenied) => {
             let source = io::Error::from(io::ErrorKind::PermissionDenied);
-            StoreError::Io { action: "write to", path, source }
+            StoreError::Io { action: "write to", address, source }
         }
-        _ => StoreError::Database { path, source: error },
+        _ => StoreError::Database { address, source: Box::new(error) },
     }
 }

@@ -1,9 +1,9 @@
-//! The numbers that are never given twice, in a small file of their own.
+//! Number sequence: numbers that are never given twice, in a small file of their own.
 //!
-//! The database is written without fsync and may be moved away or lose its log; numbers must go on all the
-//! same. So the file has the last number, written before the decision that drew it is committed, and a limit
-//! that is on the disk for certain before any number below it is given. In the same boot the last number
-//! counts; after another boot the limit does, since what was written last may be lost.
+//! The database is written without fsync, and it may be moved away or lose its log. The numbers must go on all the same. So
+//! the file has the last number, which is written before the transaction that drew it commits. It also has a limit, which is
+//! synced to the disk before any number below it is given. In the same boot the last number counts. After another boot the
+//! limit counts, since the last writes may be lost.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ const BLOCK: u64 = 4096;
 const LENGTH: usize = 128;
 const HEADING: &str = "lockkeeper-tokens 1";
 
-/// The file, of which the caller is the only user while it draws.
+/// The file `tokens`. The caller holds the write lock while it draws.
 #[derive(Debug)]
 pub(super) struct Tokens {
     file: File,
@@ -35,14 +35,10 @@ struct State {
 }
 
 impl Tokens {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     pub(super) fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         let path = folder.join("tokens");
-        let file = open_private(&path).map_err(|source| StoreError::Io {
-            action: "open",
-            path: path.clone(),
-            source,
-        })?;
+        let file = open_private(&path).map_err(|source| StoreError::io("open", &path, source))?;
         Ok(Self { file: file.into(), path, boot: boot.to_owned() })
     }
 
@@ -51,20 +47,20 @@ impl Tokens {
         Ok(self.read()?.map(|state| state.boot))
     }
 
-    /// A number that is not below any that was given; zero when there is nothing yet.
+    /// A number that is not below any that was given; zero if none was.
     pub(super) fn limit(&self) -> Result<u64, StoreError> {
         Ok(self.read()?.map_or(0, |state| state.limit))
     }
 
-    /// The last number given in this boot; none when none was.
+    /// The last number given in this boot, if one was.
     pub(super) fn last(&self) -> Result<Option<u64>, StoreError> {
         Ok(self.read()?.filter(|state| state.boot == self.boot).map(|state| state.last))
     }
 
-    /// Begins to draw; `noted` is the limit that the database knows of.
+    /// Starts to draw numbers. `noted` is the limit in the database.
     pub(super) fn draw(&self, noted: u64) -> Result<Drawing<'_>, StoreError> {
         let (last, limit) = match self.read()? {
-            // The file is new, or an old copy: the database knows better.
+            // The file is new, or an old copy: the limit of the database counts.
             None => (noted, 0),
             Some(state) if state.limit < noted => (noted, 0),
             Some(state) if state.boot == self.boot => (state.last, state.limit),
@@ -89,7 +85,7 @@ impl Tokens {
         }
         let text = std::str::from_utf8(&bytes[..length]).ok();
         text.and_then(State::parse).map(Some).ok_or_else(|| StoreError::Damaged {
-            path: self.path.clone(),
+            address: self.path.display().to_string(),
             what: "it does not say which numbers were given".to_owned(),
         })
     }
@@ -105,16 +101,16 @@ impl Tokens {
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> StoreError {
-        StoreError::Io { action, path: self.path.clone(), source }
+        StoreError::io(action, &self.path, source)
     }
 }
 
-/// Numbers that were drawn and not yet kept.
+/// Numbers that were drawn and not yet written to the file.
 pub(super) struct Drawing<'t> {
     tokens: &'t Tokens,
     last: u64,
     limit: u64,
-    /// The limit that the database knows of.
+    /// The limit in the database.
     noted: u64,
     kept: bool,
 }
@@ -127,9 +123,9 @@ impl Drawing<'_> {
         self.last
     }
 
-    /// Makes sure that what was drawn is never drawn again; to be called before it is used.
+    /// Makes sure that these numbers are never drawn again. Called before they are committed.
     ///
-    /// Returns the limit when the database does not know of it.
+    /// Returns the limit if the database does not have it.
     pub(super) fn keep(&mut self) -> Result<Option<u64>, StoreError> {
         if self.kept {
             return Ok(None);

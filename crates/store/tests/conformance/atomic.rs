@@ -4,14 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::thread;
 
-use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::records::{Change, Records, Scan};
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
 
 use super::sample::{lease, name, path, put, ticket};
-use super::{Harness, Place, decide, gives_up, look};
-use lockkeeper_store::{Records, Store, StoreError};
+use super::{Harness, Place, commit, decide, everything, look};
+use lockkeeper_store::{LeaseStore, StoreError};
 
 const THREADS: usize = 6;
 const ROUNDS: usize = 20;
@@ -19,21 +19,21 @@ const ROUNDS: usize = 20;
 const COUNTER: LeaseId = LeaseId(1);
 
 /// Puts up a record to count in.
-pub(super) fn put_counter(store: &dyn Store) {
+pub(super) fn put_counter(store: &dyn LeaseStore) {
     put(store, &[Change::AddLease(lease(COUNTER.0, "counter", &[name("counter")]))]);
 }
 
 /// Reads, adds one, writes.
-pub(super) fn count_one(store: &dyn Store) {
+pub(super) fn count_one(store: &dyn LeaseStore) {
     let counted = decide(store, |records| {
         let mut counter = records.lease(COUNTER)?.expect("the counter is there");
         counter.heartbeat_at = Moment::from_micros(counter.heartbeat_at.as_micros() + 1);
-        records.apply(Change::UpdateLease(counter))
+        Ok((vec![Change::UpdateLease(counter)], ()))
     });
     counted.unwrap();
 }
 
-pub(super) fn counted(store: &dyn Store) -> i64 {
+pub(super) fn counted(store: &dyn LeaseStore) -> i64 {
     look(store, |records| records.lease(COUNTER)).unwrap().heartbeat_at.as_micros()
 }
 
@@ -49,7 +49,7 @@ pub(super) fn one_of_many_finds_it_free(harness: &dyn Harness) {
     one_of_many(harness, &|_| name("db"));
 }
 
-/// What each would take is filed under another key, and all of them are within reach of each other.
+/// What each would take is filed under another key, and all of them are within range of each other.
 pub(super) fn one_of_many_finds_the_folder_free(harness: &dyn Harness) {
     one_of_many(harness, &|number| path(&"src/**".replace("src", &"src/".repeat(number + 1))));
 }
@@ -60,19 +60,15 @@ fn one_of_many(harness: &dyn Harness, target: &(dyn Fn(usize) -> Target + Sync))
         crowd(&*place, |store, number| {
             let wanted = target(number);
             let taken = decide(store, |records| {
-                let mut held = false;
-                records.leases(&wanted.reach(), &mut |_| held = true)?;
-                let id = records.draw()?;
-                if held {
-                    Ok(())
-                } else {
-                    records.apply(Change::AddLease(lease(id, "one", std::slice::from_ref(&wanted))))
-                }
+                let held = !records.leases(&wanted.key_range())?.is_empty();
+                let id = records.next_number()?;
+                let taken = Change::AddLease(lease(id, "one", std::slice::from_ref(&wanted)));
+                Ok((if held { Vec::new() } else { vec![taken] }, ()))
             });
             taken.unwrap();
         });
         let store = place.open();
-        let (leases, _) = look(&*store, |records| records.everything());
+        let (leases, _) = everything(&*store);
         assert_eq!(leases.len(), 1, "in round {round}");
         put(&*store, &[Change::RemoveLease(leases[0].clone())]);
     }
@@ -82,88 +78,82 @@ fn one_of_many(harness: &dyn Harness, target: &(dyn Fn(usize) -> Target + Sync))
 pub(super) fn nobody_waits_for_what_was_removed(harness: &dyn Harness) {
     let place = harness.place();
     let store = place.open();
-    let reach = name("db").reach();
+    let range = name("db").key_range();
     for round in 0..ROUNDS {
         put(&*store, &[Change::AddLease(lease(1, "holder", &[name("db")]))]);
         crowd(&*place, |store, number| {
             let done = decide(store, |records| {
+                let held = records.lease(LeaseId(1))?;
                 if number > 0 {
-                    let held = records.lease(LeaseId(1))?.is_some();
                     let new = ticket(number as u64 + 1, 0, "waiter", &[name("db")]);
-                    return if held { records.apply(Change::AddTicket(new)) } else { Ok(()) };
+                    return Ok((held.map(|_| Change::AddTicket(new)).into_iter().collect(), ()));
                 }
-                let mut line = Vec::new();
-                records.tickets(&reach, Walk::Up(None), &mut |ticket| {
-                    line.push(ticket);
-                    std::ops::ControlFlow::Continue(())
-                })?;
-                let holder = records.lease(LeaseId(1))?.expect("nobody else removes it");
-                records.apply(Change::RemoveLease(holder))?;
-                line.into_iter().try_for_each(|ticket| records.apply(Change::RemoveTicket(ticket)))
+                let line = records.tickets(&range, Scan::Forward(None), usize::MAX)?;
+                let mut gone = vec![Change::RemoveLease(held.expect("nobody else removes it"))];
+                gone.extend(line.into_iter().map(Change::RemoveTicket));
+                Ok((gone, ()))
             });
             done.unwrap();
         });
-        let (leases, tickets) = look(&*store, |records| records.everything());
+        let (leases, tickets) = everything(&*store);
         assert_eq!((leases.len(), tickets.len()), (0, 0), "in round {round}");
     }
 }
 
-pub(super) fn a_failed_decision_leaves_nothing(harness: &dyn Harness) {
-    leaves_nothing(harness, &|records| {
-        fill(records)?;
-        Err(gives_up())
+pub(super) fn a_dropped_transaction_leaves_nothing(harness: &dyn Harness) {
+    leaves_nothing(harness, &|store| {
+        let mut transaction = store.begin().unwrap();
+        transaction.next_number().unwrap();
+        fill(&mut *transaction);
     });
 }
 
 pub(super) fn a_failed_change_leaves_nothing(harness: &dyn Harness) {
-    leaves_nothing(harness, &|records| {
-        fill(records)?;
-        records.apply(Change::UpdateLease(lease(77, "nobody", &[name("x")])))
+    leaves_nothing(harness, &|store| {
+        let mut transaction = store.begin().unwrap();
+        let mut changes = fill(&mut *transaction);
+        drop(transaction);
+        changes.push(Change::UpdateLease(lease(77, "nobody", &[name("x")])));
+        assert!(commit(store, &changes, &[]).is_err());
     });
 }
 
-fn leaves_nothing(harness: &dyn Harness, decision: &dyn Fn(&mut dyn Records) -> Result<(), StoreError>) {
-    let place = harness.place();
-    let store = place.open();
-    put_counter(&*store);
-    let before = look(&*store, |records| records.everything());
-    assert!(decide(&*store, decision).is_err());
-    assert_eq!(look(&*store, |records| records.everything()), before);
-    assert_eq!(look(&*place.open(), |records| records.everything()), before);
-    count_one(&*store);
+pub(super) fn a_panic_leaves_nothing(harness: &dyn Harness) {
+    leaves_nothing(harness, &|store| {
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let mut transaction = store.begin().unwrap();
+            fill(&mut *transaction);
+            panic!("on purpose");
+        }));
+        assert!(panicked.is_err());
+    });
 }
 
-pub(super) fn a_panic_leaves_nothing(harness: &dyn Harness) {
+fn leaves_nothing(harness: &dyn Harness, fails: &dyn Fn(&dyn LeaseStore)) {
     let place = harness.place();
     let store = place.open();
     put_counter(&*store);
-    let before = look(&*store, |records| records.everything());
-    let panicked = catch_unwind(AssertUnwindSafe(|| {
-        let _ = decide(&*store, |records| -> Result<(), StoreError> {
-            fill(records)?;
-            panic!("on purpose");
-        });
-    }));
-    assert!(panicked.is_err());
+    let before = everything(&*store);
+    fails(&*store);
     let stores = [store, place.open()];
-    for store in &stores {
-        assert_eq!(look(&**store, |records| records.everything()), before);
-    }
+    stores.iter().for_each(|store| assert_eq!(everything(&**store), before));
     stores.iter().for_each(|store| count_one(&**store));
     assert_eq!(counted(&*stores[0]), 2);
 }
 
-/// Changes something of everything.
-pub(super) fn fill(records: &mut dyn Records) -> Result<(), StoreError> {
-    let mut counter = records.lease(COUNTER)?.expect("the counter is there");
+/// A change of every kind of record.
+pub(super) fn fill(records: &mut dyn Records<StoreError>) -> Vec<Change> {
+    let mut counter = records.lease(COUNTER).unwrap().expect("the counter is there");
     counter.revoked = true;
-    records.apply(Change::UpdateLease(counter))?;
-    records.apply(Change::AddLease(lease(2, "two", &[name("two"), path("src/**")])))?;
-    records.apply(Change::AddTicket(ticket(3, 5, "three", &[name("two")])))
+    vec![
+        Change::UpdateLease(counter),
+        Change::AddLease(lease(2, "two", &[name("two"), path("src/**")])),
+        Change::AddTicket(ticket(3, 5, "three", &[name("two")])),
+    ]
 }
 
 /// Runs the same at once in many threads, each with the store opened for itself.
-fn crowd(place: &dyn Place, work: impl Fn(&dyn Store, usize) + Sync) {
+fn crowd(place: &dyn Place, work: impl Fn(&dyn LeaseStore, usize) + Sync) {
     let start = Barrier::new(THREADS);
     thread::scope(|scope| {
         for number in 0..THREADS {

@@ -4,17 +4,16 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::draft::{Change, Walk};
-use lockkeeper_core::id::{BellId, LeaseId, Token};
+use lockkeeper_core::id::{LeaseId, Token, WakerId};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
 use lockkeeper_core::record::{Lease, Priority, Rank, Ticket};
-use lockkeeper_core::resource::{Key, Mode, Reach, Resource};
+use lockkeeper_core::records::{Change, Scan};
+use lockkeeper_core::resource::{Key, KeyRange, Mode, Resource};
 use lockkeeper_core::time::{Moment, Ttl};
 
 use super::lookup::{leases_within, tickets_within};
 use super::sample::{lease, name, path, put, ticket};
-use super::{Harness, decide, look};
-use lockkeeper_store::{Store, StoreError};
+use super::{Harness, commit, everything, look};
 
 /// A lease and a ticket with something in every field.
 fn full() -> (Lease, Ticket) {
@@ -43,7 +42,7 @@ fn full() -> (Lease, Ticket) {
     waits.enqueued_at = Moment::from_micros(11);
     waits.seen_at = Moment::from_micros(12);
     waits.stays = Ttl::new(Ttl::MAX).unwrap();
-    waits.bell = Some(BellId(u64::MAX >> 1));
+    waits.waker = Some(WakerId(u64::MAX >> 1));
     waits.under = vec![LeaseId(7), LeaseId(3)];
     waits.upgrades = Some(LeaseId(7));
     (held, waits)
@@ -59,28 +58,16 @@ pub(super) fn every_field_comes_back(harness: &dyn Harness) {
     assert_eq!(look(&*store, |records| records.lease(waits.id)), None);
     assert_eq!(look(&*store, |records| records.ticket(held.id)), None);
     for key in held.keys() {
-        assert_eq!(leases_within(&*store, &Reach::of(key.clone())), [7], "{key:?}");
+        assert_eq!(leases_within(&*store, &KeyRange::of(key.clone())), [7], "{key:?}");
     }
     for key in waits.keys() {
-        assert_eq!(tickets_within(&*store, &Reach::of(key.clone()), Walk::Up(None), 9), [8], "{key:?}");
+        assert_eq!(
+            tickets_within(&*store, &KeyRange::of(key.clone()), Scan::Forward(None), 9),
+            [8],
+            "{key:?}"
+        );
     }
-    assert_eq!(leases_within(&*store, &Reach::of(Key::of_wait_under(LeaseId(7)))), [0; 0]);
-}
-
-pub(super) fn a_decision_sees_its_own_changes(harness: &dyn Harness) {
-    let place = harness.place();
-    let store = place.open();
-    let (held, waits) = full();
-    let seen = decide(&*store, |records| {
-        records.apply(Change::AddLease(held.clone()))?;
-        let changed = Lease { revoked: false, ..held.clone() };
-        records.apply(Change::UpdateLease(changed.clone()))?;
-        let found = records.lease(held.id)?;
-        records.apply(Change::AddTicket(waits.clone()))?;
-        records.apply(Change::RemoveTicket(waits.clone()))?;
-        Ok((found == Some(changed), records.ticket(waits.id)?))
-    });
-    assert_eq!(seen.unwrap(), (true, None));
+    assert_eq!(leases_within(&*store, &KeyRange::of(Key::of_wait_under(LeaseId(7)))), [0; 0]);
 }
 
 pub(super) fn what_is_added_must_be_new(harness: &dyn Harness) {
@@ -109,15 +96,14 @@ pub(super) fn a_ticket_that_is_granted_is_a_lease(harness: &dyn Harness) {
     put(&*place.open(), &[Change::AddTicket(waits.clone())]);
     put(&*place.open(), &[Change::Grant(waits.clone(), granted.clone())]);
     let store = place.open();
-    let everything = look(&*store, |records| records.everything());
-    assert_eq!(everything, (vec![granted.clone()], Vec::new()));
+    assert_eq!(everything(&*store), (vec![granted.clone()], Vec::new()));
     for key in waits.keys() {
         let is_leases = granted.keys().contains(&key);
-        assert_eq!(!leases_within(&*store, &Reach::of(key.clone())).is_empty(), is_leases, "{key:?}");
-        assert_eq!(tickets_within(&*store, &Reach::of(key), Walk::Up(None), 9), [0; 0]);
+        assert_eq!(!leases_within(&*store, &KeyRange::of(key.clone())).is_empty(), is_leases, "{key:?}");
+        assert_eq!(tickets_within(&*store, &KeyRange::of(key), Scan::Forward(None), 9), [0; 0]);
     }
     put(&*store, &[Change::RemoveLease(granted)]);
-    assert_eq!(look(&*store, |records| records.everything()), Default::default());
+    assert_eq!(everything(&*store), Default::default());
 }
 
 pub(super) fn what_is_granted_must_wait(harness: &dyn Harness) {
@@ -164,12 +150,8 @@ fn refuses(harness: &dyn Harness, changes: &[Change]) {
     let store = place.open();
     let (last, before) = changes.split_last().unwrap();
     before.iter().for_each(|change| put(&*store, std::slice::from_ref(change)));
-    let there = look(&*store, |records| records.everything());
-    let refused = apply(&*store, last);
+    let there = everything(&*store);
+    let refused = commit(&*store, std::slice::from_ref(last), &[]);
     assert!(refused.is_err(), "{last:?}");
-    assert_eq!(look(&*store, |records| records.everything()), there);
-}
-
-fn apply(store: &dyn Store, change: &Change) -> Result<(), StoreError> {
-    decide(store, |records| records.apply(change.clone()))
+    assert_eq!(everything(&*store), there);
 }

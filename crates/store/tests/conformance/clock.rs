@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use lockkeeper_core::draft::Change;
 use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::records::Change;
 
 use super::atomic::put_counter;
 use super::{Harness, decide, look};
@@ -13,15 +13,15 @@ pub(super) fn it_stands_during_a_decision(harness: &dyn Harness) {
     let store = place.open();
     let twice = decide(&*store, |records| {
         let first = records.now();
-        records.everything()?;
-        records.draw()?;
-        Ok((first, records.now()))
+        records.all()?;
+        records.next_number()?;
+        Ok((Vec::new(), (first, records.now())))
     });
     let (first, second) = twice.unwrap();
     assert_eq!(first, second);
 }
 
-/// Every decision leaves its moment for the next one to see, whoever makes it.
+/// Every decision writes its moment into a record, where the next decision of any process reads it.
 pub(super) fn it_never_goes_back(harness: &dyn Harness) {
     let place = harness.place();
     put_counter(&*place.open());
@@ -34,8 +34,7 @@ pub(super) fn it_never_goes_back(harness: &dyn Harness) {
                         let (mut record, now) =
                             (records.lease(LeaseId(1))?.expect("it is there"), records.now());
                         let last = std::mem::replace(&mut record.heartbeat_at, now);
-                        records.apply(Change::UpdateLease(record))?;
-                        Ok((last, now))
+                        Ok((vec![Change::UpdateLease(record)], (last, now)))
                     })
                     .unwrap();
                     assert!(last <= now, "{last:?} {now:?}");

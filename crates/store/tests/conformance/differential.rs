@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use lockkeeper_core::draft::{Change, Walk};
 use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::in_memory::InMemoryRecords;
 use lockkeeper_core::record::{Lease, Rank, Ticket};
+use lockkeeper_core::records::{Change, Scan};
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
 use proptest::prelude::*;
@@ -12,8 +13,8 @@ use proptest::prelude::*;
 use super::engines::{Memory, Sqlite};
 use super::lookup::{leases_within, tickets_within};
 use super::sample::{lease, name, path, ticket};
-use super::{Harness, decide, gives_up, look};
-use lockkeeper_store::{Store, StoreError};
+use super::{Harness, everything};
+use lockkeeper_store::LeaseStore;
 
 const TARGETS: usize = 8;
 
@@ -85,21 +86,28 @@ fn change(step: &Step, held: Option<Lease>, waits: Option<Ticket>) -> Option<Cha
     }
 }
 
-/// Runs one decision of several steps; whether it was taken.
-fn run(store: &dyn Store, steps: &[Step]) -> bool {
-    let done = decide(store, |records| -> Result<(), StoreError> {
-        for step in steps {
-            let (held, waits) = (records.lease(LeaseId(step.id))?, records.ticket(LeaseId(step.id))?);
-            if let Some(change) = change(step, held, waits) {
-                records.apply(change)?;
-            }
-            if step.gives_up {
-                return Err(gives_up());
-            }
+/// Runs one decision of several steps, each over what the steps before it made. Returns whether it was committed.
+fn run(store: &dyn LeaseStore, steps: &[Step]) -> bool {
+    let mut transaction = store.begin().unwrap();
+    let (leases, tickets) = transaction.all().unwrap();
+    let mut records = InMemoryRecords::default();
+    let there = leases.into_iter().map(Change::AddLease).chain(tickets.into_iter().map(Change::AddTicket));
+    there.for_each(|change| records.apply(change).unwrap());
+    let mut changes = Vec::new();
+    for step in steps {
+        let id = LeaseId(step.id);
+        let change = change(step, records.lease(id).cloned(), records.ticket(id).cloned());
+        changes.extend(change.clone());
+        // The store has to refuse all changes if one of them does not fit.
+        let fits = change.is_none_or(|change| records.apply(change).is_ok());
+        if step.gives_up {
+            return false;
         }
-        Ok(())
-    });
-    done.is_ok()
+        if !fits {
+            break;
+        }
+    }
+    transaction.commit(changes, &[]).is_ok()
 }
 
 proptest! {
@@ -114,17 +122,16 @@ proptest! {
         let (sqlite, memory) = (sqlite.open(), memory.open());
         for steps in &decisions {
             prop_assert_eq!(run(&*sqlite, steps), run(&*memory, steps), "{:?}", steps);
-            let everything = |store: &dyn Store| look(store, |records| records.everything());
             prop_assert_eq!(everything(&*sqlite), everything(&*memory));
         }
         let rank = Rank { at: place.0, id: LeaseId(place.1) };
-        let walks = [Walk::Up(None), Walk::Down(None), Walk::Up(Some(rank)), Walk::Down(Some(rank))];
-        for reach in (0..TARGETS).map(|number| target(number).reach()) {
-            prop_assert_eq!(leases_within(&*sqlite, &reach), leases_within(&*memory, &reach));
-            for walk in walks {
+        let scans = [Scan::Forward(None), Scan::Backward(None), Scan::Forward(Some(rank)), Scan::Backward(Some(rank))];
+        for range in (0..TARGETS).map(|number| target(number).key_range()) {
+            prop_assert_eq!(leases_within(&*sqlite, &range), leases_within(&*memory, &range));
+            for scan in scans {
                 for at_most in [1, usize::MAX] {
-                    let within = |store: &dyn Store| tickets_within(store, &reach, walk, at_most);
-                    prop_assert_eq!(within(&*sqlite), within(&*memory), "{:?} {:?}", reach, walk);
+                    let within = |store: &dyn LeaseStore| tickets_within(store, &range, scan, at_most);
+                    prop_assert_eq!(within(&*sqlite), within(&*memory), "{:?} {:?}", range, scan);
                 }
             }
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::twice::Retrying;
-use super::{Harness, Place, run_all};
-use lockkeeper_store::{MemoryStore, SqliteStore, Store};
+use super::{Harness, Place};
+use lockkeeper_store::{LeaseStore, MemoryStore, SqliteStore};
 
 /// The engine with this name, for another process.
 pub(super) fn named(name: &str) -> Box<dyn Harness> {
@@ -20,22 +20,16 @@ fn retrying_sqlite() -> Retrying<Sqlite> {
     Retrying { name: "sqlite, twice", inner: Sqlite }
 }
 
-/// Invariants 2 and 6.
-#[test]
-fn sqlite_keeps_the_contract() {
-    run_all(&Sqlite);
+fn retrying_memory() -> Retrying<Memory> {
+    Retrying { name: "memory, twice", inner: Memory }
 }
 
-#[test]
-fn memory_keeps_the_contract() {
-    run_all(&Memory);
-}
-
-#[test]
-fn the_contract_lets_decisions_run_twice() {
-    run_all(&Retrying { name: "memory, twice", inner: Memory });
-    run_all(&retrying_sqlite());
-}
+// Invariants 2 and 6.
+conformance_tests!(sqlite: crate::engines::Sqlite);
+conformance_tests!(memory: crate::engines::Memory);
+// The contract lets decisions run twice.
+conformance_tests!(sqlite_twice: crate::engines::retrying_sqlite());
+conformance_tests!(memory_twice: crate::engines::retrying_memory());
 
 pub(super) struct Sqlite;
 
@@ -48,7 +42,7 @@ impl Harness for Sqlite {
         Box::new(SqlitePlace(tempfile::tempdir().unwrap()))
     }
 
-    fn open(&self, address: &str) -> Arc<dyn Store> {
+    fn open(&self, address: &str) -> Arc<dyn LeaseStore> {
         Arc::new(SqliteStore::open(Path::new(address), "this-boot").unwrap())
     }
 }
@@ -56,7 +50,7 @@ impl Harness for Sqlite {
 struct SqlitePlace(TempDir);
 
 impl Place for SqlitePlace {
-    fn open(&self) -> Arc<dyn Store> {
+    fn open(&self) -> Arc<dyn LeaseStore> {
         Arc::new(SqliteStore::open(self.0.path(), "this-boot").unwrap())
     }
 
@@ -76,7 +70,7 @@ impl Harness for Memory {
         Box::new(MemoryPlace(Arc::new(MemoryStore::new())))
     }
 
-    fn open(&self, address: &str) -> Arc<dyn Store> {
+    fn open(&self, address: &str) -> Arc<dyn LeaseStore> {
         panic!("memory has no address such as {address}");
     }
 }
@@ -84,7 +78,7 @@ impl Harness for Memory {
 struct MemoryPlace(Arc<MemoryStore>);
 
 impl Place for MemoryPlace {
-    fn open(&self) -> Arc<dyn Store> {
+    fn open(&self) -> Arc<dyn LeaseStore> {
         self.0.clone()
     }
 

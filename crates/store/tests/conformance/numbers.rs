@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use super::{Harness, decide, gives_up};
-use lockkeeper_store::{Store, StoreError};
+use super::{Harness, decide};
+use lockkeeper_store::{LeaseStore, StoreError};
 
-fn draw(store: &dyn Store, count: usize) -> Vec<u64> {
-    decide(store, |records| (0..count).map(|_| records.draw()).collect()).unwrap()
+fn draw(store: &dyn LeaseStore, count: usize) -> Vec<u64> {
+    let drawn = decide(store, |records| {
+        let numbers: Result<Vec<u64>, StoreError> = (0..count).map(|_| records.next_number()).collect();
+        Ok((Vec::new(), numbers?))
+    });
+    drawn.unwrap()
 }
 
 /// Invariant 2.
@@ -25,11 +29,7 @@ pub(super) fn they_grow_after_failures(harness: &dyn Harness) {
     let store = place.open();
     let mut drawn = Vec::new();
     for _ in 0..3 {
-        let failed = decide(&*store, |records| -> Result<(), StoreError> {
-            drawn.push(records.draw()?);
-            Err(gives_up())
-        });
-        assert!(failed.is_err());
+        drawn.push(store.begin().unwrap().next_number().unwrap());
         drawn.extend(draw(&*store, 1));
     }
     assert!(drawn.is_sorted_by(|one, next| one < next), "{drawn:?}");
@@ -57,4 +57,9 @@ pub(super) fn no_two_threads_get_the_same(harness: &dyn Harness) {
     });
     assert!(drawn.iter().all(|own| own.is_sorted_by(|one, next| one < next)));
     assert_eq!(drawn.iter().flatten().collect::<BTreeSet<_>>().len(), threads * rounds);
+}
+
+pub(super) fn a_snapshot_gives_none(harness: &dyn Harness) {
+    let store = harness.place().open();
+    assert!(store.snapshot().unwrap().next_number().is_err());
 }

@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 use super::sample::{name, path};
 use super::twice::Runs;
-use super::{Harness, look};
-use lockkeeper_engine::{Engine, Senses};
+use super::{Harness, everything};
+use lockkeeper_engine::{Engine, MachineProbe};
 use lockkeeper_platform::{origin, process};
-use lockkeeper_store::Store;
+use lockkeeper_store::LeaseStore;
 
 /// An engine over `store`, in which this process stands for everybody.
 struct World {
@@ -25,10 +25,10 @@ struct World {
 }
 
 impl World {
-    fn over(store: Box<dyn Store>) -> Self {
+    fn over(store: Box<dyn LeaseStore>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let senses = Senses::new(folder.path(), origin::origin().unwrap()).unwrap();
-        Self { engine: Engine::new(store, senses), _folder: folder }
+        let probe = MachineProbe::new(folder.path(), origin::origin().unwrap()).unwrap();
+        Self { engine: Engine::new(store, probe), _folder: folder }
     }
 
     fn request(&self, owner: &str, wants: &[(&str, Mode)], waits: bool) -> Request {
@@ -38,7 +38,7 @@ impl World {
             owner: format!("worker:{owner}").parse().unwrap(),
             resources: wants.iter().map(resource).collect(),
             proof: Proof {
-                origin: self.engine.senses().origin().clone(),
+                origin: self.engine.probe().origin().clone(),
                 voucher: Voucher::Process(process::current().unwrap()),
             },
             contract: Contract::Strict,
@@ -47,15 +47,15 @@ impl World {
             ticket: None,
         };
         let stays = Ttl::new(Duration::from_secs(600)).unwrap();
-        let wait = waits.then_some(WaitTerms { bell: None, stays });
+        let wait = waits.then_some(WaitTerms { waker: None, stays });
         Request { claim, priority: Priority::default(), under: Vec::new(), wait, join: false }
     }
 
     fn acquire(&self, owner: &str, wants: &[(&str, Mode)], waits: bool) -> String {
         match self.engine.acquire(&self.request(owner, wants, waits)).unwrap() {
             Outcome::Granted(grant) => format!("granted, joined {}", grant.joined),
-            Outcome::Waiting(waiting) => format!("waiting for {}", waiting.jams.len()),
-            Outcome::Held(jams) => format!("held {}", jams.len()),
+            Outcome::Waiting(waiting) => format!("waiting for {}", waiting.blockers.len()),
+            Outcome::Held(blockers) => format!("held {}", blockers.len()),
             Outcome::Deadlock(links) => format!("deadlock of {}", links.len()),
             Outcome::Gone => "gone".to_owned(),
         }
@@ -162,6 +162,6 @@ pub(super) fn only_the_last_run_counts(harness: &dyn Harness) {
     let late = World::over(Box::new(Runs::twice_with(place.open(), Box::new(interlude))));
     assert_eq!(late.acquire("late", &[("db", Mode::Exclusive)], false), "held 1");
     assert!(taken.load(Ordering::Relaxed));
-    let (leases, tickets) = look(&*place.open(), |records| records.everything());
+    let (leases, tickets) = everything(&*place.open());
     assert_eq!((leases.len(), tickets.len()), (1, 0));
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::draft::Change;
 use lockkeeper_core::id::{HolderId, LeaseId, Token};
 use lockkeeper_core::liveness::{Contract, Origin, ProcessRef, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
+use lockkeeper_core::records::Change;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::{Moment, Ttl};
 
-use super::decide;
-use lockkeeper_store::Store;
+use super::commit;
+use lockkeeper_store::LeaseStore;
 
 pub(super) fn name(text: &str) -> Target {
     Target::Name(text.parse().unwrap())
@@ -62,14 +62,13 @@ pub(super) fn ticket(id: u64, at: i64, owner: &str, targets: &[Target]) -> Ticke
         enqueued_at: Moment::from_micros(at),
         seen_at: Moment::from_micros(at),
         stays: Ttl::new(Duration::from_secs(90)).unwrap(),
-        bell: None,
+        waker: None,
         under: Vec::new(),
         upgrades: None,
     }
 }
 
-/// Makes changes in one decision.
-pub(super) fn put(store: &dyn Store, changes: &[Change]) {
-    let put = decide(store, |records| changes.iter().try_for_each(|change| records.apply(change.clone())));
-    put.unwrap();
+/// Commits changes together.
+pub(super) fn put(store: &dyn LeaseStore, changes: &[Change]) {
+    commit(store, changes, &[]).unwrap();
 }

@@ -1,74 +1,107 @@
 //! A store that runs every decision twice, as an optimistic one does whose first attempt came too late.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lockkeeper_core::id::BellId;
+use lockkeeper_core::id::{LeaseId, WakerId};
+use lockkeeper_core::record::{Lease, Ticket};
+use lockkeeper_core::records::{Change, Effect, Records, Scan};
+use lockkeeper_core::resource::KeyRange;
+use lockkeeper_core::time::Moment;
 
 use super::{Harness, Place};
-use lockkeeper_store::{Bell, Decision, Granted, Store, StoreError};
+use lockkeeper_store::{Commit, LeaseStore, StoreError, Transaction, Waker};
 
 /// What happens between the two runs.
 pub(super) type Interlude = Box<dyn Fn() + Send + Sync>;
 
-/// A store that is shared with others, and may throw the first run of each decision away.
+/// A store that is shared with others. It may tell every second transaction that a record has changed.
 pub(super) struct Runs {
-    inner: Arc<dyn Store>,
+    inner: Arc<dyn LeaseStore>,
     between: Option<Interlude>,
+    begun: AtomicUsize,
 }
 
 impl Runs {
-    pub(super) fn once(inner: Arc<dyn Store>) -> Self {
-        Self { inner, between: None }
+    pub(super) fn once(inner: Arc<dyn LeaseStore>) -> Self {
+        Self { inner, between: None, begun: AtomicUsize::new(0) }
     }
 
-    pub(super) fn twice(inner: Arc<dyn Store>) -> Self {
+    pub(super) fn twice(inner: Arc<dyn LeaseStore>) -> Self {
         Self::twice_with(inner, Box::new(|| ()))
     }
 
-    pub(super) fn twice_with(inner: Arc<dyn Store>, between: Interlude) -> Self {
-        Self { inner, between: Some(between) }
+    pub(super) fn twice_with(inner: Arc<dyn LeaseStore>, between: Interlude) -> Self {
+        Self { inner, between: Some(between), begun: AtomicUsize::new(0) }
     }
 }
 
-impl Store for Runs {
-    fn transact(&self, decide: Decision<'_>) -> Result<(), StoreError> {
-        if let Some(interlude) = &self.between {
-            // A failure may come from what changed meanwhile, so it does not count either.
-            let _ = self.inner.transact(&mut |records| {
-                decide(records)?;
-                Err(StoreError::Mismatch("another was faster".to_owned()))
-            });
-            interlude();
+impl LeaseStore for Runs {
+    fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        let inner = self.inner.begin()?;
+        match &self.between {
+            Some(between) if self.begun.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
+                Ok(Box::new(TooLate { inner, between }))
+            }
+            Some(_) | None => Ok(inner),
         }
-        self.inner.transact(decide)
     }
 
-    fn snapshot(&self, look: Decision<'_>) -> Result<(), StoreError> {
-        self.inner.snapshot(look)
+    fn snapshot(&self) -> Result<Box<dyn Records<StoreError> + '_>, StoreError> {
+        self.inner.snapshot()
     }
 
-    fn bell(&self) -> Result<Box<dyn Bell>, StoreError> {
-        self.inner.bell()
+    fn waker(&self) -> Result<Box<dyn Waker>, StoreError> {
+        self.inner.waker()
     }
 
-    fn bell_with_id(&self, id: BellId) -> Result<Box<dyn Bell>, StoreError> {
-        self.inner.bell_with_id(id)
+    fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
+        self.inner.waker_with_id(id)
+    }
+}
+
+/// A transaction whose commit always finds a change.
+struct TooLate<'s> {
+    inner: Box<dyn Transaction + 's>,
+    between: &'s Interlude,
+}
+
+impl Records<StoreError> for TooLate<'_> {
+    fn now(&self) -> Moment {
+        self.inner.now()
     }
 
-    fn ring(&self, bell: BellId) {
-        self.inner.ring(bell);
+    fn next_number(&mut self) -> Result<u64, StoreError> {
+        self.inner.next_number()
     }
 
-    fn hand_over(&self, bell: BellId, granted: Granted) {
-        self.inner.hand_over(bell, granted);
+    fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, StoreError> {
+        self.inner.lease(id)
     }
 
-    fn alert(&self, bell: BellId) {
-        self.inner.alert(bell);
+    fn leases(&mut self, range: &KeyRange) -> Result<Vec<Lease>, StoreError> {
+        self.inner.leases(range)
     }
 
-    fn dismantle(&self, bell: BellId) {
-        self.inner.dismantle(bell);
+    fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
+        self.inner.ticket(id)
+    }
+
+    fn tickets(&mut self, range: &KeyRange, scan: Scan, limit: usize) -> Result<Vec<Ticket>, StoreError> {
+        self.inner.tickets(range, scan, limit)
+    }
+
+    fn all(&mut self) -> Result<(Vec<Lease>, Vec<Ticket>), StoreError> {
+        self.inner.all()
+    }
+}
+
+impl Transaction for TooLate<'_> {
+    fn commit(self: Box<Self>, _changes: Vec<Change>, _effects: &[Effect]) -> Result<Commit, StoreError> {
+        let Self { inner, between } = *self;
+        drop(inner);
+        between();
+        Ok(Commit::Changed)
     }
 }
 
@@ -89,13 +122,13 @@ impl<H: Harness> Harness for Retrying<H> {
         Box::new(RetryingPlace(self.inner.place()))
     }
 
-    fn open(&self, address: &str) -> Arc<dyn Store> {
+    fn open(&self, address: &str) -> Arc<dyn LeaseStore> {
         Arc::new(Runs::twice(self.inner.open(address)))
     }
 }
 
 impl Place for RetryingPlace {
-    fn open(&self) -> Arc<dyn Store> {
+    fn open(&self) -> Arc<dyn LeaseStore> {
         Arc::new(Runs::twice(self.0.open()))
     }
 

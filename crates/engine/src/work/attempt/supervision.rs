@@ -17,7 +17,7 @@ use crate::work::lock_files::LockFiles;
 use crate::work::report::Report;
 use lockkeeper_platform::clock;
 use lockkeeper_platform::exec::{Ending, Event, Next};
-use lockkeeper_store::Bell;
+use lockkeeper_store::Waker;
 
 /// The first look at the log is this long after the start of the supervision.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
@@ -31,12 +31,12 @@ pub(super) struct LeaseWatch<'a> {
     lease: &'a Lease,
     leases: &'a Engine,
     /// Woken when something happens to the lease.
-    waker: Option<Box<dyn Bell>>,
+    waker: Option<Box<dyn Waker>>,
 }
 
 impl<'a> LeaseWatch<'a> {
     pub(super) fn new(lease: &'a Lease, leases: &'a Engine) -> Self {
-        let waker = lease.bell().and_then(|id| leases.store().bell_with_id(id).ok());
+        let waker = lease.waker().and_then(|id| leases.store().waker_with_id(id).ok());
         Self { lease, leases, waker }
     }
 
@@ -46,7 +46,7 @@ impl<'a> LeaseWatch<'a> {
 
     fn is_lost(&self) -> bool {
         if let Some(waker) = &self.waker {
-            waker.quiet();
+            waker.receive();
         }
         // A store that cannot be read says nothing about the lease.
         self.leases.loss(self.lease.id, self.lease.token).is_ok_and(|loss| loss.is_some())

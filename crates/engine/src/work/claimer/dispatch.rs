@@ -117,7 +117,7 @@ impl Claimer {
                 match self.claim_known(&run, request.clone(), line)? {
                     ClaimResult::Claimed(claimed) => return Ok(Some(*claimed)),
                     ClaimResult::Lost => continue,
-                    ClaimResult::Held(jams) => self.publish_wait(&run, why(&jams), line),
+                    ClaimResult::Held(blockers) => self.publish_wait(&run, why(&blockers), line),
                 }
             }
             tried.insert(request.wish());

@@ -11,10 +11,10 @@ use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Ttl;
 
 use super::{Claimed, Claimer, owner, run_of, why};
-use crate::Patience;
+use crate::WaitOptions;
 use crate::runs::RunError;
-use lockkeeper_platform::life::LifeLock;
-use lockkeeper_store::Bell;
+use lockkeeper_platform::liveness_lock::LivenessLock;
+use lockkeeper_store::Waker;
 
 /// How many runs of one worker have tickets at most.
 const TICKETS: usize = 16;
@@ -25,12 +25,12 @@ const STAYS: Duration = Duration::from_secs(120);
 #[derive(Default)]
 pub(super) struct WaitingLine {
     /// Woken when one of the tickets is granted.
-    waker: Option<Box<dyn Bell>>,
+    waker: Option<Box<dyn Waker>>,
     waiting: Vec<Waiting>,
     /// The kernel locks that the processes of waiting runs will share.
-    locks: HashMap<LeaseId, LifeLock>,
+    locks: HashMap<LeaseId, LivenessLock>,
     /// The kernel lock that the processes of the next run will share.
-    pub(super) lock: Option<LifeLock>,
+    pub(super) lock: Option<LivenessLock>,
     /// Whether another program holds a lock file. Nobody tells when it becomes free.
     pub(super) is_file_held: bool,
     /// Whether other tickets may have been granted together with the last one.
@@ -84,10 +84,10 @@ impl Claimer {
         interrupts: &[BorrowedFd<'_>],
         until: Option<Instant>,
     ) -> Result<Option<Claimed>, RunError> {
-        let patience = Patience { until, interrupts, grace: self.grace, tick: None };
+        let options = WaitOptions { until, interrupts, grace: self.grace, tick: None };
         let Some(waker) = &line.waker else { return Ok(None) };
         let look_first = std::mem::take(&mut line.look_first);
-        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**waker, &patience, look_first)? else {
+        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**waker, &options, look_first)? else {
             return Ok(None);
         };
         line.look_first = true;
@@ -136,17 +136,17 @@ impl Claimer {
             return Ok(None);
         }
         if line.waker.is_none() {
-            line.waker = Some(self.leases.store().bell()?);
+            line.waker = Some(self.leases.store().waker()?);
         }
-        let bell = line.waker.as_ref().map(|waker| waker.id());
+        let waker = line.waker.as_ref().map(|waker| waker.id());
         let stays = Ttl::new(STAYS).expect("two minutes are a TTL");
-        let wanted = self.lease_request(run, request, Some(WaitTerms { bell, stays }), line)?;
+        let wanted = self.lease_request(run, request, Some(WaitTerms { waker, stays }), line)?;
         match self.leases.acquire(&wanted)? {
             Outcome::Granted(grant) => return Ok(Some(grant)),
             Outcome::Waiting(waiting) => {
                 let lock = line.lock.take().expect("the request names it");
                 line.locks.insert(waiting.ticket.id, lock);
-                self.publish_wait(run, why(&waiting.jams), line);
+                self.publish_wait(run, why(&waiting.blockers), line);
                 line.waiting.push(waiting);
             }
             // It is tried again whenever something changes.

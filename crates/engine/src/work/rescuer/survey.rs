@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::id::WorkerId;
-use lockkeeper_core::liveness::LockSight;
+use lockkeeper_core::liveness::LockState;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
 
@@ -106,18 +106,19 @@ impl Rescuer {
 
     /// A descriptor that becomes readable once another worker is gone.
     fn watch_worker(&self, worker: &WorkerRecord) -> Option<Arc<OwnedFd>> {
-        let senses = self.leases.senses();
+        let senses = self.leases.probe();
         if senses.shares_pids_with(&worker.origin)
             && let Watch::Exit(exit) = process::watch(worker.process)
         {
             return Some(exit);
         }
         // Process numbers of another pid namespace mean nothing here, but its kernel lock does.
-        if worker.origin.boot == senses.origin().boot { senses.sentry(worker.holder) } else { None }
+        if worker.origin.boot == senses.origin().boot { senses.watch_lock(worker.holder) } else { None }
     }
 
     fn is_gone(&self, worker: &WorkerRecord) -> bool {
-        let here = self.leases.senses().origin();
-        worker.origin.boot == here.boot && self.leases.senses().life().look(worker.holder) == LockSight::Free
+        let here = self.leases.probe().origin();
+        worker.origin.boot == here.boot
+            && self.leases.probe().liveness_file().look(worker.holder) == LockState::Free
     }
 }

@@ -9,7 +9,7 @@ use lockkeeper_core::time::format_span;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{Folders, GroupLock, Patience, Survey};
 use lockkeeper_platform::anchor;
-use lockkeeper_platform::exec::{Next, Spec, StartError, start};
+use lockkeeper_platform::exec::{Next, Spec, start};
 use lockkeeper_platform::flock::Waited;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::wall_clock::epoch_seconds;
@@ -147,7 +147,7 @@ pub(super) fn exec(folders: &Folders, args: ExecArgs) -> Result<Exit, Report> {
             Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
                 .with_hint("the command may still run; it has the lock while it does")
         }),
-        Err(error) => Err(not_started(&error)),
+        Err(error) => Err(print::not_started(&error, "the lock was given back")),
     };
     if matches!(&ending, Err(report) if report.exit() == Exit::Failed) {
         return ending.map(|_| Exit::Failed);
@@ -250,13 +250,4 @@ fn held_by(lock: &GroupLock) -> String {
 
 fn holders(lock: &GroupLock) -> Vec<Value> {
     lock.sight().holders.iter().map(super::status::locker).collect()
-}
-
-fn not_started(error: &StartError) -> Report {
-    let hint = match error {
-        StartError::NotFound { .. } => "check the spelling and PATH; the command comes after `--`",
-        StartError::CannotExecute { .. } => "is it executable? try: chmod +x",
-        StartError::Other { .. } => "the lock was given back",
-    };
-    Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
 }

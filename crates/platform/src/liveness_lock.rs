@@ -1,23 +1,23 @@
-//! Proof of life: kernel locks that last exactly as long as the processes that share them.
+//! Liveness locks: kernel locks that last exactly as long as the processes that share them.
 //!
-//! All holders lock one file, each a single byte at the offset that is its random [`HolderId`]. The lock belongs to
-//! an open file description: it needs no pid and no clock, survives `exec`, is shared by every process that
-//! inherits the descriptor, and the kernel drops it when the last of them is gone, however it ended. The file stays
-//! empty and is never unlinked, so there is no second file that could be locked in its place.
+//! All holders lock one file, `life`. Each locks a single byte, at the offset that is its random [`HolderId`]. The lock belongs to
+//! an open file description. So it needs no pid and no clock, it survives `exec`, and every process that inherits the descriptor
+//! shares it. The kernel drops it when the last of these processes is gone, however it ended. The file stays empty and is never
+//! unlinked, so there is no second file that a process could lock by mistake.
 //!
-//! Looks ask for a read lock, which only a holder's write lock refuses: those who wait for an end take read locks
-//! and are never mistaken for holders. They use a description of their own, since the kernel does not report a
-//! description's locks to itself.
+//! A reader asks for a read lock, which only the write lock of a holder refuses. So readers, and those who wait for the end of
+//! a holder, are never taken for holders. They use a file description of their own, because the kernel does not report the locks
+//! of a description to itself.
 //!
-//! Linux and macOS have such locks. Elsewhere each holder has a file of its own under `life.d/` with `flock(2)` on
-//! it, which behaves the same but leaves an empty file behind when a holder is killed.
+//! Linux and macOS have such locks. Elsewhere each holder has a file of its own under `life.d/` with `flock(2)` on it. It behaves
+//! the same, but a killed holder leaves an empty file behind.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::{LockSight, ProcessRef};
+use lockkeeper_core::liveness::{LockState, ProcessRef};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use super::lockers::{self, FileId};
@@ -27,17 +27,17 @@ use flock_files as locks;
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 use ofd_locks as locks;
 
-/// Commands are handed the lock under a number that scripts do not use (`exec 3>…`, `9>&1`).
+/// Commands inherit the lock at a descriptor number that scripts do not use (`exec 3>…`, `9>&1`).
 const FIRST_INHERITED: i32 = 100;
 
 /// The file that all holders of one store lock.
 #[derive(Debug)]
-pub struct LifeFile {
+pub struct LivenessFile {
     path: PathBuf,
     looking: OwnedFd,
 }
 
-impl LifeFile {
+impl LivenessFile {
     /// Opens the file in `dir`, which exists, and creates it at first.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let path = dir.join("life");
@@ -45,21 +45,21 @@ impl LifeFile {
         Ok(Self { path, looking })
     }
 
-    /// Begins to hold: from here on looks at `holder` show it as held.
-    pub fn hold(&self, holder: HolderId) -> io::Result<LifeLock> {
-        Ok(LifeLock { holder, descriptor: locks::hold(&self.path, holder)? })
+    /// Takes the lock of `holder`. From here on readers see it as held.
+    pub fn hold(&self, holder: HolderId) -> io::Result<LivenessLock> {
+        Ok(LivenessLock { holder, descriptor: locks::hold(&self.path, holder)? })
     }
 
-    /// Looks whether any process of the holder is left. Costs one system call and disturbs nobody.
-    pub fn look(&self, holder: HolderId) -> LockSight {
+    /// Reads whether any process of the holder is left. It costs one system call and blocks nobody.
+    pub fn look(&self, holder: HolderId) -> LockState {
         match locks::is_held(&self.path, self.looking.as_fd(), holder) {
-            Ok(true) => LockSight::Held,
-            Ok(false) => LockSight::Free,
-            Err(_) => LockSight::Unreadable,
+            Ok(true) => LockState::Held,
+            Ok(false) => LockState::Free,
+            Err(_) => LockState::Unreadable,
         }
     }
 
-    /// The other processes of a holder, where the system shows them. It looks at every process there is.
+    /// The other processes of a holder, where the system shows them. It reads every process of the machine.
     pub fn processes(&self, holder: HolderId) -> Vec<ProcessRef> {
         match rustix::fs::fstat(&self.looking) {
             Ok(facts) => lockers::sharing(FileId::of(&facts), holder.0),
@@ -73,49 +73,49 @@ impl LifeFile {
     }
 }
 
-/// A holder's lock. Dropping it closes this process's descriptor only: commands that share it keep it alive.
+/// The lock of a holder. Dropping it closes the descriptor of this process only: commands that share the lock keep it.
 #[derive(Debug)]
-pub struct LifeLock {
+pub struct LivenessLock {
     holder: HolderId,
     descriptor: OwnedFd,
 }
 
-impl LifeLock {
-    /// The number that it stands on.
+impl LivenessLock {
+    /// The offset of the lock.
     pub fn holder(&self) -> HolderId {
         self.holder
     }
 
-    /// What a command has to have open to share the lock, and under which number.
+    /// The descriptor that a command inherits to share the lock, and its number there.
     pub fn for_child(&self) -> (BorrowedFd<'_>, i32) {
         (self.descriptor.as_fd(), FIRST_INHERITED)
     }
 
-    /// Lets every command that is started while the result lives inherit the lock, with its whole tree.
+    /// Lets every command inherit the lock that this process starts while the result exists, with its whole process tree.
     ///
-    /// It is every command of the process, whoever starts it. A command that closes what it does not know (`sudo`,
-    /// daemons) gives it up for itself and its children.
-    pub fn share_with_children(&self) -> io::Result<SharedLife> {
-        // Made close-on-exec first, since only that can be refused halfway.
+    /// That includes commands that other threads start. A command that closes unknown descriptors (`sudo`, daemons) gives the
+    /// lock up for itself and its children.
+    pub fn share_with_children(&self) -> io::Result<SharedLivenessLock> {
+        // Created as close-on-exec: only this step can fail.
         let descriptor = fcntl_dupfd_cloexec(&self.descriptor, FIRST_INHERITED)?;
         fcntl_setfd(&descriptor, FdFlags::empty())?;
-        Ok(SharedLife { descriptor })
+        Ok(SharedLivenessLock { descriptor })
     }
 
-    /// Ends the lock for everyone who shares it, also for commands that still run.
+    /// Ends the lock for all processes that share it, also for commands that still run.
     pub fn release(self) -> io::Result<()> {
         locks::release(self.descriptor.as_fd(), self.holder)
     }
 }
 
-/// While it lives, started commands inherit the lock; afterwards new ones do not.
+/// While this exists, started commands inherit the lock. Later ones do not.
 #[derive(Debug)]
-pub struct SharedLife {
+pub struct SharedLivenessLock {
     descriptor: OwnedFd,
 }
 
-impl SharedLife {
-    /// The number under which commands find it.
+impl SharedLivenessLock {
+    /// The number of the descriptor in commands.
     pub fn number(&self) -> i32 {
         self.descriptor.as_raw_fd()
     }

@@ -1,4 +1,6 @@
-//! A gate that lets one process through at a time, in front of whatever handles crowds badly.
+//! Write lock: a lock file that one process at a time holds while it writes to a database.
+//!
+//! The kernel queues those who wait, so it is fairer than the busy timeout of SQLite, and nobody polls.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -8,26 +10,26 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::fs::open_private;
 
-/// How often a gate that is closed is tried before falling asleep.
+/// How often a held lock is tried before the process goes to sleep.
 const TRIES: u32 = 40;
-/// How many idle rounds lie between two tries.
+/// How many spin rounds are between two tries.
 const PAUSE: u32 = 50;
 
-/// A lock file. The kernel queues those who wait, and opens the gate when the one inside dies.
+/// A lock file. The kernel queues those who wait, and frees the lock when its holder dies.
 #[derive(Debug)]
-pub struct Gate {
+pub struct WriteLock {
     file: File,
-    /// The kernel's lock belongs to the open file: it would let two threads that share it through at once.
+    /// The kernel lock belongs to the open file. It does not exclude two threads that share the file.
     threads: Mutex<()>,
 }
 
-impl Gate {
-    /// Opens the gate file, created with access for its owner only. Anything but a regular file is refused.
+impl WriteLock {
+    /// Opens the lock file. Creates it with access for its owner only. Refuses anything but a regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: open_private(path)?.into(), threads: Mutex::new(()) })
     }
 
-    /// The number that was last noted on the gate; zero when none was. Ask from inside.
+    /// The number in the lock file; zero if there is none. The caller holds the lock.
     pub fn noted(&self) -> io::Result<u64> {
         let mut bytes = [0; 20];
         let length = self.file.read_at(&mut bytes, 0)?;
@@ -35,38 +37,38 @@ impl Gate {
         Ok(text.parse().unwrap_or(0))
     }
 
-    /// Notes a number on the gate, from inside.
+    /// Writes a number into the lock file. The caller holds the lock.
     pub fn note(&self, number: u64) -> io::Result<()> {
         self.file.write_all_at(format!("{number:020}").as_bytes(), 0)
     }
 
-    /// Waits until nobody else is inside, and goes in.
-    pub fn lock(&self) -> io::Result<GateGuard<'_>> {
+    /// Waits until nobody else holds the lock, and takes it.
+    pub fn lock(&self) -> io::Result<WriteLockGuard<'_>> {
         // The mutex guards nothing that a panic could leave half done.
         let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_entered()? {
-            return Ok(GateGuard { file: &self.file, _thread: thread });
+        if self.try_lock()? {
+            return Ok(WriteLockGuard { file: &self.file, _thread: thread });
         }
-        if has_company() {
-            // Those inside stay for some microseconds: to sleep and be woken would take longer than to try again.
+        if has_several_cores() {
+            // Holders keep it for some microseconds. To sleep and to be woken would take longer than to try again.
             for _ in 0..TRIES {
-                if self.is_entered()? {
-                    return Ok(GateGuard { file: &self.file, _thread: thread });
+                if self.try_lock()? {
+                    return Ok(WriteLockGuard { file: &self.file, _thread: thread });
                 }
                 pause();
             }
         }
         loop {
             match self.file.lock() {
-                Ok(()) => return Ok(GateGuard { file: &self.file, _thread: thread }),
+                Ok(()) => return Ok(WriteLockGuard { file: &self.file, _thread: thread }),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Goes in if nobody is inside now.
-    fn is_entered(&self) -> io::Result<bool> {
+    /// Takes the lock if nobody holds it now.
+    fn try_lock(&self) -> io::Result<bool> {
         match self.file.try_lock() {
             Ok(()) => Ok(true),
             Err(TryLockError::WouldBlock) => Ok(false),
@@ -76,8 +78,8 @@ impl Gate {
     }
 }
 
-/// Whether somebody else can run while this process does. Not knowing, nobody waits without sleeping.
-pub(super) fn has_company() -> bool {
+/// Whether there are several cores, so that the holder can run while this process spins.
+fn has_several_cores() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     *KNOWN.get_or_init(several_cores)
 }
@@ -92,24 +94,24 @@ fn several_cores() -> bool {
     std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
 
-/// Lets a moment pass without giving up the core.
-pub(super) fn pause() {
+/// Spins for a moment without giving up the core.
+fn pause() {
     for _ in 0..PAUSE {
         std::hint::spin_loop();
     }
 }
 
-/// Being inside the gate, until dropped.
+/// The lock is held until this is dropped.
 #[derive(Debug)]
-#[must_use = "the gate opens again when this is dropped"]
-pub struct GateGuard<'gate> {
-    file: &'gate File,
-    _thread: MutexGuard<'gate, ()>,
+#[must_use = "the lock is free again when this is dropped"]
+pub struct WriteLockGuard<'l> {
+    file: &'l File,
+    _thread: MutexGuard<'l, ()>,
 }
 
-impl Drop for GateGuard<'_> {
+impl Drop for WriteLockGuard<'_> {
     fn drop(&mut self) {
-        // Unlocking an open file cannot fail; if it did, closing the gate would do it.
+        // Unlocking an open file cannot fail. If it did, closing the file would unlock it.
         let _ = self.file.unlock();
     }
 }
@@ -120,32 +122,32 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::process::Command;
 
-    fn another_process_can_enter(path: &Path) -> bool {
+    fn another_process_can_lock(path: &Path) -> bool {
         Command::new("flock").arg("-n").arg(path).arg("true").status().unwrap().success()
     }
 
     #[test]
-    fn another_process_stays_out_until_the_guard_is_dropped() {
+    fn another_process_waits_until_the_guard_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gate");
-        let gate = Gate::open(&path).unwrap();
+        let lock = WriteLock::open(&path).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        let guard = gate.lock().unwrap();
-        assert!(!another_process_can_enter(&path));
+        let guard = lock.lock().unwrap();
+        assert!(!another_process_can_lock(&path));
         drop(guard);
-        assert!(another_process_can_enter(&path));
+        assert!(another_process_can_lock(&path));
     }
 
     #[test]
-    fn threads_that_share_a_gate_enter_one_at_a_time() {
+    fn threads_that_share_a_lock_hold_it_one_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let gate = Gate::open(&dir.path().join("gate")).unwrap();
+        let lock = WriteLock::open(&dir.path().join("gate")).unwrap();
         let inside = std::sync::atomic::AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let _guard = gate.lock().unwrap();
+                        let _guard = lock.lock().unwrap();
                         assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
                         inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
                     }
@@ -155,27 +157,27 @@ mod tests {
     }
 
     #[test]
-    fn a_number_can_be_noted_on_the_gate() {
+    fn a_number_can_be_kept_in_the_lock_file() {
         let dir = tempfile::tempdir().unwrap();
-        let gate = Gate::open(&dir.path().join("gate")).unwrap();
-        assert_eq!(gate.noted().unwrap(), 0);
+        let lock = WriteLock::open(&dir.path().join("gate")).unwrap();
+        assert_eq!(lock.noted().unwrap(), 0);
         for number in [4097, u64::MAX, 12] {
-            gate.note(number).unwrap();
-            assert_eq!(Gate::open(&dir.path().join("gate")).unwrap().noted().unwrap(), number);
+            lock.note(number).unwrap();
+            assert_eq!(WriteLock::open(&dir.path().join("gate")).unwrap().noted().unwrap(), number);
         }
     }
 
     #[test]
-    fn only_a_regular_file_is_a_gate() {
+    fn only_a_regular_file_is_a_lock_file() {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("link");
         symlink(dir.path().join("elsewhere"), &link).unwrap();
-        assert!(Gate::open(&link).is_err());
+        assert!(WriteLock::open(&link).is_err());
         assert!(!dir.path().join("elsewhere").exists());
-        assert!(Gate::open(dir.path()).is_err());
-        assert!(Gate::open(Path::new("/dev/null")).is_err());
+        assert!(WriteLock::open(dir.path()).is_err());
+        assert!(WriteLock::open(Path::new("/dev/null")).is_err());
         let fifo = dir.path().join("fifo");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        assert!(Gate::open(&fifo).is_err());
+        assert!(WriteLock::open(&fifo).is_err());
     }
 }

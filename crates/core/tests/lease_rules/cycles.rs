@@ -4,7 +4,7 @@ use super::*;
 
 /// Invariant 8. Requirement 160.
 #[test]
-fn a_circle_of_two_is_refused_and_named() {
+fn a_cycle_of_two_is_refused_and_named() {
     let mut world = World::new();
     world.hold(ask("a").name("x"));
     world.hold(ask("b").name("y"));
@@ -16,7 +16,7 @@ fn a_circle_of_two_is_refused_and_named() {
 
 /// Invariant 8. Requirement 160.
 #[test]
-fn a_circle_of_three_is_refused_and_named() {
+fn a_cycle_of_three_is_refused_and_named() {
     let mut world = World::new();
     for (owner, held) in [("a", "x"), ("b", "y"), ("c", "z")] {
         world.hold(ask(owner).name(held));
@@ -28,7 +28,7 @@ fn a_circle_of_three_is_refused_and_named() {
 
 /// Invariant 8.
 #[test]
-fn a_chain_is_not_a_circle() {
+fn a_chain_is_not_a_cycle() {
     let mut world = World::new();
     for (owner, held) in [("a", "x"), ("b", "y"), ("c", "z")] {
         world.hold(ask(owner).name(held));
@@ -40,16 +40,16 @@ fn a_chain_is_not_a_circle() {
 
 /// Invariant 8. Requirement 160.
 #[test]
-fn holders_of_slots_make_a_circle_only_when_all_of_them_are_stuck() {
+fn holders_of_slots_make_a_cycle_only_when_all_of_them_are_stuck() {
     let mut world = World::new();
     world.hold(ask("a").slots("gpu", 2));
     let free = world.hold(ask("b").slots("gpu", 2));
     world.hold(ask("c").name("x"));
     world.queue(&ask("a").name("x"));
     let waiting = world.queue(&ask("c").slots("gpu", 2));
-    world.decide(|draft| lease::give_up(draft, waiting.id));
+    world.decide(|overlay| lease::give_up(overlay, waiting.id));
     world.queue(&ask("b").name("x"));
-    assert!(world.board.lease(free.id).is_some());
+    assert!(world.records.lease(free.id).is_some());
     world.deadlock(&ask("c").slots("gpu", 2));
 }
 
@@ -69,7 +69,7 @@ fn a_reader_ahead_that_is_stuck_is_no_reason_to_refuse_a_reader() {
 
 /// Invariant 8. Requirement 160.
 #[test]
-fn an_urgent_wait_that_closes_a_circle_behind_it_is_refused() {
+fn an_urgent_wait_that_closes_a_cycle_behind_it_is_refused() {
     let mut world = World::new();
     world.hold(ask("d").name("r"));
     world.hold(ask("b").name("y"));
@@ -94,7 +94,7 @@ fn a_command_waits_in_vain_for_what_the_lease_above_it_holds() {
 
 /// Invariant 8.
 #[test]
-fn paths_make_circles_and_name_a_path() {
+fn paths_make_cycles_and_name_a_path() {
     let mut world = World::new();
     world.hold(ask("a").path("src/**"));
     world.hold(ask("b").path("docs/**"));
@@ -106,7 +106,7 @@ fn paths_make_circles_and_name_a_path() {
 
 /// Invariants 4 and 8.
 #[test]
-fn a_dead_waiter_closes_no_circle() {
+fn a_dead_waiter_closes_no_cycle() {
     let mut world = World::new();
     world.hold(ask("a").name("x").of_process(10));
     world.hold(ask("b").name("y"));
@@ -117,15 +117,15 @@ fn a_dead_waiter_closes_no_circle() {
 
 /// Invariant 8. Requirement 160. Going round the line once for each of its waiters would take most of a minute.
 #[test]
-fn a_circle_behind_a_long_line_is_found_and_the_line_is_none() {
+fn a_cycle_behind_a_long_line_is_found_and_the_line_is_none() {
     let mut world = World::new();
     world.hold(ask("a").name("x"));
     world.hold(ask("b").name("y"));
     for number in 0..80 {
         world.queue(&ask(&format!("w{number}")).name("x"));
     }
-    let circles = world.decide(lockkeeper_core::deadlock::circles).0;
-    assert_eq!(circles, Vec::<Vec<lockkeeper_core::deadlock::Link>>::new());
+    let cycles = world.decide(lockkeeper_core::deadlock::cycles).0;
+    assert_eq!(cycles, Vec::<Vec<lockkeeper_core::deadlock::Link>>::new());
     world.queue(&ask("b").name("x"));
     assert_eq!(world.deadlock(&ask("a").name("y")).len(), 2);
 }

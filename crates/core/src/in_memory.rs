@@ -1,25 +1,30 @@
-//! All records of a store in memory, strict about every change: for tests, listings and the memory store.
+//! In-memory records: all leases and tickets of a store in maps, strict about every change. For tests and the memory store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 
 use thiserror::Error;
 
-use crate::draft::{Change, Walk};
 use crate::id::LeaseId;
 use crate::record::{Lease, Rank, Ticket};
-use crate::resource::{Key, Reach};
+use crate::records::{Change, Scan};
+use crate::resource::{Key, KeyRange};
 
-/// Leases and tickets, filed under their keys.
+/// Leases and tickets, with an index by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Board {
+pub struct InMemoryRecords {
     leases: BTreeMap<LeaseId, Lease>,
     tickets: BTreeMap<LeaseId, Ticket>,
     lease_keys: BTreeSet<(Key, LeaseId)>,
     ticket_keys: BTreeSet<(Key, Rank)>,
 }
 
-impl Board {
+impl InMemoryRecords {
+    /// All leases, oldest first, and all tickets, in the order in which they are served.
+    pub fn all(&self) -> (Vec<Lease>, Vec<Ticket>) {
+        let tickets = Scan::Forward(None).order(self.tickets.values().cloned(), usize::MAX);
+        (self.leases.values().cloned().collect(), tickets)
+    }
+
     /// All leases, oldest first.
     pub fn leases(&self) -> impl Iterator<Item = &Lease> {
         self.leases.values()
@@ -40,37 +45,20 @@ impl Board {
         self.tickets.get(&id)
     }
 
-    /// The leases within reach, each once.
-    pub fn leases_within(&self, reach: &Reach) -> Vec<&Lease> {
-        let ids: BTreeSet<LeaseId> = within(&self.lease_keys, reach, LeaseId(0)).map(|(_, id)| *id).collect();
-        ids.iter().map(|id| &self.leases[id]).collect()
+    /// Every lease that has a key in the range, each once.
+    pub fn leases_in(&self, range: &KeyRange) -> Vec<Lease> {
+        let ids: BTreeSet<LeaseId> = within(&self.lease_keys, range, LeaseId(0)).map(|(_, id)| *id).collect();
+        ids.iter().map(|id| self.leases[id].clone()).collect()
     }
 
-    /// Shows the tickets within reach in the order of `walk`.
-    pub fn visit_tickets(
-        &self,
-        reach: &Reach,
-        walk: Walk,
-        visit: &mut dyn FnMut(&Ticket) -> ControlFlow<()>,
-    ) {
+    /// The first `limit` tickets of a scan that have a key in the range.
+    pub fn tickets_in(&self, range: &KeyRange, scan: Scan, limit: usize) -> Vec<Ticket> {
         let lowest = Rank { at: i64::MIN, id: LeaseId(0) };
-        let ranks: BTreeSet<Rank> = within(&self.ticket_keys, reach, lowest).map(|(_, rank)| *rank).collect();
-        let ordered: Vec<Rank> = match walk {
-            Walk::Up(after) => {
-                ranks.into_iter().filter(|rank| after.is_none_or(|place| *rank > place)).collect()
-            }
-            Walk::Down(before) => {
-                ranks.into_iter().rev().filter(|rank| before.is_none_or(|place| *rank < place)).collect()
-            }
-        };
-        for rank in ordered {
-            if visit(&self.tickets[&rank.id]).is_break() {
-                return;
-            }
-        }
+        let ranks = within(&self.ticket_keys, range, lowest).map(|(_, rank)| *rank);
+        scan.order(ranks.map(|rank| self.tickets[&rank.id].clone()), limit)
     }
 
-    /// Makes one change; one that does not fit is refused, and leaves the board fit for nothing.
+    /// Applies one change. After a change that does not fit, these records must not be used any more.
     pub fn apply(&mut self, change: Change) -> Result<(), Misfit> {
         match change {
             Change::AddLease(lease) => {
@@ -130,38 +118,38 @@ impl Board {
     }
 }
 
-/// A change that does not fit what is there: a decision went wrong, or was applied to another state.
+/// A change that does not fit the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Misfit {
-    /// What is to be added is there.
+    /// The record to be added is there already.
     #[error("record {} is there already", .0.0)]
     Present(LeaseId),
-    /// What is to be changed or removed is not there.
+    /// The record to be changed or removed is not there.
     #[error("record {} is not there", .0.0)]
     Absent(LeaseId),
-    /// What is there is another one.
+    /// The record to be changed or removed differs from the one that is there.
     #[error("record {} is not the one that was read", .0.0)]
     Different(LeaseId),
 }
 
-/// The entries filed under the keys of a reach; an entry under two of its keys comes twice.
+/// The entries under the keys of a range. An entry under two of the keys comes twice.
 fn within<'b, T: Ord + Copy>(
     filed: &'b BTreeSet<(Key, T)>,
-    reach: &Reach,
+    range: &KeyRange,
     lowest: T,
 ) -> impl Iterator<Item = &'b (Key, T)> {
-    let exact = reach.exact.clone().into_iter().flat_map(move |key| {
+    let exact = range.exact.clone().into_iter().flat_map(move |key| {
         let wanted = key.clone();
         filed.range((key, lowest)..).take_while(move |(found, _)| *found == wanted)
     });
-    let below = reach.below.clone().into_iter().flat_map(move |folder| {
-        let reach = Reach { exact: Vec::new(), below: Some(folder.clone()) };
+    let below = range.below.clone().into_iter().flat_map(move |folder| {
+        let range = KeyRange { exact: Vec::new(), below: Some(folder.clone()) };
         // Keys such as `p/a-b` sort between `p/a` and `p/a/`, so what is not below does not end the range.
-        let (_, end) = reach.range_below().expect("there is a folder");
+        let (_, end) = range.range_below().expect("there is a folder");
         filed
             .range((folder, lowest)..)
             .take_while(move |(key, _)| key.as_str() < end.as_str())
-            .filter(move |(key, _)| reach.includes(key))
+            .filter(move |(key, _)| range.includes(key))
     });
     exact.chain(below)
 }

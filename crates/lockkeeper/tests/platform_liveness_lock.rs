@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::LockSight;
-use lockkeeper_platform::life::LifeFile;
+use lockkeeper_core::liveness::LockState;
+use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::random;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -19,7 +19,7 @@ const HOLDER: &str = "PLATFORM_LIFE_HOLDER";
 #[test]
 fn other_side() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let file = LifeFile::open(Path::new(&std::env::var_os(DIR).unwrap())).unwrap();
+    let file = LivenessFile::open(Path::new(&std::env::var_os(DIR).unwrap())).unwrap();
     let lock = file.hold(HolderId(std::env::var(HOLDER).unwrap().parse().unwrap())).unwrap();
     let command = (role == "wrapper").then(|| {
         let _shared = lock.share_with_children().unwrap();
@@ -69,54 +69,54 @@ impl Holder {
 #[test]
 fn a_killed_holder_is_free_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let file = LifeFile::open(dir.path()).unwrap();
+    let file = LivenessFile::open(dir.path()).unwrap();
     let id = random::holder_id().unwrap();
-    assert_eq!(file.look(id), LockSight::Free);
+    assert_eq!(file.look(id), LockState::Free);
     let holder = Holder::start("holder", dir.path(), id);
-    assert_eq!(file.look(id), LockSight::Held);
-    assert_eq!(file.look(HolderId(id.0 ^ 1)), LockSight::Free);
+    assert_eq!(file.look(id), LockState::Held);
+    assert_eq!(file.look(HolderId(id.0 ^ 1)), LockState::Free);
     holder.kill();
-    assert_eq!(file.look(id), LockSight::Free);
+    assert_eq!(file.look(id), LockState::Free);
 }
 
 #[test]
 fn a_command_keeps_the_lock_of_its_killed_wrapper_until_it_ends() {
     let dir = tempfile::tempdir().unwrap();
-    let file = LifeFile::open(dir.path()).unwrap();
+    let file = LivenessFile::open(dir.path()).unwrap();
     let id = random::holder_id().unwrap();
     let command = Holder::start("wrapper", dir.path(), id).kill();
-    assert_eq!(file.look(id), LockSight::Held);
+    assert_eq!(file.look(id), LockState::Held);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| file.wait_free(id));
-        assert_eq!(file.look(id), LockSight::Held);
+        assert_eq!(file.look(id), LockState::Held);
         kill_process(Pid::from_raw(command).unwrap(), Signal::KILL).unwrap();
         waiter.join().unwrap().unwrap();
     });
-    assert_eq!(file.look(id), LockSight::Free);
+    assert_eq!(file.look(id), LockState::Free);
 }
 
 #[test]
 fn this_process_sees_its_own_hold() {
     let dir = tempfile::tempdir().unwrap();
-    let file = LifeFile::open(dir.path()).unwrap();
+    let file = LivenessFile::open(dir.path()).unwrap();
     let id = random::holder_id().unwrap();
     let lock = file.hold(id).unwrap();
     assert_eq!(lock.holder(), id);
-    assert_eq!(file.look(id), LockSight::Held);
+    assert_eq!(file.look(id), LockState::Held);
     assert!(file.hold(id).is_err(), "two holders on one number");
     drop(lock);
-    assert_eq!(file.look(id), LockSight::Free);
+    assert_eq!(file.look(id), LockState::Free);
 }
 
 #[test]
 fn those_who_wait_for_an_end_are_not_taken_for_holders() {
     let dir = tempfile::tempdir().unwrap();
-    let file = LifeFile::open(dir.path()).unwrap();
+    let file = LivenessFile::open(dir.path()).unwrap();
     let id = random::holder_id().unwrap();
     for _ in 0..200 {
         std::thread::scope(|scope| {
             scope.spawn(|| file.wait_free(id).unwrap());
-            assert_eq!(file.look(id), LockSight::Free);
+            assert_eq!(file.look(id), LockState::Free);
         });
     }
 }
@@ -124,40 +124,40 @@ fn those_who_wait_for_an_end_are_not_taken_for_holders() {
 #[test]
 fn a_released_lock_is_free_although_a_command_shares_it() {
     let dir = tempfile::tempdir().unwrap();
-    let file = LifeFile::open(dir.path()).unwrap();
+    let file = LivenessFile::open(dir.path()).unwrap();
     let lock = file.hold(random::holder_id().unwrap()).unwrap();
     let id = lock.holder();
     let shared = lock.share_with_children().unwrap();
     assert!(shared.number() >= 100);
     lock.release().unwrap();
-    assert_eq!(file.look(id), LockSight::Free);
+    assert_eq!(file.look(id), LockState::Free);
 }
 
 #[test]
 fn two_hundred_holders_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
-    let file = LifeFile::open(dir.path()).unwrap();
+    let file = LivenessFile::open(dir.path()).unwrap();
     let ids: Vec<HolderId> = (0..200).map(|_| random::holder_id().unwrap()).collect();
     let locks: Vec<_> = ids.iter().map(|id| file.hold(*id).unwrap()).collect();
     let processes: Vec<HolderId> = (0..20).map(|_| random::holder_id().unwrap()).collect();
     let holders: Vec<_> = processes.iter().map(|id| Holder::start("holder", dir.path(), *id)).collect();
-    assert!(ids.iter().chain(&processes).all(|id| file.look(*id) == LockSight::Held));
+    assert!(ids.iter().chain(&processes).all(|id| file.look(*id) == LockState::Held));
     for (place, lock) in locks.into_iter().enumerate() {
         drop(lock);
-        assert_eq!(file.look(ids[place]), LockSight::Free);
-        assert!(ids[place + 1..].iter().all(|id| file.look(*id) == LockSight::Held));
+        assert_eq!(file.look(ids[place]), LockState::Free);
+        assert!(ids[place + 1..].iter().all(|id| file.look(*id) == LockState::Held));
     }
     for (id, holder) in processes.iter().zip(holders) {
         holder.kill();
-        assert_eq!(file.look(*id), LockSight::Free);
+        assert_eq!(file.look(*id), LockState::Free);
     }
 }
 
 #[test]
 fn an_id_beyond_the_file_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let file = LifeFile::open(dir.path()).unwrap();
+    let file = LivenessFile::open(dir.path()).unwrap();
     assert!(file.hold(HolderId(1 << 62)).is_err());
-    assert_eq!(file.look(HolderId(u64::MAX)), LockSight::Unreadable);
+    assert_eq!(file.look(HolderId(u64::MAX)), LockState::Unreadable);
     assert!(file.hold(HolderId((1 << 62) - 1)).is_ok());
 }

@@ -1,75 +1,75 @@
-//! The thread that renews leases with a TTL and hears of lost ones. It is started when first needed.
+//! Lease monitor: the thread that renews leases with a TTL and notices lost leases. It is started when first needed.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::id::BellId;
+use lockkeeper_core::id::WakerId;
 
 use super::guard::Held;
 use super::{Keeper, KeeperError, Shared, locked};
 use lockkeeper_platform::{pipe, poll};
-use lockkeeper_store::Bell;
+use lockkeeper_store::Waker;
 
-/// After a renewal failed, it is tried again this soon: the disk may have room by then.
+/// How soon a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// The thread's other end.
-pub(super) struct Sentinel {
+/// The handle of the thread.
+pub(super) struct LeaseMonitor {
     guards: Arc<Mutex<Vec<Weak<Held>>>>,
-    /// A byte: look at the guards again. Closed: the keeper is gone.
+    /// A byte means: look at the guards again. Closed means: the keeper is gone.
     control: OwnedFd,
 }
 
-impl Sentinel {
-    /// Starts the thread; from here on whoever takes a lease away can ring for it.
+impl LeaseMonitor {
+    /// Starts the thread. From here on a process that takes a lease away can wake it.
     pub(super) fn start(keeper: &Keeper) -> Result<Self, KeeperError> {
         let holder = keeper.resident()?.lock.holder();
-        let bell = keeper.engine().store().bell_with_id(BellId(holder.0))?;
+        let waker = keeper.engine().store().waker_with_id(WakerId(holder.0))?;
         let (reader, control) = pipe::nonblocking().map_err(KeeperError::Machine)?;
         let guards: Arc<Mutex<Vec<Weak<Held>>>> = Arc::default();
-        let watch =
-            Watch { keeper: Arc::downgrade(&keeper.shared), guards: Arc::clone(&guards), bell, reader };
-        let spawned = thread::Builder::new().name("lockkeeper".to_owned()).spawn(move || watch.run());
+        let thread =
+            Thread { keeper: Arc::downgrade(&keeper.shared), guards: Arc::clone(&guards), waker, reader };
+        let spawned = thread::Builder::new().name("lockkeeper".to_owned()).spawn(move || thread.run());
         spawned.map_err(KeeperError::Machine)?;
         Ok(Self { guards, control })
     }
 
-    /// Looks after a guard for as long as it is there.
-    pub(super) fn look_after(&self, held: &Arc<Held>) {
+    /// Watches a guard as long as it exists.
+    pub(super) fn watch(&self, held: &Arc<Held>) {
         let mut guards = locked(&self.guards);
         guards.retain(|guard| guard.strong_count() > 0);
         let weak = Arc::downgrade(held);
         if !guards.iter().any(|guard| guard.ptr_eq(&weak)) {
             guards.push(weak);
         }
-        // A full pipe says the same.
+        // A full pipe has a byte already.
         let _ = rustix::io::write(&self.control, b"!");
     }
 }
 
-struct Watch {
+struct Thread {
     keeper: Weak<Shared>,
     guards: Arc<Mutex<Vec<Weak<Held>>>>,
-    bell: Box<dyn Bell>,
+    waker: Box<dyn Waker>,
     reader: OwnedFd,
 }
 
-impl Watch {
+impl Thread {
     fn run(self) {
         let mut retry_at = None;
         loop {
             let due = retry_at.or_else(|| self.held().iter().filter_map(|held| held.renewal_due()).min());
             let timeout = due.map(|due: Instant| due.saturating_duration_since(Instant::now()));
-            let Ok(ready) = poll::wait(&[self.bell.as_fd(), self.reader.as_fd()], timeout) else { return };
-            self.bell.quiet();
+            let Ok(ready) = poll::wait(&[self.waker.as_fd(), self.reader.as_fd()], timeout) else { return };
+            self.waker.receive();
             if ready.contains(1) && self.is_closed() {
                 return;
             }
             let Some(keeper) = self.keeper.upgrade() else { return };
             let mut failed = false;
-            // Every one of them, also after one failed.
+            // All of them, also after one failed.
             for held in self.held() {
                 let due = held.renewal_due().is_some_and(|due| due <= Instant::now());
                 let looked = if due {
@@ -77,7 +77,7 @@ impl Watch {
                 } else {
                     held.check(&keeper.engine).map(|_| ())
                 };
-                held.tell();
+                held.run_callbacks();
                 failed |= looked.is_err();
             }
             retry_at = failed.then(|| Instant::now() + RETRY);

@@ -1,0 +1,67 @@
+//! The end of a lease: release, revoke, evict, reap.
+
+use super::NotCurrent;
+use crate::id::{LeaseId, Token};
+use crate::overlay::Overlay;
+use crate::record::Lease;
+use crate::waiting::settle;
+
+/// Ends a lease.
+pub fn release<E>(
+    overlay: &mut Overlay<'_, E>,
+    id: LeaseId,
+    token: Option<Token>,
+) -> Result<Result<Lease, NotCurrent>, E> {
+    let Some(lease) = overlay.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
+    if let Some(given) = token.filter(|given| *given != lease.token) {
+        return Ok(Err(NotCurrent::Token { id, given, current: lease.token }));
+    }
+    overlay.remove_lease(lease.clone());
+    settle(overlay, None)?;
+    Ok(Ok(lease))
+}
+
+/// Tells a holder to let go.
+///
+/// A resident holder is woken and stops its work first. Every other holder loses the lease at once. Returns the lease, and
+/// whether it is still held.
+pub fn revoke<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<Option<(Lease, bool)>, E> {
+    let Some(lease) = overlay.lease(id)? else { return Ok(None) };
+    let verdict = overlay.judge_lease(&lease);
+    let stays = lease.waker().is_some() && !verdict.is_free();
+    if stays {
+        overlay.wake(lease.waker());
+        overlay.put_lease(Some(lease.clone()), Lease { revoked: true, ..lease.clone() });
+    } else {
+        overlay.remove_lease(lease.clone());
+        settle(overlay, None)?;
+    }
+    Ok(Some((lease, stays)))
+}
+
+/// Removes a lease without regard to its holder. Only a person decides that.
+pub fn evict<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<bool, E> {
+    let Some(lease) = overlay.lease(id)? else { return Ok(false) };
+    overlay.wake(lease.waker());
+    overlay.remove_lease(lease);
+    settle(overlay, None)?;
+    Ok(true)
+}
+
+/// Reaps every lease and ticket whose process is gone or whose time is up.
+pub fn clean_up<E>(overlay: &mut Overlay<'_, E>) -> Result<(), E> {
+    let (leases, tickets) = overlay.all()?;
+    for lease in leases {
+        let verdict = overlay.judge_lease(&lease);
+        if verdict.is_free() {
+            overlay.reap_lease(lease, verdict);
+        }
+    }
+    for ticket in tickets {
+        let verdict = overlay.judge_ticket(&ticket);
+        if verdict.is_free() {
+            overlay.reap_ticket(ticket, verdict);
+        }
+    }
+    settle(overlay, None)
+}

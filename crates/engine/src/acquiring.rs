@@ -1,0 +1,123 @@
+//! Acquire and wait: gets a lease, and waits in line for it if something blocks it.
+//!
+//! The command, the library and `stages` all get their leases through these functions.
+
+use std::time::Duration;
+
+use lockkeeper_core::deadlock::Link;
+use lockkeeper_core::lease::{Grant, Outcome, Request, Waiting};
+use lockkeeper_core::waiting::Blocker;
+
+use super::Engine;
+use super::waiting::{Progress, Slept, WaitOptions};
+use lockkeeper_store::{StoreError, Waker};
+
+/// How an attempt to get a lease ended.
+#[derive(Debug)]
+pub enum Acquired {
+    /// The lease is held.
+    Granted(Grant),
+    /// Others hold it, and no ticket is left in line.
+    Held(Vec<Blocker>),
+    /// The time to wait is up. The ticket is still in line.
+    Waiting(Waiting),
+    /// One of the interrupts ended the wait.
+    Interrupted(Waiting),
+    /// Waiting would never end.
+    Deadlock(Vec<Link>),
+    /// Somebody else removed the ticket.
+    Gone,
+}
+
+impl From<Outcome> for Acquired {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Granted(grant) => Self::Granted(grant),
+            Outcome::Waiting(waiting) => Self::Waiting(waiting),
+            Outcome::Held(blockers) => Self::Held(blockers),
+            Outcome::Deadlock(links) => Self::Deadlock(links),
+            Outcome::Gone => Self::Gone,
+        }
+    }
+}
+
+/// What happens to the ticket when a wait ends without the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// It is removed.
+    GiveUp,
+    /// It stays in line for a while, with no process asleep on it.
+    Detach,
+    /// It stays as it is: the caller goes on with it.
+    Stay,
+}
+
+impl Engine {
+    /// Acquires a lease without waiting. Holders that are overdue are stopped first, if their contract is `kill`.
+    pub fn acquire_now(&self, request: &Request, grace: Duration) -> Result<Outcome, StoreError> {
+        match self.acquire(request)? {
+            Outcome::Held(blockers) if self.stop_overdue(&blockers, grace)? => self.acquire(request),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Turns the outcome of a request into the end of it: if its ticket waits in line, sleeps on the waker until it is granted.
+    ///
+    /// Without a waker it does not sleep.
+    pub fn follow(
+        &self,
+        outcome: Outcome,
+        waker: Option<&dyn Waker>,
+        options: &WaitOptions<'_>,
+        at_end: AtEnd,
+        progress: Progress<'_>,
+    ) -> Result<Acquired, StoreError> {
+        match (outcome, waker) {
+            (Outcome::Waiting(waiting), Some(waker)) => self.wait(waiting, waker, options, at_end, progress),
+            (outcome, _) => Ok(outcome.into()),
+        }
+    }
+
+    /// Sleeps on the waker until the ticket is granted, the time is up, or an interrupt comes.
+    pub fn wait(
+        &self,
+        waiting: Waiting,
+        waker: &dyn Waker,
+        options: &WaitOptions<'_>,
+        at_end: AtEnd,
+        progress: Progress<'_>,
+    ) -> Result<Acquired, StoreError> {
+        let ticket = waiting.ticket.clone();
+        let slept = match self.sleep_until_granted(waiting, waker, options, progress) {
+            Ok(slept) => slept,
+            Err(error) => {
+                if at_end != AtEnd::Stay {
+                    // The first failure counts. The ticket is removed if that is possible.
+                    let _ = self.give_up(&ticket);
+                }
+                return Err(error);
+            }
+        };
+        let (still, is_interrupted) = match slept {
+            Slept::Granted(grant) => return Ok(Acquired::Granted(grant)),
+            Slept::Gone => return Ok(Acquired::Gone),
+            Slept::TimedOut(waiting) => (waiting, false),
+            Slept::Interrupted(waiting) => (waiting, true),
+        };
+        match at_end {
+            AtEnd::GiveUp => {
+                // An upgrade may have been granted at the last moment.
+                if let Some(grant) = self.give_up(&ticket)? {
+                    return Ok(Acquired::Granted(grant));
+                }
+            }
+            AtEnd::Detach => self.detach(ticket.id)?,
+            AtEnd::Stay => {}
+        }
+        Ok(match (is_interrupted, at_end) {
+            (true, _) => Acquired::Interrupted(still),
+            (false, AtEnd::GiveUp) => Acquired::Held(still.blockers),
+            (false, AtEnd::Detach | AtEnd::Stay) => Acquired::Waiting(still),
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! Liveness probe of this machine: kernel locks, processes, and how to wait for their end.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use lockkeeper_core::id::HolderId;
+use lockkeeper_core::liveness::{LivenessProbe, Observation, Origin, ProcessRef, Proof, Voucher};
+
+use lockkeeper_platform::liveness_lock::LivenessFile;
+use lockkeeper_platform::process::Watch;
+use lockkeeper_platform::watches::Watches;
+use lockkeeper_platform::{pipe, process};
+
+/// Looks at the processes and kernel locks of this machine.
+pub struct MachineProbe {
+    origin: Origin,
+    life: Arc<LivenessFile>,
+    lock_watches: Arc<Mutex<BTreeMap<HolderId, Arc<OwnedFd>>>>,
+    watches: Watches,
+}
+
+impl MachineProbe {
+    /// Looks at holders whose kernel locks are in `folder`.
+    pub fn new(folder: &Path, origin: Origin) -> io::Result<Self> {
+        let life = Arc::new(LivenessFile::open(folder)?);
+        Ok(Self { origin, life, lock_watches: Arc::default(), watches: Watches::default() })
+    }
+
+    /// The machine, boot and pid namespace of this process.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The file with the kernel locks of all holders.
+    pub fn liveness_file(&self) -> &LivenessFile {
+        &self.life
+    }
+
+    /// Whether process ids of that origin are valid here.
+    pub fn shares_pids_with(&self, other: &Origin) -> bool {
+        other.boot == self.origin.boot && other.pid_namespace == self.origin.pid_namespace
+    }
+
+    /// A handle to wait for the end of a process.
+    pub fn watch(&self, process: ProcessRef) -> Watch {
+        self.watches.watch(process)
+    }
+}
+
+impl LivenessProbe for MachineProbe {
+    fn observe(&self, proof: &Proof) -> Observation {
+        // The id of a boot is unique. If it is the same, the machine is the same, whatever host name a container has.
+        if proof.origin.boot != self.origin.boot {
+            let same_machine = proof.origin.host == self.origin.host;
+            return if same_machine { Observation::OtherBoot } else { Observation::OtherHost };
+        }
+        match proof.voucher {
+            Voucher::KernelLock { holder, .. } => Observation::Lock(self.life.look(holder)),
+            Voucher::Process(_) if !self.shares_pids_with(&proof.origin) => Observation::OtherPidNamespace,
+            Voucher::Process(process) => Observation::Process(process::look(process)),
+            Voucher::Time => Observation::Nothing,
+        }
+    }
+}
+
+impl MachineProbe {
+    /// A descriptor that becomes readable when the last process of a holder is gone.
+    ///
+    /// It costs one thread for each such holder, which sleeps in the kernel until then. It is for commands that outlive their
+    /// wrapper, and for holders in other pid namespaces. None if no thread can be started.
+    pub fn watch_lock(&self, holder: HolderId) -> Option<Arc<OwnedFd>> {
+        let mut lock_watches = self.lock_watches.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock_watches.get(&holder) {
+            return Some(Arc::clone(known));
+        }
+        let (reader, writer) = pipe::blocking().ok()?;
+        let reader = Arc::new(reader);
+        let (life, all) = (Arc::clone(&self.life), Arc::clone(&self.lock_watches));
+        let watch = move || {
+            let _ended = life.wait_free(holder);
+            all.lock().unwrap_or_else(PoisonError::into_inner).remove(&holder);
+            drop(writer);
+        };
+        thread::Builder::new().name("lock-watch".to_owned()).spawn(watch).ok()?;
+        lock_watches.insert(holder, Arc::clone(&reader));
+        Some(reader)
+    }
+}
