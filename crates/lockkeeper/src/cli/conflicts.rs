@@ -1,5 +1,9 @@
 //! `conflicts`: can two patterns match one same path?
 
+mod matching;
+mod report;
+mod rules;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -11,7 +15,7 @@ use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
-use super::{Verb, conflicts_match, conflicts_report, conflicts_rules, predict, print};
+use super::{Verb, predict, print};
 
 /// Compare patterns: can two of them match one same path?
 #[derive(clap::Args)]
@@ -25,11 +29,11 @@ enum Command {
     /// Compare patterns with each other; exit 75 when any two conflict
     Check(CheckArgs),
     /// List the paths that patterns match
-    Match(conflicts_match::Args),
+    Match(matching::Args),
     /// Show the rules of a STAGES.yml as they are understood, the strictest first
-    Rules(conflicts_rules::Args),
+    Rules(rules::Args),
     /// Sum up the log of conflicts: by pair of groups, type and rule
-    Report(conflicts_report::Args),
+    Report(report::Args),
     /// Tell from the git history which other paths the work will likely touch; advice, exit 0
     Predict(predict::Args),
 }
@@ -63,9 +67,9 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             Some(file) => check_pairs(file),
             None => check(context, &args.patterns),
         },
-        Command::Match(args) => conflicts_match::run(context, args),
-        Command::Rules(args) => conflicts_rules::run(context, args),
-        Command::Report(args) => conflicts_report::run(context, args),
+        Command::Match(args) => matching::run(context, args),
+        Command::Rules(args) => rules::run(context, args),
+        Command::Report(args) => report::run(context, args),
         Command::Predict(args) => predict::run(context, args),
     }
 }
@@ -121,7 +125,7 @@ fn compare(patterns: &[Pattern]) -> Vec<(&Pattern, &Pattern, Meeting)> {
 }
 
 /// Reads a pattern; an error shows it.
-pub(super) fn parse(text: &str) -> Result<Pattern, Report> {
+fn parse(text: &str) -> Result<Pattern, Report> {
     text.parse().map_err(|error: PatternError| match error.column() {
         Some(column) => {
             let message = format!("pattern `{}`: {error}", text.escape_debug());
@@ -133,7 +137,7 @@ pub(super) fn parse(text: &str) -> Result<Pattern, Report> {
 }
 
 /// A file that cannot be read.
-pub(super) fn unreadable(file: &str, error: &io::Error) -> Report {
+fn unreadable(file: &str, error: &io::Error) -> Report {
     let message = format!("cannot read {file}: {error}");
     Report::new(Exit::Failed, "UNREADABLE", message).with_hint(format!("is `{file}` a readable file?"))
 }

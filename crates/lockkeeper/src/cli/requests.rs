@@ -13,7 +13,7 @@ use lockkeeper_store::runs::RequestFilter;
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
-use super::runs_table::{age, holders, leases_for, request_status, why};
+use super::runs::rows::{age, holders, leases_for, request_status, why};
 use super::{Verb, print, table};
 
 /// Show what was asked for, and where it is
@@ -138,7 +138,7 @@ fn as_text(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Strin
         ("status", request_status(entry.request.status)),
     ];
     if let Some(run) = &entry.latest {
-        lines.push(("run", format!("{} {}", run.id, super::runs_table::status(run.status))));
+        lines.push(("run", format!("{} {}", run.id, super::runs::rows::status(run.status))));
         let why = why(run, request, entry.blocked.as_ref(), leases, now);
         lines.extend(Some(why).filter(|why| !why.is_empty()).map(|why| ("why", why)));
     }

@@ -1,5 +1,8 @@
 //! `runs`: the runs there are, how they went, and forgetting old ones.
 
+mod bulk;
+pub(super) mod rows;
+
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -14,8 +17,8 @@ use lockkeeper_store::runs::Filter;
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
-use super::runs_table::{age, holders, leases_for, status, why};
-use super::{Verb, print, runs_bulk, table};
+use super::{Verb, print, table};
+use rows::{age, holders, leases_for, status, why};
 
 /// Show runs and why they wait; how they went; cancel or retry many at once; forget old ones
 #[derive(clap::Args)]
@@ -41,9 +44,9 @@ enum Command {
     /// Forget requests that ended long ago, with their runs, events and output
     Prune(PruneArgs),
     /// Call off the latest run of every request that matches
-    Cancel(runs_bulk::CancelArgs),
+    Cancel(bulk::CancelArgs),
     /// Run every request again that matches and has ended
-    Retry(runs_bulk::RetryArgs),
+    Retry(bulk::RetryArgs),
 }
 
 #[derive(clap::Args)]
@@ -72,8 +75,8 @@ impl Verb for Args {
             None => list(&context, &self),
             Some(Command::Stats(args)) => stats(&context, args),
             Some(Command::Prune(args)) => prune(&context, args),
-            Some(Command::Cancel(args)) => runs_bulk::cancel(&context, args),
-            Some(Command::Retry(args)) => runs_bulk::retry(&context, args),
+            Some(Command::Cancel(args)) => bulk::cancel(&context, args),
+            Some(Command::Retry(args)) => bulk::retry(&context, args),
         }
     }
 }

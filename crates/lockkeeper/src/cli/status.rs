@@ -1,5 +1,8 @@
 //! `status`: the swarm's status log; here its arguments and `status emit`.
 
+mod follow;
+mod summary;
+
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -11,7 +14,7 @@ use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Value};
 
 use super::context::{Context, Globals};
-use super::{Verb, print, status_follow, status_summary, table};
+use super::{Verb, print, table};
 
 /// Say what becomes of a task, and see what the others say
 #[derive(clap::Args)]
@@ -28,7 +31,7 @@ enum Command {
     /// Append a line: START, DONE, WAIT, ERROR, HELP or SKIP
     Emit(EmitArgs),
     /// Show lines as they come, until Ctrl-C
-    Follow(status_follow::Args),
+    Follow(follow::Args),
     /// Show the latest state of every task and worker
     Summary,
 }
@@ -77,8 +80,8 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let folder = if named { context.cwd.join(&args.swarm_dir) } else { PathBuf::from("/tmp/ai_swarm") };
     match &args.command {
         Command::Emit(args) => emit(context, folder, args),
-        Command::Follow(args) => status_follow::run(context, &StatusLog::open(folder)?, args),
-        Command::Summary => status_summary::run(context, &StatusLog::open(folder)?),
+        Command::Follow(args) => follow::run(context, &StatusLog::open(folder)?, args),
+        Command::Summary => summary::run(context, &StatusLog::open(folder)?),
     }
 }
 

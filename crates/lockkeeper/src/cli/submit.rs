@@ -1,5 +1,7 @@
 //! `submit`: put a request into the queue.
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::args::path_target;
 use super::context::{Context, Globals};
-use super::{Verb, print, run, submit_files, table};
+use super::{Verb, print, run, table};
 
 /// Put a request into the queue, for workers to run
 #[derive(clap::Args)]
@@ -80,7 +82,7 @@ pub(super) struct Args {
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
-    files: submit_files::Files,
+    files: files::Files,
     /// The command and its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -100,7 +102,7 @@ fn submit(context: &Context, args: &Args) -> Result<Exit, Report> {
             return Err(Report::usage("a file of requests comes without a command and without --wait")
                 .with_hint("leave out what is behind `--`, and wait with `lockkeeper run wait`"));
         }
-        return submit_files::run(context, &args.files);
+        return files::run(context, &args.files);
     }
     let new = new_request(context, args)?;
     let defaults = defaults(context);
@@ -130,7 +132,7 @@ fn tell(context: &Context, submitted: &Submitted, title: &str) {
 }
 
 /// What programs get.
-pub(super) fn as_json(submitted: &Submitted) -> Value {
+fn as_json(submitted: &Submitted) -> Value {
     json!({
         "request_id": submitted.request.as_str(),
         "run_id": submitted.run.as_str(),
@@ -236,7 +238,7 @@ fn codes(text: &str) -> Result<Vec<u8>, Report> {
 }
 
 /// Checks all requests of a file, each with an id.
-pub(super) fn check_all(
+fn check_all(
     new: Vec<NewRequest>,
     defaults: &Defaults,
     id: impl Fn() -> Result<RequestId, Report>,
@@ -251,6 +253,6 @@ pub(super) fn check_all(
 }
 
 /// An id for checking, while there is nothing to give one.
-pub(super) fn placeholder() -> Result<RequestId, Report> {
+fn placeholder() -> Result<RequestId, Report> {
     "RQ-0".parse().map_err(Report::from)
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Which;
 use crate::cli::context::Context;
-use crate::cli::runs_table::{age, holders, leases_for, status, why};
+use crate::cli::runs::rows::{age, holders, leases_for, status, why};
 use crate::cli::{print, table};
 
 #[derive(clap::Args)]

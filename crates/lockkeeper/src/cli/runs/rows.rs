@@ -9,17 +9,17 @@ use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::Blocked;
 use serde_json::{Value, json};
 
-use super::context::Context;
-use super::{locks, print, table};
+use crate::cli::context::Context;
+use crate::cli::{locks, print, table};
 
 /// A run's status in its colour.
-pub(super) fn status(status: Status) -> String {
+pub(in crate::cli) fn status(status: Status) -> String {
     let style = style(status);
     format!("{style}{status}{style:#}")
 }
 
 /// The colour of a status.
-pub(super) fn style(status: Status) -> Style {
+pub(in crate::cli) fn style(status: Status) -> Style {
     match status {
         Status::Queued => AnsiColor::Cyan.on_default(),
         Status::Running => AnsiColor::Blue.on_default().bold(),
@@ -32,7 +32,7 @@ pub(super) fn style(status: Status) -> Style {
 }
 
 /// A request's status in its colour; what runs is locked against running twice.
-pub(super) fn request_status(status: RequestStatus) -> String {
+pub(in crate::cli) fn request_status(status: RequestStatus) -> String {
     let style = match status {
         RequestStatus::Queued => AnsiColor::Cyan.on_default(),
         RequestStatus::Running => AnsiColor::Blue.on_default().bold(),
@@ -45,7 +45,7 @@ pub(super) fn request_status(status: RequestStatus) -> String {
 }
 
 /// The leases of now, if any queued run needs to know of them.
-pub(super) fn leases_for<'r>(
+pub(in crate::cli) fn leases_for<'r>(
     context: &Context,
     mut entries: impl Iterator<Item = (&'r Run, &'r Request)>,
 ) -> Result<Option<Listing>, Report> {
@@ -54,7 +54,7 @@ pub(super) fn leases_for<'r>(
 }
 
 /// Why a run is where it is, in one line; nothing when there is nothing to say.
-pub(super) fn why(
+pub(in crate::cli) fn why(
     run: &Run,
     request: &Request,
     blocked: Option<&Blocked>,
@@ -92,7 +92,7 @@ pub(super) fn why(
 }
 
 /// The same for programs: the leases in the way.
-pub(super) fn holders(request: &Request, leases: Option<&Listing>) -> Vec<Value> {
+pub(in crate::cli) fn holders(request: &Request, leases: Option<&Listing>) -> Vec<Value> {
     let Some(leases) = leases else { return Vec::new() };
     let found = leases.in_the_way(&request.resources());
     let shown = found.iter().map(|found| {
@@ -108,7 +108,7 @@ pub(super) fn holders(request: &Request, leases: Option<&Listing>) -> Vec<Value>
 }
 
 /// How long a run has been where it is, or took.
-pub(super) fn age(run: &Run, now: Moment) -> String {
+pub(in crate::cli) fn age(run: &Run, now: Moment) -> String {
     let from = run.started_at.filter(|_| run.status != Status::Queued).unwrap_or(run.queued_at);
     match run.completed_at {
         // Moments of another boot do not compare; the wall clock tells the rest.

@@ -5,9 +5,9 @@ use lockkeeper_formats::status::{State, StatusLog, Summary};
 use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Value, json};
 
-use super::context::Context;
-use super::status_follow::style;
-use super::{print, table};
+use super::follow::style;
+use crate::cli::context::Context;
+use crate::cli::{print, table};
 
 pub(super) fn run(context: &Context, log: &StatusLog) -> Result<Exit, Report> {
     let now = WallTime::now();

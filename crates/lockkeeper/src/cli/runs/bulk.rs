@@ -7,8 +7,8 @@ use lockkeeper_engine::runs::bulk::{Bulk, Done, Forecast};
 use lockkeeper_store::runs::RequestFilter;
 use serde_json::{Value, json};
 
-use super::context::Context;
-use super::{print, table};
+use crate::cli::context::Context;
+use crate::cli::{print, table};
 
 /// So many are changed before the next line of progress.
 const PART: usize = 10_000;

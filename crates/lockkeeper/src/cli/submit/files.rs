@@ -9,9 +9,9 @@ use lockkeeper_engine::runs::swarm::import;
 use lockkeeper_engine::runs::template::Template;
 use serde_json::json;
 
-use super::context::Context;
-use super::submit::{as_json, check_all, defaults, placeholder, queue_limit};
-use super::{print, table};
+use super::{as_json, check_all, defaults, placeholder, queue_limit};
+use crate::cli::context::Context;
+use crate::cli::{print, table};
 
 /// A file of requests is not larger than this.
 const LARGEST: u64 = 64 * 1024 * 1024;

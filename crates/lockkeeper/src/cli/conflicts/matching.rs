@@ -8,9 +8,9 @@ use lockkeeper_engine::conflicts::Listing;
 use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
-use super::conflicts::{parse, unreadable};
-use super::context::Context;
-use super::{print, table};
+use super::{parse, unreadable};
+use crate::cli::context::Context;
+use crate::cli::{print, table};
 
 #[derive(clap::Args)]
 #[command(

@@ -9,8 +9,8 @@ use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::status::{Follow, State, StatusError, StatusLine, StatusLog};
 use lockkeeper_platform::signal::{Signal, Signals};
 
-use super::context::Context;
-use super::{print, table};
+use crate::cli::context::Context;
+use crate::cli::{print, table};
 
 #[derive(clap::Args)]
 pub(super) struct Args {

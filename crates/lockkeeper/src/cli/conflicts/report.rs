@@ -7,9 +7,9 @@ use lockkeeper_engine::conflicts::{ConflictLog, Summary};
 use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
-use super::conflicts::unreadable;
-use super::context::Context;
-use super::{print, table};
+use super::unreadable;
+use crate::cli::context::Context;
+use crate::cli::{print, table};
 
 /// Where a file of stages is looked for, from the root of the repository.
 const STAGES: [&str; 4] = [".workflow/STAGES.yml", "STAGES.yml", ".workflow/STAGES.yaml", "STAGES.yaml"];

@@ -6,8 +6,8 @@ use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_stages::encoding::rule_to_json;
 use serde_json::{Value, json};
 
-use super::context::Context;
-use super::{print, stages, table};
+use crate::cli::context::Context;
+use crate::cli::{print, stages, table};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
