@@ -17,10 +17,10 @@ pub mod report;
 pub mod runs;
 mod seen;
 mod senses;
-pub mod shape;
 #[cfg(feature = "stages")]
 pub mod stages;
 mod stretch;
+pub mod views;
 mod waiting;
 pub mod work;
 

@@ -13,7 +13,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("formats", &["core", "platform"]),
     ("stages", &["core"]),
     ("engine", &["core", "platform", "store", "formats", "stages"]),
-    ("server", &["core", "platform", "store", "formats", "stages", "engine"]),
+    ("server", &["core", "platform", "formats", "stages", "engine"]),
     ("lockkeeper", &["core", "platform", "store", "formats", "stages", "engine", "server"]),
 ];
 

@@ -2,17 +2,17 @@
 
 mod bulk;
 mod conflicts;
-mod description;
 mod doctor;
 mod events;
+mod lock_request;
 mod locks;
 pub(super) mod log;
+mod openapi;
 mod paging;
 pub(super) mod queue;
 pub(super) mod requests;
 pub(super) mod runs;
 pub(super) mod stages;
-mod wish;
 
 use std::net::SocketAddr;
 
@@ -29,38 +29,38 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::failure::{Failure, localize};
+use super::access_policy::{AccessPolicy, enforce};
+use super::error::{ApiError, localize};
+use super::idempotency::replay;
 use super::metrics;
 use super::page;
-use super::replay::replay;
-use super::security::{Door, guard};
 use super::shutdown::Shutdown;
-use super::site::{Site, too_slow};
+use super::state::{AppState, too_slow};
 use lockkeeper_engine::report::{Exit, Report};
 
 /// Everything that is served at `address`.
-pub(super) fn router(site: &Site, address: SocketAddr, shutdown: &Shutdown) -> Router {
+pub(super) fn router(state: &AppState, address: SocketAddr, shutdown: &Shutdown) -> Router {
     let (router, description) = described(shutdown).split_for_parts();
-    let description = description::Description::new(&description);
-    let timed = middleware::from_fn_with_state(site.clone(), in_time);
+    let description = openapi::Description::new(&description);
+    let timed = middleware::from_fn_with_state(state.clone(), in_time);
     router
-        .merge(page::routes(page::Catalogue::new(description.document())))
+        .merge(page::routes(page::ApiReference::new(description.document())))
         .merge(description.routes())
-        .layer(middleware::from_fn_with_state(site.clone(), replay))
+        .layer(middleware::from_fn_with_state(state.clone(), replay))
         .layer(timed)
-        .layer(DefaultBodyLimit::max(site.limits().body_bytes))
+        .layer(DefaultBodyLimit::max(state.limits().body_bytes))
         .layer(CatchPanicLayer::custom(panicked))
         .method_not_allowed_fallback(wrong_method)
         .fallback(nowhere)
-        .layer(middleware::from_fn_with_state(Door::new(site, address), guard))
-        .layer(middleware::from_fn_with_state(site.clone(), localize))
-        .layer(middleware::from_fn_with_state(site.clone(), metrics::measure))
-        .with_state(site.clone())
+        .layer(middleware::from_fn_with_state(AccessPolicy::new(state, address), enforce))
+        .layer(middleware::from_fn_with_state(state.clone(), localize))
+        .layer(middleware::from_fn_with_state(state.clone(), metrics::measure))
+        .with_state(state.clone())
 }
 
 /// The addresses together with their descriptions.
-fn described(shutdown: &Shutdown) -> OpenApiRouter<Site> {
-    OpenApiRouter::with_openapi(description::outline())
+fn described(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
+    OpenApiRouter::with_openapi(openapi::outline())
         .routes(routes!(locks::list, locks::acquire))
         .routes(routes!(locks::show, locks::release))
         .routes(routes!(locks::renew))
@@ -106,9 +106,9 @@ async fn health() -> Json<Health> {
 }
 
 /// Ends a request that takes too long, as one does whose body never comes.
-async fn in_time(State(site): State<Site>, request: Request, next: Next) -> Response {
+async fn in_time(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api");
-    let answered = tokio::time::timeout(site.limits().request_time, next.run(request)).await;
+    let answered = tokio::time::timeout(state.limits().request_time, next.run(request)).await;
     let mut response = answered.unwrap_or_else(|_| too_slow().into_response());
     if is_api {
         // The state of a moment is worth nothing in a cache.
@@ -117,16 +117,16 @@ async fn in_time(State(site): State<Site>, request: Request, next: Next) -> Resp
     response
 }
 
-async fn nowhere() -> Failure {
-    Failure::not_found("such address")
+async fn nowhere() -> ApiError {
+    ApiError::not_found("such address")
 }
 
-async fn wrong_method() -> Failure {
+async fn wrong_method() -> ApiError {
     let report = Report::new(Exit::Usage, "METHOD_NOT_ALLOWED", "this address does not know that method")
         .with_hint("/api lists the methods of every address");
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, report)
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, report)
 }
 
 fn panicked(_panic: Box<dyn std::any::Any + Send>) -> Response {
-    Failure::internal("the server stumbled over this request").into_response()
+    ApiError::internal("the server stumbled over this request").into_response()
 }

@@ -1,26 +1,26 @@
 //! The HTTP API and the page, over the same engine as the command line.
 //!
-//! [`run`] is all of it: it takes a listening socket, a site and a way to be stopped, and returns when everybody who was
+//! [`run`] is all of it: it takes a listening socket, a state and a way to be stopped, and returns when everybody who was
 //! being served has been. Engine calls block, so each runs on a thread of its own; no call waits for a lease.
 
+mod access_policy;
 mod api;
+mod broadcast;
 mod connections;
 mod cookies;
+mod error;
 mod extract;
-mod failure;
-mod feed;
+mod idempotency;
 pub mod log;
 mod metrics;
 mod otlp;
 mod page;
-mod project;
-mod replay;
-pub mod secret;
-mod security;
+mod run_spawner;
 mod settings;
 mod shutdown;
-mod site;
-mod workshop;
+mod stages_files;
+mod state;
+pub mod token;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -31,9 +31,9 @@ use thiserror::Error;
 use lockkeeper_engine::report::{Exit, Report};
 
 pub use otlp::{BadEndpoint, Endpoint};
-pub use settings::{Clinic, Limits, Settings};
+pub use settings::{DoctorSettings, Limits, Settings};
 pub use shutdown::Shutdown;
-pub use site::Site;
+pub use state::AppState;
 
 /// How many threads wait for the store at the same time.
 const ENGINE_THREADS: usize = 16;
@@ -41,36 +41,37 @@ const ENGINE_THREADS: usize = 16;
 const LAST_CALLS: Duration = Duration::from_secs(2);
 
 /// Serves until told to stop: the first time those who are connected are served to their end, the second time not.
-pub fn run(listener: TcpListener, site: &Site, shutdown: &Shutdown) -> Result<(), ServeError> {
+pub fn run(listener: TcpListener, state: &AppState, shutdown: &Shutdown) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(ServeError::Socket)?;
-    if !address.ip().is_loopback() && site.settings().token.is_none() {
+    if !address.ip().is_loopback() && state.settings().token.is_none() {
         return Err(ServeError::TokenNeeded(address));
     }
     listener.set_nonblocking(true).map_err(ServeError::Socket)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).max_blocking_threads(ENGINE_THREADS).thread_name("serve").enable_all();
     let runtime = builder.build().map_err(ServeError::Runtime)?;
-    let feeding = site.feed().start(site.leases(), site.state_folder()).map_err(ServeError::Runtime)?;
+    let watcher =
+        state.broadcaster().start(state.leases(), state.state_folder()).map_err(ServeError::Runtime)?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Socket)?;
-        connections::serve(listener, api::router(site, address, shutdown), site.limits(), shutdown).await;
-        finish(site, shutdown).await;
+        connections::serve(listener, api::router(state, address, shutdown), state.limits(), shutdown).await;
+        finish(state, shutdown).await;
         Ok(())
     });
-    feeding.stop();
+    watcher.stop();
     runtime.shutdown_timeout(LAST_CALLS);
     served
 }
 
 /// Waits for what is executed here; who is in a hurry has it ended.
-async fn finish(site: &Site, shutdown: &Shutdown) {
-    site.workshop().drain(site);
+async fn finish(state: &AppState, shutdown: &Shutdown) {
+    state.run_spawner().drain(state);
     tokio::select! {
-        () = site.workshop().ended() => {}
+        () = state.run_spawner().ended() => {}
         () = shutdown.stopped() => {
-            site.workshop().stop(site.runs());
-            let patience = site.settings().grace + LAST_CALLS;
-            let _ = tokio::time::timeout(patience, site.workshop().ended()).await;
+            state.run_spawner().stop(state.runs());
+            let patience = state.settings().grace + LAST_CALLS;
+            let _ = tokio::time::timeout(patience, state.run_spawner().ended()).await;
         }
     }
 }
@@ -97,7 +98,7 @@ pub enum ServeError {
     TokenNeeded(SocketAddr),
     /// The token's file cannot be used.
     #[error(transparent)]
-    Secret(#[from] secret::SecretError),
+    AccessToken(#[from] token::TokenError),
 }
 
 impl ServeError {
@@ -120,7 +121,7 @@ impl ServeError {
             Self::TokenNeeded(_) => {
                 "add --token-file FILE, which is made if it is not there, or listen on 127.0.0.1".to_owned()
             }
-            Self::Secret(error) => error.hint(),
+            Self::AccessToken(error) => error.hint(),
         }
     }
 
@@ -128,7 +129,7 @@ impl ServeError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::TokenNeeded(_) => true,
-            Self::Listen { .. } | Self::Socket(_) | Self::Runtime(_) | Self::Secret(_) => false,
+            Self::Listen { .. } | Self::Socket(_) | Self::Runtime(_) | Self::AccessToken(_) => false,
         }
     }
 }

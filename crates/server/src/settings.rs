@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockkeeper_core::time::Ttl;
 
 use super::otlp::Endpoint;
-use super::secret::Secret;
+use super::token::AccessToken;
 use lockkeeper_engine::messages::Language;
 use lockkeeper_engine::runs::new_request::Defaults;
 use lockkeeper_engine::work;
@@ -17,7 +17,7 @@ use lockkeeper_formats::swarm::Swarm;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What everybody must know who is to be answered; nothing on a loopback address that all users share.
-    pub token: Option<Secret>,
+    pub token: Option<AccessToken>,
     /// Names besides those of the loopback that the server is called by.
     pub allowed_hosts: Vec<String>,
     /// The language for those who do not say theirs.
@@ -37,7 +37,7 @@ pub struct Settings {
     /// How many runs may wait.
     pub queue_limit: Option<u64>,
     /// What the doctor looks at besides the store.
-    pub clinic: Clinic,
+    pub doctor: DoctorSettings,
     /// Where spans are sent to, if anywhere.
     pub otlp: Option<Endpoint>,
     /// How much of anything.
@@ -46,7 +46,7 @@ pub struct Settings {
 
 /// What the doctor looks at besides the store.
 #[derive(Clone, Debug)]
-pub struct Clinic {
+pub struct DoctorSettings {
     /// The folders of group locks.
     pub groups: Folders,
     /// How old a group lock may become before it is worth a warning.

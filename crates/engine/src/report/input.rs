@@ -1,4 +1,4 @@
-//! What is wrong with what a user gave: words, settings, folders.
+//! Reports about bad input: words, settings and folders that a user gave.
 
 use lockkeeper_core::id::IdError;
 use lockkeeper_core::pattern::PatternError;
@@ -16,7 +16,7 @@ use lockkeeper_formats::group::GroupIdError;
 use lockkeeper_formats::status::StatusError;
 use lockkeeper_platform::anchor::AnchorError;
 
-/// Words of a user that are none: bad input, with the error's own hint.
+/// Reports errors of parsers as bad input, with the hint of the error.
 macro_rules! bad_input {
     ($($error:ty),+ $(,)?) => {$(
         impl From<$error> for Report {

@@ -1,6 +1,9 @@
-//! What goes wrong with leases, their store, and lock files of other formats.
+//! Reports about leases, their store, and lock files of other formats.
 
+use lockkeeper_core::deadlock::Link;
 use lockkeeper_core::lease::NotCurrent;
+use lockkeeper_core::waiting::Jam;
+use serde_json::{Value, json};
 
 use super::{Exit, Report};
 use crate::open::OpenError;
@@ -106,4 +109,50 @@ impl From<RegistryError> for Report {
     fn from(error: RegistryError) -> Self {
         Self::of(Exit::Failed, "REGISTRY_FAILED", &error).with_hint(error.hint())
     }
+}
+
+/// Says in one line what a request waits for: "`db`, held by worker:1 (deploy), behind exec:2".
+pub fn reason(jams: &[Jam]) -> String {
+    let parts = jams.iter().map(|jam| {
+        let mut text = jam.resource.target.to_string();
+        if let Some(found) = jam.leases.first() {
+            text.push_str(&format!(", held by {}", found.record.claim.owner));
+            if let Some(reason) = &found.record.claim.reason {
+                text.push_str(&format!(" ({})", plain(reason)));
+            }
+            if found.witness != jam.resource.target.as_str() {
+                text.push_str(&format!(", both match {}", found.witness));
+            }
+        }
+        if let Some(found) = jam.tickets.first() {
+            text.push_str(&format!(", behind {}", found.record.claim.owner));
+        }
+        text
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// Replaces control characters, so that text of others cannot send escape sequences to a terminal.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// Reports a deadlock: the wait would close a cycle.
+pub fn deadlock(links: &[Link]) -> Report {
+    let own_command = matches!(links, [link] if link.waiter == link.holder);
+    let cycle: Vec<String> = links.iter().map(ToString::to_string).collect();
+    let (message, hint) = if own_command {
+        let wanted = &links[0].wanted;
+        let message =
+            format!("deadlock refused: this command runs under a lease that holds {wanted} already");
+        (message, "leave the inner lock out, or give both the same --owner")
+    } else {
+        let message = format!("deadlock refused: {}", cycle.join(", and "));
+        (message, "release what you hold and take everything in one call, or in one same order everywhere")
+    };
+    let links: Vec<Value> = links
+        .iter()
+        .map(|link| json!({ "waiter": link.waiter.as_str(), "wanted": link.wanted, "holder": link.holder.as_str() }))
+        .collect();
+    Report::new(Exit::Refused, "DEADLOCK", message).with_hint(hint).with_context("cycle", links)
 }

@@ -12,6 +12,7 @@ use clap::Subcommand;
 use lockkeeper_core::overlap::{Meeting, Relation, meetings, relate};
 use lockkeeper_core::pattern::{Pattern, PatternError};
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::views::PatternConflictView;
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
@@ -84,13 +85,10 @@ fn check(context: &Context, texts: &[String]) -> Result<Exit, Report> {
     let found = compare(&patterns);
     let conflict = found.iter().any(|(_, _, meeting)| meeting.relation.is_conflict());
     if context.json {
-        let conflicts: Vec<Value> = found
-            .iter()
-            .map(|(a, b, meeting)| {
-                let kind = meeting.relation.as_str();
-                json!({ "a": a.as_str(), "b": b.as_str(), "type": kind, "witness": meeting.witness })
-            })
-            .collect();
+        let view = |(a, b, meeting): &(&Pattern, &Pattern, Meeting)| {
+            PatternConflictView::new(a.as_str(), b.as_str(), meeting.clone())
+        };
+        let conflicts: Vec<PatternConflictView> = found.iter().map(view).collect();
         print::json(&json!({ "conflicts": conflicts }));
     } else {
         for (a, b, meeting) in &found {
@@ -178,8 +176,7 @@ fn pair(line: &str) -> Value {
     let parsed = a.parse::<Pattern>().and_then(|first| Ok((first, b.parse::<Pattern>()?)));
     match parsed {
         Ok((first, second)) => {
-            let meeting = relate(&first, &second);
-            json!({ "a": a, "b": b, "type": meeting.relation.as_str(), "witness": meeting.witness })
+            json!(PatternConflictView::new(a, b, relate(&first, &second)))
         }
         Err(error) => {
             let mut value = Report::from(error).to_json();

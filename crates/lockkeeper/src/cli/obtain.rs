@@ -9,7 +9,7 @@ use lockkeeper_core::record::Ticket;
 use lockkeeper_core::time::{Ttl, format_span};
 use lockkeeper_core::waiting::Jam;
 use lockkeeper_engine::report::Report;
-pub(super) use lockkeeper_engine::shape::reason;
+pub(super) use lockkeeper_engine::report::reason;
 use lockkeeper_engine::{Engine, Patience, Waited};
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::terminal::Size;

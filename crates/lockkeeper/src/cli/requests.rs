@@ -7,13 +7,14 @@ use lockkeeper_core::secret;
 use lockkeeper_core::time::Moment;
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{RequestEntry, RunError, shape};
+use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError};
+use lockkeeper_engine::views::{BlockedView, RequestView, RunView, time};
 use lockkeeper_platform::clock;
-use lockkeeper_store::runs::RequestFilter;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::context::{Context, Globals};
-use super::runs::rows::{age, holders, leases_for, request_status, why};
+use super::runs::rows::{age, leases_for, request_status, why};
 use super::{Verb, print, table};
 
 /// Show what was asked for, and where it is
@@ -105,14 +106,22 @@ fn leases(context: &Context, entries: &[RequestEntry]) -> Result<Option<Listing>
     leases_for(context, runs)
 }
 
-fn as_json(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Value {
-    let mut value = shape::request(&entry.request);
-    value["run"] = entry.latest.as_ref().map_or(Value::Null, |run| shape::run(run, now));
-    value["blocked"] = entry.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
-    if entry.blocked.is_some() {
-        value["blocked"]["holders"] = holders(&entry.request.request, leases).into();
+/// A request with its latest run.
+#[derive(Serialize)]
+struct RequestItem {
+    #[serde(flatten)]
+    request: RequestView,
+    run: Option<RunView>,
+    blocked: Option<BlockedView>,
+}
+
+fn as_json(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> RequestItem {
+    let blocked = entry.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now));
+    RequestItem {
+        request: RequestView::new(&entry.request),
+        run: entry.latest.as_ref().map(|run| RunView::new(run, now)),
+        blocked: blocked.map(|blocked| blocked.with_holders(&entry.request.request, leases)),
     }
-    value
 }
 
 fn show(context: &Context, id: &str) -> Result<Exit, Report> {
@@ -161,7 +170,7 @@ fn as_text(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Strin
         lines.push(("retries", format!("{}, after {first} to {longest}", request.retry.limit)));
     }
     lines.extend(request.key.as_ref().map(|key| ("key", table::plain(key))));
-    lines.push(("created", shape::time(entry.request.created_at)));
+    lines.push(("created", time(entry.request.created_at)));
     for (name, value) in &request.env {
         lines.push(("env", table::plain(&format!("{name}={}", secret::shown(name, value)))));
     }

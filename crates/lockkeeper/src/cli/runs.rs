@@ -10,15 +10,15 @@ use lockkeeper_core::id::RequestId;
 use lockkeeper_core::run::Status;
 use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{Spread, Stats, shape};
+use lockkeeper_engine::runs::{RunFilter, Spread, Stats};
+use lockkeeper_engine::views::{RunListItem, StatsView};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_store::runs::Filter;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::context::{Context, Globals};
 use super::{Verb, print, table};
-use rows::{age, holders, leases_for, status, why};
+use rows::{age, leases_for, status, why};
 
 /// Show runs and why they wait; how they went; cancel or retry many at once; forget old ones
 #[derive(clap::Args)]
@@ -84,7 +84,7 @@ impl Verb for Args {
 fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
     let statuses = args.statuses.iter().map(|text| text.parse()).collect::<Result<Vec<Status>, _>>()?;
     let request = args.request.as_ref().map(|id| id.parse::<RequestId>()).transpose()?;
-    let filter = Filter { statuses, request, before: None, limit: args.limit };
+    let filter = RunFilter { statuses, request, before: None, limit: args.limit };
     let entries = match context.existing_runs()? {
         Some(runs) => {
             runs.expire()?;
@@ -96,14 +96,10 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
     let leases = leases_for(context, entries.iter().map(|entry| (&entry.run, &entry.request.request)))?;
     if context.json {
         let runs = entries.iter().map(|entry| {
-            let mut value = shape::run(&entry.run, now);
-            value["title"] = entry.request.request.title.as_str().into();
-            value["blocked"] =
-                entry.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
-            if entry.blocked.is_some() {
-                value["blocked"]["holders"] = holders(&entry.request.request, leases.as_ref()).into();
-            }
-            value
+            let item = RunListItem::new(entry, now);
+            let request = &entry.request.request;
+            let blocked = item.blocked.map(|blocked| blocked.with_holders(request, leases.as_ref()));
+            RunListItem { blocked, ..item }
         });
         print::json_text(&format!(r#"{{"runs":{}}}"#, print::json_list(runs)));
         return Ok(Exit::Done);
@@ -141,44 +137,11 @@ fn stats(context: &Context, args: &StatsArgs) -> Result<Exit, Report> {
     };
     let stats = runs.stats(since)?;
     if context.json {
-        print::json(&stats_json(&stats));
+        print::json(&StatsView::new(&stats));
     } else {
         print::out(&stats_text(&stats));
     }
     Ok(Exit::Done)
-}
-
-fn stats_json(stats: &Stats) -> Value {
-    let spread = |spread: &Spread| {
-        json!({
-            "count": spread.count,
-            "p50": spread.p50.as_secs_f64(),
-            "p90": spread.p90.as_secs_f64(),
-            "p99": spread.p99.as_secs_f64(),
-            "max": spread.max.as_secs_f64(),
-            "mean": spread.mean.as_secs_f64(),
-        })
-    };
-    let counts: serde_json::Map<String, Value> = Status::ALL
-        .iter()
-        .map(|status| (status.to_string(), stats.counts.get(status).copied().unwrap_or(0).into()))
-        .collect();
-    let groups: Vec<Value> = stats
-        .groups
-        .iter()
-        .map(|group| {
-            let durations = spread(&group.durations);
-            json!({ "title": group.title, "runs": group.runs, "succeeded": group.succeeded, "durations": durations })
-        })
-        .collect();
-    json!({
-        "counts": counts,
-        "retries": stats.retries,
-        "waits": spread(&stats.waits),
-        "durations": spread(&stats.durations),
-        "ended_an_hour": stats.ended_an_hour,
-        "by_title": groups,
-    })
 }
 
 fn stats_text(stats: &Stats) -> String {

@@ -19,8 +19,10 @@ use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::{browser, poll};
 use lockkeeper_server::log::{self, Format, Verbosity};
-use lockkeeper_server::secret::Secret;
-use lockkeeper_server::{self, BadEndpoint, Clinic, Endpoint, Limits, ServeError, Settings, Shutdown, Site};
+use lockkeeper_server::token::AccessToken;
+use lockkeeper_server::{
+    self, AppState, BadEndpoint, DoctorSettings, Endpoint, Limits, ServeError, Settings, Shutdown,
+};
 use serde_json::json;
 
 use super::context::{Context, Globals};
@@ -103,14 +105,14 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let leases = open_engine(&context.location.state)?;
     let listener = lockkeeper_server::listen(args.listen)?;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
-    let site = Site::new(leases, context.location.clone(), settings)?;
-    let working = (args.work > 0).then(|| work(context, args, &site)).transpose()?;
+    let state = AppState::new(leases, context.location.clone(), settings)?;
+    let working = (args.work > 0).then(|| work(context, args, &state)).transpose()?;
     tell(context, args, address);
     let teller = shutdown.clone();
     let listening =
         thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &teller));
     listening.map_err(KeeperError::Machine)?;
-    lockkeeper_server::run(listener, &site, &shutdown)?;
+    lockkeeper_server::run(listener, &state, &shutdown)?;
     match working.map(JoinHandle::join) {
         None | Some(Ok(Ok(()))) => Ok(Exit::Done),
         Some(Ok(Err(error))) => Err(error.into()),
@@ -119,13 +121,17 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
 }
 
 /// Executes what is queued, until the same signals that end the server.
-fn work(context: &Context, args: &Args, site: &Site) -> Result<JoinHandle<Result<(), RunError>>, Report> {
+fn work(
+    context: &Context,
+    args: &Args,
+    state: &AppState,
+) -> Result<JoinHandle<Result<(), RunError>>, Report> {
     let signals =
         Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
     let (runs, leases) = (context.runs()?, open_engine(&context.location.state)?);
     let status = Some(StatusLog::open(&args.place.status_dir)?);
     let settings = args.place.settings(context)?;
-    let executor = Executor::begin(runs, leases, settings, args.work, status, site.teller())?;
+    let executor = Executor::begin(runs, leases, settings, args.work, status, state.worker_listener())?;
     let crew = Crew::new(executor, Orders { jobs: args.work, drain: false })?;
     let working = thread::Builder::new().name("crew".to_owned()).spawn(move || crew.work(&signals));
     Ok(working.map_err(KeeperError::Machine)?)
@@ -146,7 +152,8 @@ fn begin_log(args: &Args) {
 }
 
 fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
-    let token = args.token_file.as_deref().map(Secret::keep_in).transpose().map_err(ServeError::from)?;
+    let token =
+        args.token_file.as_deref().map(AccessToken::load_or_create).transpose().map_err(ServeError::from)?;
     let ttl = match context.config.ttl("ttl") {
         Some(ttl) => ttl,
         None => Ttl::new(std::time::Duration::from_secs(300))?,
@@ -162,7 +169,7 @@ fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
         status_dir: Some(args.place.status_dir.clone()),
         defaults: Defaults { dir: context.location.root.clone(), ..defaults(context) },
         queue_limit: queue_limit(context),
-        clinic: Clinic {
+        doctor: DoctorSettings {
             groups: Folders::from_variables(&|name| std::env::var_os(name)),
             max_group_age: group::max_lock_age()?,
             swarm: task::swarm()?,

@@ -2,7 +2,7 @@
 
 use lockkeeper_engine::messages::Language;
 use lockkeeper_server::Settings;
-use lockkeeper_server::secret::Secret;
+use lockkeeper_server::token::AccessToken;
 use serde_json::json;
 
 use super::client::Response;
@@ -170,7 +170,7 @@ fn files_of_the_page_are_sent_once() {
 fn a_browser_logs_in_with_the_token_and_keeps_it_where_no_script_reads_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
-    let token = Secret::keep_in(&path).unwrap();
+    let token = AccessToken::load_or_create(&path).unwrap();
     let text = std::fs::read_to_string(&path).unwrap().trim().to_owned();
     let server = Server::with(Settings { token: Some(token), ..settings() });
     let asked = browse(&server, "/locks");

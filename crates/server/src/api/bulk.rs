@@ -10,16 +10,16 @@ use axum::response::{IntoResponse, Response};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::super::extract::Body;
-use super::super::failure::{ErrorShape, Failure};
-use super::super::site::Site;
 use super::runs::checked_reason;
+use crate::error::{ApiError, ErrorView};
+use crate::extract::Body;
+use crate::state::AppState;
 use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::bulk::{Bulk, Changed, Done, Forecast, Left};
-use lockkeeper_store::runs::RequestFilter;
+use lockkeeper_engine::runs::RequestFilter;
+use lockkeeper_engine::runs::bulk::{Bulk, Done, Forecast};
+use lockkeeper_engine::views::{ChangedView, RefusedView};
 
 /// One call changes so many unless asked otherwise.
 const USUAL: usize = 1_000;
@@ -105,11 +105,9 @@ pub(crate) struct Answer {
     /// How many were left as they are.
     refused: u64,
     /// The first of those that were changed: `request_id`, `run_id`, `status`.
-    #[schema(value_type = Vec<Object>)]
-    runs: Vec<Value>,
+    runs: Vec<ChangedView>,
     /// The first of those that were not: `request_id`, `reason_code`, `message`.
-    #[schema(value_type = Vec<Object>)]
-    refusals: Vec<Value>,
+    refusals: Vec<RefusedView>,
     /// The latest request that is meant.
     newest: Option<String>,
     /// There are more: where the next call begins.
@@ -126,18 +124,18 @@ pub(crate) struct Answer {
     responses(
         (status = ACCEPTED, description = "They are canceled, or about to be", body = Answer),
         (status = OK, description = "What would be done", body = Answer),
-        (status = BAD_REQUEST, description = "It does not say which, or not in words that are known", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = BAD_REQUEST, description = "It does not say which, or not in words that are known", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn cancel(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Body(mut matching): Body<Matching>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     let reason = checked_reason(matching.reason.take())?;
-    act(&site, &matching, Bulk::Cancel { reason }).await
+    act(&state, &matching, Bulk::Cancel { reason }).await
 }
 
 /// Queues a new run of every request that matches and whose last one has ended.
@@ -146,30 +144,30 @@ pub(crate) async fn cancel(
     responses(
         (status = ACCEPTED, description = "New runs are queued", body = Answer),
         (status = OK, description = "What would be done", body = Answer),
-        (status = BAD_REQUEST, description = "It does not say which, or not in words that are known", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = BAD_REQUEST, description = "It does not say which, or not in words that are known", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn retry(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Body(matching): Body<Matching>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     if matching.reason.is_some() {
         return Err(Report::usage("a retry has no reason").with_hint("leave `reason` out").into());
     }
-    act(&site, &matching, Bulk::Retry).await
+    act(&state, &matching, Bulk::Retry).await
 }
 
-async fn act(site: &Site, matching: &Matching, bulk: Bulk) -> Result<Response, Failure> {
+async fn act(state: &AppState, matching: &Matching, bulk: Bulk) -> Result<Response, ApiError> {
     let (filter, dry_run) = (matching.filter()?, matching.dry_run);
-    let (forecast, done) = site
-        .consult(move |site| {
-            let forecast = site.runs().forecast(&bulk, &filter)?;
+    let (forecast, done) = state
+        .blocking(move |state| {
+            let forecast = state.runs().forecast(&bulk, &filter)?;
             let newest = filter.newest.clone().or_else(|| forecast.newest.clone());
             let filter = RequestFilter { newest, ..filter };
-            let done = if dry_run { None } else { Some(site.runs().bulk(&bulk, &filter)?) };
+            let done = if dry_run { None } else { Some(state.runs().bulk(&bulk, &filter)?) };
             Ok((forecast, done))
         })
         .await?;
@@ -190,27 +188,12 @@ impl Answer {
             matched: forecast.matched,
             moved,
             refused,
-            runs: done.moved.iter().take(NAMED).map(changed).collect(),
-            refusals: done.refused.into_iter().take(NAMED).map(left).collect(),
+            runs: done.moved.iter().take(NAMED).map(ChangedView::new).collect(),
+            refusals: done.refused.into_iter().take(NAMED).map(RefusedView::with_code).collect(),
             newest: forecast.newest.as_ref().map(ToString::to_string),
             next: done.next.map(|next| next.to_string()),
             dry_run,
             message: format!("{moved} {would}changed, {refused} {would}left as they are"),
         }
     }
-}
-
-fn changed(one: &Changed) -> Value {
-    let pairs =
-        [("request_id", one.request.as_str()), ("run_id", one.run.as_str()), ("status", one.status.as_str())];
-    Value::Object(pairs.map(|(key, value)| (key.to_owned(), value.into())).into_iter().collect())
-}
-
-fn left(one: Left) -> Value {
-    let message = one.error.to_string();
-    let mut value = Map::new();
-    value.insert("request_id".to_owned(), one.request.as_str().into());
-    value.insert("reason_code".to_owned(), Report::from(one.error).code().into());
-    value.insert("message".to_owned(), message.into());
-    Value::Object(value)
 }

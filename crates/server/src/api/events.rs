@@ -18,16 +18,16 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::super::extract::Params;
-use super::super::failure::{ErrorShape, Failure};
-use super::super::feed::{Event, Missed, Subscription};
-use super::super::shutdown::Shutdown;
-use super::super::site::Site;
+use crate::broadcast::{Event, Missed, Subscription};
+use crate::error::{ApiError, ErrorView};
+use crate::extract::Params;
+use crate::shutdown::Shutdown;
+use crate::state::AppState;
 use lockkeeper_engine::report::{Exit, Report};
 
 /// So many parts of a stream are ready for a reader who is slow.
 const READY: usize = 32;
-/// The limit before the site is known, lowered by the first stream to what the settings say.
+/// The limit before the state is known, lowered by the first stream to what the settings say.
 const STREAMS: usize = Semaphore::MAX_PERMITS;
 
 /// What all streams share.
@@ -37,7 +37,7 @@ struct Streams {
     shutdown: Shutdown,
 }
 
-pub(super) fn routes(shutdown: &Shutdown) -> OpenApiRouter<Site> {
+pub(super) fn routes(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
     let streams = Streams { places: Arc::new(Semaphore::new(STREAMS)), shutdown: shutdown.clone() };
     OpenApiRouter::new().routes(routes!(events)).layer(Extension(streams))
 }
@@ -60,23 +60,24 @@ struct Wanted {
     params(Wanted, ("Last-Event-ID" = Option<String>, Header, description = "Go on after this event")),
     responses(
         (status = OK, description = "The stream, until the reader or the server ends it", content_type = "text/event-stream", body = String),
-        (status = SERVICE_UNAVAILABLE, description = "Too many streams", body = ErrorShape),
+        (status = SERVICE_UNAVAILABLE, description = "Too many streams", body = ErrorView),
     )
 )]
 async fn events(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Extension(streams): Extension<Streams>,
     Params(wanted): Params<Wanted>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     let used = STREAMS - streams.places.available_permits();
-    let place = Arc::clone(&streams.places).try_acquire_owned().ok().filter(|_| used < site.limits().streams);
-    let Some(place) = place else { return Err(too_many(site.limits().streams)) };
+    let place =
+        Arc::clone(&streams.places).try_acquire_owned().ok().filter(|_| used < state.limits().streams);
+    let Some(place) = place else { return Err(too_many(state.limits().streams)) };
     let header = headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let subscription = site.feed().subscribe(header.or(wanted.last_event_id).as_deref());
+    let subscription = state.broadcaster().subscribe(header.or(wanted.last_event_id).as_deref());
     let topics = wanted.topics.map(|topics| topics.split(',').map(|topic| topic.trim().to_owned()).collect());
     let (sender, parts) = mpsc::channel(READY);
-    let speaker = Speaker { site, topics, sender, _place: place };
+    let speaker = Speaker { state, topics, sender, _place: place };
     tokio::spawn(async move {
         tokio::select! {
             () = speaker.speak(subscription) => {}
@@ -89,7 +90,7 @@ async fn events(
 
 /// Speaks to one reader.
 struct Speaker {
-    site: Site,
+    state: AppState,
     topics: Option<Vec<String>>,
     sender: mpsc::Sender<Bytes>,
     /// Given back with everything else.
@@ -99,18 +100,18 @@ struct Speaker {
 impl Speaker {
     /// Speaks until the reader is gone.
     async fn speak(self, subscription: Subscription) {
-        let Subscription { missed, mut last, mut coming } = subscription;
+        let Subscription { missed, mut last, mut receiver } = subscription;
         let mut going_on = match missed {
             Missed::New => self.mark("hello", last).await,
             Missed::TooMuch => self.mark("reset", last).await,
             Missed::Events(events) => self.all(&events).await,
         };
         while going_on {
-            let silence = tokio::time::sleep(self.site.limits().keep_alive);
+            let silence = tokio::time::sleep(self.state.limits().keep_alive);
             going_on = tokio::select! {
                 () = self.sender.closed() => false,
                 () = silence => self.say(": alive\n\n".to_owned()).await,
-                heard = coming.recv() => match heard {
+                heard = receiver.recv() => match heard {
                     Ok(event) => {
                         last = event.number;
                         self.all(std::slice::from_ref(&event)).await
@@ -129,7 +130,7 @@ impl Speaker {
         for event in events {
             let wanted =
                 self.topics.as_ref().is_none_or(|topics| topics.iter().any(|topic| topic == event.topic));
-            let id = self.site.feed().cursor(event.number);
+            let id = self.state.broadcaster().cursor(event.number);
             if wanted
                 && !self.say(format!("id: {id}\nevent: {}\ndata: {}\n\n", event.topic, event.data)).await
             {
@@ -141,7 +142,7 @@ impl Speaker {
 
     /// An event about the stream itself.
     async fn mark(&self, name: &str, last: u64) -> bool {
-        let id = self.site.feed().cursor(last);
+        let id = self.state.broadcaster().cursor(last);
         self.say(format!("retry: 1000\nid: {id}\nevent: {name}\ndata: {{}}\n\n")).await
     }
 
@@ -168,10 +169,10 @@ impl HttpBody for Stream {
     }
 }
 
-fn too_many(limit: usize) -> Failure {
+fn too_many(limit: usize) -> ApiError {
     let message = format!("{limit} event streams are open already");
     let report = Report::new(Exit::Unreachable, "TOO_MANY_STREAMS", message)
         .with_hint("close pages that you do not look at")
         .with_context("limit", limit);
-    Failure::new(StatusCode::SERVICE_UNAVAILABLE, report)
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, report)
 }

@@ -14,11 +14,11 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::super::extract::{Id, Params};
-use super::super::failure::{ErrorShape, Failure};
-use super::super::feed::Event;
-use super::super::shutdown::Shutdown;
-use super::super::site::Site;
+use crate::broadcast::Event;
+use crate::error::{ApiError, ErrorView};
+use crate::extract::{Id, Params};
+use crate::shutdown::Shutdown;
+use crate::state::AppState;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::output::Output;
 use lockkeeper_platform::changes::Changes;
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A letter has no more bytes than this after its first.
 const LETTER_REST: usize = 3;
 
-pub(super) fn routes(shutdown: &Shutdown) -> OpenApiRouter<Site> {
+pub(super) fn routes(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(log)).layer(Extension(shutdown.clone()))
 }
 
@@ -77,16 +77,16 @@ pub(crate) struct Log {
     params(("id" = String, Path, description = "The run's id"), Part),
     responses(
         (status = OK, description = "A window of the output", body = Log),
-        (status = BAD_REQUEST, description = "Not an id or a part", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorShape),
+        (status = BAD_REQUEST, description = "Not an id or a part", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
     )
 )]
 pub(crate) async fn log(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Extension(shutdown): Extension<Shutdown>,
     Id(id): Id,
     Params(part): Params<Part>,
-) -> Result<Json<Log>, Failure> {
+) -> Result<Json<Log>, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
     let limit = part.limit.unwrap_or(WINDOW);
     if !(1..=MOST_BYTES).contains(&limit) {
@@ -101,12 +101,12 @@ pub(crate) async fn log(
     }
     let until = Instant::now() + Duration::from_secs(wait);
     // Listened to before anything is looked at, so that nothing falls in between.
-    let mut events = (wait > 0).then(|| site.feed().subscribe(None).coming);
+    let mut events = (wait > 0).then(|| state.broadcaster().subscribe(None).receiver);
     loop {
-        let folder = site.runs().folder_of(&id).path().to_owned();
+        let folder = state.runs().folder_of(&id).path().to_owned();
         let changes = if wait > 0 { Changes::watch(&folder).ok() } else { None };
         let (asked, run) = (part.clone(), id.clone());
-        let log = site.consult(move |site| window(site, &run, &asked, limit)).await?;
+        let log = state.blocking(move |state| window(state, &run, &asked, limit)).await?;
         let Some(events) =
             events.as_mut().filter(|_| log.text.is_empty() && !log.ended && Instant::now() < until)
         else {
@@ -141,11 +141,11 @@ async fn told(folder: Option<BorrowedFd<'_>>, events: &mut Receiver<Event>) {
 }
 
 /// Reads a part of an output, however long that is.
-pub(crate) fn window(site: &Site, id: &RunId, part: &Part, limit: usize) -> Result<Log, Report> {
-    let run = site.runs().run(id)?;
+pub(crate) fn window(state: &AppState, id: &RunId, part: &Part, limit: usize) -> Result<Log, Report> {
+    let run = state.runs().run(id)?;
     let ended = run.status.is_terminal();
     let attempt = part.attempt.filter(|attempt| *attempt != run.attempt);
-    let folder = site.runs().folder_of(id);
+    let folder = state.runs().folder_of(id);
     let run_id = id.to_string();
     let Some(output) = Output::open(&folder, attempt).map_err(|error| unreadable(&error))? else {
         return Ok(Log { run_id, from: 0, to: 0, size: 0, text: String::new(), ended });

@@ -6,17 +6,16 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::queue::Selection;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::super::extract::Body;
-use super::super::failure::{ErrorShape, Failure};
-use super::super::site::Site;
-use super::super::workshop::Turn;
-use lockkeeper_engine::queue::{self, QueueBusy, explain};
+use crate::error::{ApiError, ErrorView};
+use crate::extract::Body;
+use crate::run_spawner::Turn;
+use crate::state::AppState;
+use lockkeeper_engine::queue::{self, QueueBusy};
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_store::runs::AutoRun;
+use lockkeeper_engine::runs::AutoRun;
+use lockkeeper_engine::views::{AutoRunView, PassedOverView};
 
 /// Where the queue is.
 #[derive(Serialize, ToSchema)]
@@ -24,55 +23,40 @@ pub(crate) struct Queue {
     /// Whether somebody works through it.
     running: bool,
     /// Who, since when, how far.
-    #[schema(value_type = Option<Object>)]
-    auto_run: Option<Value>,
+    auto_run: Option<AutoRunView>,
     /// The request that is next.
     next: Option<String>,
     /// The other requests that are not done: `request_id`, `reason` and the reason in words.
-    #[schema(value_type = Vec<Object>)]
-    passed_over: Vec<Value>,
+    passed_over: Vec<PassedOverView>,
 }
 
 /// Where the queue is, what is next, and why the others are not.
 #[utoipa::path(get, path = "/api/queue", operation_id = "show_queue", tag = "queue", responses(
     (status = OK, description = "The queue", body = Queue),
 ))]
-pub(crate) async fn show(State(site): State<Site>) -> Result<Json<Queue>, Failure> {
+pub(crate) async fn show(State(state): State<AppState>) -> Result<Json<Queue>, ApiError> {
     let (selection, auto) =
-        site.consult(|site| Ok((queue::selection(site.runs(), &[])?, auto_run(site)?))).await?;
+        state.blocking(|state| Ok((queue::selection(state.runs(), &[])?, auto_run(state)?))).await?;
     Ok(Json(Queue::of(&selection, auto.as_ref())))
 }
 
 /// The auto-run that goes on, if one does.
-pub(crate) fn auto_run(site: &Site) -> Result<Option<AutoRun>, Report> {
-    if !queue::is_running(site.leases())? {
+pub(crate) fn auto_run(state: &AppState) -> Result<Option<AutoRun>, Report> {
+    if !queue::is_running(state.leases())? {
         return Ok(None);
     }
-    Ok(site.runs().store().read(|tables| tables.auto_run())?)
+    Ok(state.runs().auto_run()?)
 }
 
 impl Queue {
     fn of(selection: &Selection, auto: Option<&AutoRun>) -> Self {
-        let passed_over = selection.passed_over.iter().map(|(id, reason)| {
-            json!({ "request_id": id.as_str(), "reason": reason.as_str(), "message": explain(*reason) })
-        });
         Self {
             running: auto.is_some(),
-            auto_run: auto.map(shown),
+            auto_run: auto.map(AutoRunView::new),
             next: selection.next.as_ref().map(ToString::to_string),
-            passed_over: passed_over.collect(),
+            passed_over: selection.passed_over.iter().map(PassedOverView::explained).collect(),
         }
     }
-}
-
-fn shown(auto: &AutoRun) -> Value {
-    json!({
-        "worker": auto.worker.as_str(),
-        "started_at": WallTime::from_micros(auto.started_at).to_string(),
-        "runs": auto.runs,
-        "current_run_id": auto.current.as_ref().map(|run| run.as_str()),
-        "stopping": auto.stop,
-    })
 }
 
 /// How to work through the queue.
@@ -89,19 +73,19 @@ pub(crate) struct Manner {
     responses(
         (status = ACCEPTED, description = "It is worked through", body = Queue),
         (status = OK, description = "There is nothing to do", body = Queue),
-        (status = BAD_REQUEST, description = "It cannot be", body = ErrorShape),
-        (status = CONFLICT, description = "`QUEUE_IN_PROGRESS`: somebody else does", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = BAD_REQUEST, description = "It cannot be", body = ErrorView),
+        (status = CONFLICT, description = "`QUEUE_IN_PROGRESS`: somebody else does", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn run_next(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Body(manner): Body<Manner>,
-) -> Result<Response, Failure> {
-    let (turn, auto) = site
-        .consult(move |site| Ok((site.workshop().work_through(site, manner.auto)?, auto_run(site)?)))
+) -> Result<Response, ApiError> {
+    let (turn, auto) = state
+        .blocking(move |state| Ok((state.run_spawner().work_through(state, manner.auto)?, auto_run(state)?)))
         .await?;
     match turn {
         Turn::Begun(selection) => {
@@ -112,7 +96,7 @@ pub(crate) async fn run_next(
     }
 }
 
-fn in_progress(busy: &QueueBusy) -> Failure {
+fn in_progress(busy: &QueueBusy) -> ApiError {
     let report = Report::new(Exit::Refused, "QUEUE_IN_PROGRESS", "somebody else works through the queue")
         .with_hint("stop it with POST /api/queue/stop, or wait until it has ended")
         .with_context("holder", busy.holder.as_str());
@@ -130,26 +114,35 @@ pub(crate) struct End {
     now: bool,
 }
 
-/// Asks whoever works through the queue to end after the present run.
+/// The answer to a request to stop.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Stopping {
+    /// Whether an auto-run was there to be asked.
+    stopping: bool,
+    /// What happened, for people.
+    message: &'static str,
+}
+
+/// Asks the auto-run of the queue to stop after its current run.
 #[utoipa::path(post, path = "/api/queue/stop", operation_id = "stop_queue", tag = "queue", request_body = End, responses(
-    (status = ACCEPTED, description = "`stopping` says whether anybody was asked", body = Object),
-    (status = BAD_REQUEST, description = "It cannot be", body = ErrorShape),
-    (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-    (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-    (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+    (status = ACCEPTED, description = "`stopping` says whether anybody was asked", body = Stopping),
+    (status = BAD_REQUEST, description = "It cannot be", body = ErrorView),
+    (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+    (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+    (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
 ))]
-pub(crate) async fn stop(State(site): State<Site>, Body(end): Body<End>) -> Result<Response, Failure> {
-    let stopping = site
-        .consult(move |site| {
-            let stopping = queue::stop(site.runs(), site.leases())?;
-            let current = auto_run(site)?.and_then(|auto| auto.current);
+pub(crate) async fn stop(State(state): State<AppState>, Body(end): Body<End>) -> Result<Response, ApiError> {
+    let stopping = state
+        .blocking(move |state| {
+            let stopping = queue::stop(state.runs(), state.leases())?;
+            let current = auto_run(state)?.and_then(|auto| auto.current);
             if let Some(run) = current.filter(|_| end.now && stopping) {
                 // It may have ended in the meantime, which is what was wanted.
-                let _ = site.runs().cancel(&run, Some("the queue was stopped"));
+                let _ = state.runs().cancel(&run, Some("the queue was stopped"));
             }
             Ok(stopping)
         })
         .await?;
     let message = if stopping { "the queue ends after the present run" } else { "no queue is running" };
-    Ok((StatusCode::ACCEPTED, Json(json!({ "stopping": stopping, "message": message }))).into_response())
+    Ok((StatusCode::ACCEPTED, Json(Stopping { stopping, message })).into_response())
 }

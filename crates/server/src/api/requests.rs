@@ -10,20 +10,20 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::extract::{Body, Id, Params};
-use super::super::failure::{ErrorShape, Failure};
-use super::super::site::Site;
-use super::super::workshop::Begun;
 use super::locks::held;
 use super::paging::{Paging, beyond};
+use crate::error::{ApiError, ErrorView};
+use crate::extract::{Body, Id, Params};
+use crate::run_spawner::Begun;
+use crate::state::AppState;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::NewRequest;
-use lockkeeper_engine::runs::{RequestEntry, RunError, shape};
+use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, RunFilter};
+use lockkeeper_engine::views::{BlockedView, LatestRun, RequestView, RunView};
 use lockkeeper_platform::clock;
-use lockkeeper_store::runs::{Filter, RequestFilter};
 
 /// So many runs of a request are shown with it.
 const LATEST_RUNS: usize = 50;
@@ -32,8 +32,7 @@ const LATEST_RUNS: usize = 50;
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Requests {
     /// Each with `status`, `locked`, `latest_run` and `blocked`.
-    #[schema(value_type = Vec<Object>)]
-    requests: Vec<Value>,
+    requests: Vec<RequestWithRun>,
     /// Where the next page begins.
     next: Option<String>,
 }
@@ -53,13 +52,13 @@ pub(crate) struct Wanted {
 /// Requests, the latest first.
 #[utoipa::path(get, path = "/api/requests", operation_id = "list_requests", tag = "requests", params(Wanted, Paging), responses(
     (status = OK, description = "Requests with status, lock and latest run", body = Requests),
-    (status = BAD_REQUEST, description = "No such page or state", body = ErrorShape),
+    (status = BAD_REQUEST, description = "No such page or state", body = ErrorView),
 ))]
 pub(crate) async fn list(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Params(wanted): Params<Wanted>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Requests>, Failure> {
+) -> Result<Json<Requests>, ApiError> {
     let limit = paging.limit()?;
     let words = wanted.status.iter().flat_map(|text| text.split(','));
     let statuses = words.map(|word| word.trim().parse()).collect::<Result<Vec<RequestStatus>, _>>();
@@ -75,18 +74,33 @@ pub(crate) async fn list(
         limit: limit + 1,
         ..RequestFilter::default()
     };
-    let mut entries = site.consult(move |site| Ok(site.runs().requests(&filter)?)).await?;
+    let mut entries = state.blocking(move |state| Ok(state.runs().requests(&filter)?)).await?;
     let next = beyond(&mut entries, limit, |entry| entry.request.request.id.to_string());
     let now = clock::now();
-    Ok(Json(Requests { requests: entries.iter().map(|entry| shown(entry, now)).collect(), next }))
+    Ok(Json(Requests {
+        requests: entries.iter().map(|entry| RequestWithRun::new(entry, now)).collect(),
+        next,
+    }))
 }
 
-/// A request as the API shows it.
-pub(crate) fn shown(entry: &RequestEntry, now: Moment) -> Value {
-    let mut value = shape::request(&entry.request);
-    value["latest_run"] = entry.latest.as_ref().map_or(Value::Null, |run| shape::run(run, now));
-    value["blocked"] = entry.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
-    value
+/// A request with all of its latest run.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RequestWithRun {
+    /// The request.
+    #[serde(flatten)]
+    request: RequestView,
+    /// Why no worker executes the latest run; null when one does, or when it has ended.
+    blocked: Option<BlockedView>,
+}
+
+impl RequestWithRun {
+    fn new(entry: &RequestEntry, now: Moment) -> Self {
+        let latest = entry.latest.as_ref().map(|run| LatestRun::Run(Box::new(RunView::new(run, now))));
+        Self {
+            request: RequestView { latest_run: latest, ..RequestView::new(&entry.request) },
+            blocked: entry.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now)),
+        }
+    }
 }
 
 /// A request that came in.
@@ -105,26 +119,26 @@ pub(crate) struct Submitted {
     responses(
         (status = CREATED, description = "It is queued", body = Submitted),
         (status = OK, description = "It was there already, under the same key", body = Submitted),
-        (status = BAD_REQUEST, description = "It cannot be", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`: one that it comes after is not there", body = ErrorShape),
-        (status = CONFLICT, description = "`DUPLICATE`, `QUEUE_FULL`", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = BAD_REQUEST, description = "It cannot be", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`: one that it comes after is not there", body = ErrorView),
+        (status = CONFLICT, description = "`DUPLICATE`, `QUEUE_FULL`", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn submit(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Body(mut new): Body<NewRequest>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     for path in &mut new.paths {
-        *path = site.below_root(path)?;
+        *path = state.below_root(path)?;
     }
-    let submitted = site
-        .consult(move |site| {
-            let id = site.runs().new_request_id()?;
-            let request = new.check(&id, &site.settings().defaults)?;
-            Ok(site.runs().submit(&request, site.settings().queue_limit)?)
+    let submitted = state
+        .blocking(move |state| {
+            let id = state.runs().new_request_id()?;
+            let request = new.check(&id, &state.settings().defaults)?;
+            Ok(state.runs().submit(&request, state.settings().queue_limit)?)
         })
         .await?;
     let status = if submitted.existing { StatusCode::OK } else { StatusCode::CREATED };
@@ -141,11 +155,9 @@ pub(crate) async fn submit(
 #[derive(Serialize, ToSchema)]
 pub(crate) struct WithRuns {
     /// The request.
-    #[schema(value_type = Object)]
-    request: Value,
+    request: RequestWithRun,
     /// Its runs, the latest first.
-    #[schema(value_type = Vec<Object>)]
-    runs: Vec<Value>,
+    runs: Vec<RunView>,
 }
 
 /// One request with its runs.
@@ -153,22 +165,35 @@ pub(crate) struct WithRuns {
     params(("id" = String, Path, description = "The request's id")),
     responses(
         (status = OK, description = "The request", body = WithRuns),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorShape),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorView),
     )
 )]
-pub(crate) async fn show(State(site): State<Site>, Id(id): Id) -> Result<Json<WithRuns>, Failure> {
+pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Json<WithRuns>, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
-    let (entry, runs) = site.consult(move |site| with_runs(site, &id)).await?;
+    let (entry, runs) = state.blocking(move |state| with_runs(state, &id)).await?;
     let now = clock::now();
-    let runs = runs.iter().map(|run| shape::run(run, now)).collect();
-    Ok(Json(WithRuns { request: shown(&entry, now), runs }))
+    let runs = runs.iter().map(|run| RunView::new(run, now)).collect();
+    Ok(Json(WithRuns { request: RequestWithRun::new(&entry, now), runs }))
 }
 
-fn with_runs(site: &Site, id: &RequestId) -> Result<(RequestEntry, Vec<Run>), Report> {
-    let entry = site.runs().request(id)?;
-    let filter = Filter { request: Some(id.clone()), limit: LATEST_RUNS, ..Filter::default() };
-    Ok((entry, site.runs().list(&filter)?))
+fn with_runs(state: &AppState, id: &RequestId) -> Result<(RequestEntry, Vec<Run>), Report> {
+    let entry = state.runs().request(id)?;
+    let filter = RunFilter { request: Some(id.clone()), limit: LATEST_RUNS, ..RunFilter::default() };
+    Ok((entry, state.runs().list(&filter)?))
+}
+
+/// A run that was started.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Started {
+    /// The run.
+    run_id: String,
+    /// The address of the run.
+    url: String,
+    /// The run as it is now.
+    run: RunView,
+    /// What happened, for people.
+    message: String,
 }
 
 /// Runs a request now: its queued run, or a new one when the last has ended.
@@ -178,21 +203,26 @@ fn with_runs(site: &Site, id: &RequestId) -> Result<(RequestEntry, Vec<Run>), Re
         ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once"),
     ),
     responses(
-        (status = ACCEPTED, description = "It is executed; `Location` is its run", body = Object),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorShape),
-        (status = CONFLICT, description = "`RUN_IN_PROGRESS` with `context.latest_run_url`, `LOCK_HELD`", body = ErrorShape),
+        (status = ACCEPTED, description = "It is executed; `Location` is its run", body = Started),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorView),
+        (status = CONFLICT, description = "`RUN_IN_PROGRESS` with `context.latest_run_url`, `LOCK_HELD`", body = ErrorView),
     )
 )]
-pub(crate) async fn run(State(site): State<Site>, Id(id): Id) -> Result<Response, Failure> {
+pub(crate) async fn run(State(state): State<AppState>, Id(id): Id) -> Result<Response, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
-    let begun = site.consult(move |site| begin(site, &id)).await??;
+    let begun = state.blocking(move |state| begin(state, &id)).await??;
     let now = clock::now();
     match begun {
         Begun::Run(run) => {
             let url = format!("/api/runs/{}", run.id);
             let message = format!("run {} began", run.id);
-            let body = json!({ "run_id": run.id.as_str(), "url": url, "run": shape::run(&run, now), "message": message });
+            let body = Started {
+                run_id: run.id.to_string(),
+                url: url.clone(),
+                run: RunView::new(&run, now),
+                message,
+            };
             Ok((StatusCode::ACCEPTED, [(LOCATION, url)], Json(body)).into_response())
         }
         Begun::Held(jams) => Err(held(&jams, now)),
@@ -200,22 +230,22 @@ pub(crate) async fn run(State(site): State<Site>, Id(id): Id) -> Result<Response
 }
 
 /// A run in progress is a refusal that leads to that run.
-fn begin(site: &Site, id: &RequestId) -> Result<Result<Begun, Failure>, Report> {
-    let entry = site.runs().request(id)?;
+fn begin(state: &AppState, id: &RequestId) -> Result<Result<Begun, ApiError>, Report> {
+    let entry = state.runs().request(id)?;
     if let Some(run) = entry.latest.filter(|_| entry.request.status == RequestStatus::Running) {
         let error = RunError::InProgress { request: id.clone(), run: run.id, status: run.status };
         return Ok(Err(in_progress(error.into())));
     }
-    match site.workshop().run(site, id) {
+    match state.run_spawner().run(state, id) {
         Ok(begun) => Ok(Ok(begun)),
         Err(report) if report.code() == "RUN_IN_PROGRESS" => Ok(Err(in_progress(report))),
         Err(report) => Err(report),
     }
 }
 
-fn in_progress(report: Report) -> Failure {
+fn in_progress(report: Report) -> ApiError {
     let run = report.context("run_id").and_then(Value::as_str).unwrap_or_default();
     let url = format!("/api/runs/{run}");
     debug_assert_eq!(report.exit(), Exit::Refused);
-    Failure::from(report.with_context("latest_run_url", url.as_str())).at(url)
+    ApiError::from(report.with_context("latest_run_url", url.as_str())).at(url)
 }

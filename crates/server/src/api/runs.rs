@@ -9,17 +9,16 @@ use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::run::Status;
 use lockkeeper_core::run::life::Mark;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::extract::{Body, Id, Params};
-use super::super::failure::{ErrorShape, Failure};
-use super::super::site::Site;
 use super::paging::{Paging, beyond};
+use crate::error::{ApiError, ErrorView};
+use crate::extract::{Body, Id, Params};
+use crate::state::AppState;
 use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::shape;
+use lockkeeper_engine::runs::RunFilter;
+use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunListItem, RunView};
 use lockkeeper_platform::clock;
-use lockkeeper_store::runs::Filter;
 
 /// A reason has no more bytes than this.
 const REASON_BYTES: usize = 1_000;
@@ -28,8 +27,7 @@ const REASON_BYTES: usize = 1_000;
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Listed {
     /// Each with `title` and `blocked`.
-    #[schema(value_type = Vec<Object>)]
-    runs: Vec<Value>,
+    runs: Vec<RunListItem>,
     /// Where the next page begins.
     next: Option<String>,
 }
@@ -47,13 +45,13 @@ pub(crate) struct Wanted {
 /// Runs, the latest first.
 #[utoipa::path(get, path = "/api/runs", operation_id = "list_runs", tag = "runs", params(Wanted, Paging), responses(
     (status = OK, description = "Runs", body = Listed),
-    (status = BAD_REQUEST, description = "No such page or state", body = ErrorShape),
+    (status = BAD_REQUEST, description = "No such page or state", body = ErrorView),
 ))]
 pub(crate) async fn list(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Params(wanted): Params<Wanted>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Listed>, Failure> {
+) -> Result<Json<Listed>, ApiError> {
     let limit = paging.limit()?;
     let words = wanted.status.iter().flat_map(|text| text.split(','));
     let statuses = words.map(|word| word.trim().parse()).collect::<Result<Vec<Status>, _>>();
@@ -61,34 +59,25 @@ pub(crate) async fn list(
     let request: Option<RequestId> =
         wanted.request.as_deref().map(str::parse).transpose().map_err(Report::from)?;
     let before: Option<RunId> = paging.after_id().map(str::parse).transpose().map_err(Report::from)?;
-    let filter = Filter { statuses, request, before, limit: limit + 1 };
-    let mut entries = site.consult(move |site| Ok(site.runs().entries(&filter)?)).await?;
+    let filter = RunFilter { statuses, request, before, limit: limit + 1 };
+    let mut entries = state.blocking(move |state| Ok(state.runs().entries(&filter)?)).await?;
     let next = beyond(&mut entries, limit, |entry| entry.run.id.to_string());
     let now = clock::now();
-    let runs = entries.iter().map(|entry| {
-        let mut value = shape::run(&entry.run, now);
-        value["title"] = entry.request.request.title.as_str().into();
-        value["blocked"] = entry.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
-        value
-    });
-    Ok(Json(Listed { runs: runs.collect(), next }))
+    let runs = entries.iter().map(|entry| RunListItem::new(entry, now)).collect();
+    Ok(Json(Listed { runs, next }))
 }
 
 /// A run with everything around it.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Shown {
     /// The run.
-    #[schema(value_type = Object)]
-    run: Value,
+    run: RunView,
     /// Its request.
-    #[schema(value_type = Object)]
-    request: Value,
-    /// What happened to it.
-    #[schema(value_type = Vec<Object>)]
-    events: Vec<Value>,
-    /// Why nobody executes it, while that is so.
-    #[schema(value_type = Option<Object>)]
-    blocked: Option<Value>,
+    request: RequestView,
+    /// Its events, the oldest first.
+    events: Vec<EventView>,
+    /// Why no worker executes it; null when one does, or when it has ended.
+    blocked: Option<BlockedView>,
 }
 
 /// One run with its request and events.
@@ -96,19 +85,19 @@ pub(crate) struct Shown {
     params(("id" = String, Path, description = "The run's id")),
     responses(
         (status = OK, description = "The run", body = Shown),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorShape),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
     )
 )]
-pub(crate) async fn show(State(site): State<Site>, Id(id): Id) -> Result<Json<Shown>, Failure> {
+pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Json<Shown>, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
-    let view = site.consult(move |site| Ok(site.runs().show(&id)?)).await?;
+    let view = state.blocking(move |state| Ok(state.runs().show(&id)?)).await?;
     let now = clock::now();
     Ok(Json(Shown {
-        run: shape::run(&view.run, now),
-        request: shape::request(&view.request),
-        events: view.events.iter().map(shape::event).collect(),
-        blocked: view.blocked.as_ref().map(|blocked| shape::blocked(blocked, now)),
+        run: RunView::new(&view.run, now),
+        request: RequestView::new(&view.request),
+        events: view.events.iter().map(EventView::new).collect(),
+        blocked: view.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now)),
     }))
 }
 
@@ -116,8 +105,7 @@ pub(crate) async fn show(State(site): State<Site>, Id(id): Id) -> Result<Json<Sh
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Moved {
     /// The run.
-    #[schema(value_type = Object)]
-    run: Value,
+    run: RunView,
     /// What happened, for people.
     message: String,
 }
@@ -135,24 +123,24 @@ pub(crate) struct Cancel {
     params(("id" = String, Path, description = "The run's id")),
     responses(
         (status = ACCEPTED, description = "It is canceled, or about to be", body = Moved),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorShape),
-        (status = CONFLICT, description = "`TRANSITION_REFUSED`: it has ended", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
+        (status = CONFLICT, description = "`TRANSITION_REFUSED`: it has ended", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn cancel(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Id(id): Id,
     Body(cancel): Body<Cancel>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
     let reason = checked_reason(cancel.reason)?;
-    let run = site.consult(move |site| Ok(site.runs().cancel(&id, reason.as_deref())?.run)).await?;
+    let run = state.blocking(move |state| Ok(state.runs().cancel(&id, reason.as_deref())?.run)).await?;
     let message = format!("run {} is {}", run.id, run.status);
-    let moved = Moved { run: shape::run(&run, clock::now()), message };
+    let moved = Moved { run: RunView::new(&run, clock::now()), message };
     Ok((StatusCode::ACCEPTED, Json(moved)).into_response())
 }
 
@@ -189,55 +177,73 @@ pub(crate) struct Transition {
     params(("id" = String, Path, description = "The run's id")),
     responses(
         (status = OK, description = "It was moved", body = Moved),
-        (status = BAD_REQUEST, description = "Not an id or a state", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorShape),
-        (status = CONFLICT, description = "`TRANSITION_REFUSED` with `context.status`", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = BAD_REQUEST, description = "Not an id or a state", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
+        (status = CONFLICT, description = "`TRANSITION_REFUSED` with `context.status`", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn transition(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Id(id): Id,
     Body(wanted): Body<Transition>,
-) -> Result<Json<Moved>, Failure> {
+) -> Result<Json<Moved>, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
     let to: Status = wanted.to.parse().map_err(Report::from)?;
     let expect: Option<Status> =
         wanted.expect.as_deref().map(str::parse).transpose().map_err(Report::from)?;
     let worker: WorkerId = wanted.worker.as_deref().unwrap_or("outside").parse().map_err(Report::from)?;
     let mark = Mark { to, expect, claim: wanted.claim, exit_code: wanted.exit_code, worker };
-    let run = site
-        .consult(move |site| match (mark.to, mark.expect) {
-            (Status::Running, None | Some(Status::Queued)) => Ok(site.runs().claim(&id, mark.worker)?),
-            _ => Ok(site.runs().mark(&id, &mark)?),
+    let run = state
+        .blocking(move |state| match (mark.to, mark.expect) {
+            (Status::Running, None | Some(Status::Queued)) => Ok(state.runs().claim(&id, mark.worker)?),
+            _ => Ok(state.runs().mark(&id, &mark)?),
         })
         .await?;
     let message = format!("run {} is {}", run.id, run.status);
-    Ok(Json(Moved { run: shape::run(&run, clock::now()), message }))
+    Ok(Json(Moved { run: RunView::new(&run, clock::now()), message }))
+}
+
+/// A new run of the same request.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Retried {
+    /// The request.
+    request_id: String,
+    /// The new run.
+    run_id: String,
+    /// The address of the new run.
+    url: String,
+    /// What happened, for people.
+    message: String,
 }
 
 /// Puts a new run of the same request into the queue.
 #[utoipa::path(post, path = "/api/runs/{id}/retry", operation_id = "retry_run", tag = "runs",
     params(("id" = String, Path, description = "The run's id")),
     responses(
-        (status = CREATED, description = "A new run is queued; `Location` is its address", body = Object),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorShape),
-        (status = CONFLICT, description = "`RUN_IN_PROGRESS`", body = ErrorShape),
+        (status = CREATED, description = "A new run is queued; `Location` is its address", body = Retried),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
+        (status = CONFLICT, description = "`RUN_IN_PROGRESS`", body = ErrorView),
     )
 )]
-pub(crate) async fn retry(State(site): State<Site>, Id(id): Id) -> Result<Response, Failure> {
+pub(crate) async fn retry(State(state): State<AppState>, Id(id): Id) -> Result<Response, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
-    let (request, run) = site
-        .consult(move |site| {
-            let request = site.runs().show(&id)?.run.request;
-            let run = site.runs().run_again(&request)?;
+    let (request, run) = state
+        .blocking(move |state| {
+            let request = state.runs().show(&id)?.run.request;
+            let run = state.runs().run_again(&request)?;
             Ok((request, run))
         })
         .await?;
     let url = format!("/api/runs/{run}");
-    let body = json!({ "request_id": request.as_str(), "run_id": run.as_str(), "url": url, "message": format!("run {run} is queued") });
+    let body = Retried {
+        request_id: request.to_string(),
+        run_id: run.to_string(),
+        url: url.clone(),
+        message: format!("run {run} is queued"),
+    };
     Ok((StatusCode::CREATED, [(LOCATION, url)], Json(body)).into_response())
 }

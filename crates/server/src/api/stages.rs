@@ -4,19 +4,17 @@ use axum::Json;
 use axum::extract::State;
 use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN, Limits, raise};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::extract::{Id, Params};
-use super::super::failure::{ErrorShape, Failure};
-use super::super::project;
-use super::super::site::Site;
 use super::paging::{Paging, beyond};
+use crate::error::{ApiError, ErrorView};
+use crate::extract::{Id, Params};
+use crate::stages_files;
+use crate::state::AppState;
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::shape::alert_to_json;
 use lockkeeper_engine::stages::overview::{Detail, Entry, Overview, conflicts_logged};
-use lockkeeper_engine::stages::shape::ExecutionShape;
+use lockkeeper_engine::views::{AlertView, ExecutionView};
 use lockkeeper_platform::load;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_stages::{Conditions, File, PhasePlan, PlanShape};
@@ -25,9 +23,9 @@ use lockkeeper_stages::{Conditions, File, PhasePlan, PlanShape};
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Executions {
     /// The latest first; each as `stages report` shows it.
-    executions: Vec<ExecutionShape>,
+    executions: Vec<ExecutionView>,
     /// The latest of all with its plan and its runs.
-    latest: Option<ExecutionShape>,
+    latest: Option<ExecutionView>,
     /// The STAGES files of the project that are known.
     files: Vec<String>,
     /// How many conflicts the logs have.
@@ -35,8 +33,7 @@ pub(crate) struct Executions {
     /// How often rules answered within an hour.
     downgrades_last_hour: usize,
     /// What deserves somebody's attention.
-    #[schema(value_type = Vec<Object>)]
-    alerts: Vec<Value>,
+    alerts: Vec<AlertView>,
     /// Lines of the logs that are none.
     skipped_lines: u64,
     /// Where the next page begins.
@@ -46,19 +43,19 @@ pub(crate) struct Executions {
 /// Executions of phases, the latest first.
 #[utoipa::path(get, path = "/api/stages", operation_id = "list_executions", tag = "stages", params(Paging), responses(
     (status = OK, description = "Executions", body = Executions),
-    (status = BAD_REQUEST, description = "No such page", body = ErrorShape),
-    (status = NOT_FOUND, description = "`NO_SUCH_EXECUTION` to go on after", body = ErrorShape),
+    (status = BAD_REQUEST, description = "No such page", body = ErrorView),
+    (status = NOT_FOUND, description = "`NO_SUCH_EXECUTION` to go on after", body = ErrorView),
 ))]
 pub(crate) async fn list(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Executions>, Failure> {
+) -> Result<Json<Executions>, ApiError> {
     let (limit, after) = (paging.limit()?, paging.after_id().map(str::to_owned));
-    Ok(Json(site.consult(move |site| listed(site, limit, after.as_deref())).await?))
+    Ok(Json(state.blocking(move |state| listed(state, limit, after.as_deref())).await?))
 }
 
-fn listed(site: &Site, limit: usize, after: Option<&str>) -> Result<Executions, Report> {
-    let (overview, listing) = look(site)?;
+fn listed(state: &AppState, limit: usize, after: Option<&str>) -> Result<Executions, Report> {
+    let (overview, listing) = look(state)?;
     let hour_ago = WallTime::now().before(DOWNGRADE_SPAN);
     let counts = Counts { downgrades: overview.downgrades_since(hour_ago), ..Counts::default() };
     let from = match after {
@@ -70,17 +67,17 @@ fn listed(site: &Site, limit: usize, after: Option<&str>) -> Result<Executions, 
     };
     let mut page: Vec<&Entry> = overview.entries.iter().skip(from).take(limit + 1).collect();
     let next = beyond(&mut page, limit, |entry| entry.execution.id.clone());
-    let latest = overview.entries.first().map(|entry| Detail::of(entry.clone(), site.runs(), &listing));
-    let latest = latest.transpose()?.as_ref().map(ExecutionShape::whole);
-    let named = |shape: ExecutionShape| named(site, shape);
+    let latest = overview.entries.first().map(|entry| Detail::of(entry.clone(), state.runs(), &listing));
+    let latest = latest.transpose()?.as_ref().map(ExecutionView::whole);
+    let named = |shape: ExecutionView| named(state, shape);
     let files = overview.entries.iter().map(|entry| entry.execution.file.as_str());
     Ok(Executions {
-        executions: page.into_iter().map(ExecutionShape::listed).map(named).collect(),
+        executions: page.into_iter().map(ExecutionView::listed).map(named).collect(),
         latest: latest.map(named),
-        files: project::known_files(site, files),
+        files: stages_files::known_files(state, files),
         conflicts: conflicts_logged(&overview)?,
         downgrades_last_hour: counts.downgrades,
-        alerts: raise(&counts, &Limits::default()).iter().map(alert_to_json).collect(),
+        alerts: raise(&counts, &Limits::default()).iter().map(AlertView::new).collect(),
         skipped_lines: overview.skipped(),
         next,
     })
@@ -90,27 +87,28 @@ fn listed(site: &Site, limit: usize, after: Option<&str>) -> Result<Executions, 
 #[utoipa::path(get, path = "/api/stages/executions/{id}", operation_id = "show_execution", tag = "stages",
     params(("id" = String, Path, description = "The execution's id")),
     responses(
-        (status = OK, description = "The execution", body = ExecutionShape),
-        (status = BAD_REQUEST, description = "Not text", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_EXECUTION`", body = ErrorShape),
+        (status = OK, description = "The execution", body = ExecutionView),
+        (status = BAD_REQUEST, description = "Not text", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_EXECUTION`", body = ErrorView),
     )
 )]
-pub(crate) async fn show(State(site): State<Site>, Id(id): Id) -> Result<Json<ExecutionShape>, Failure> {
-    let shape = site.consult(move |site| Ok(named(site, ExecutionShape::whole(&detail(site, &id)?)))).await?;
+pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Json<ExecutionView>, ApiError> {
+    let shape =
+        state.blocking(move |state| Ok(named(state, ExecutionView::whole(&detail(state, &id)?)))).await?;
     Ok(Json(shape))
 }
 
 /// Everything that was executed, and what is held at the same moment.
-pub(crate) fn look(site: &Site) -> Result<(Overview, Listing), Report> {
-    let listing = site.leases().listing()?;
-    Ok((Overview::read(site.state_folder(), &listing)?, listing))
+pub(crate) fn look(state: &AppState) -> Result<(Overview, Listing), Report> {
+    let listing = state.leases().listing()?;
+    Ok((Overview::read(state.state_folder(), &listing)?, listing))
 }
 
 /// One execution with everything around it.
-pub(crate) fn detail(site: &Site, id: &str) -> Result<Detail, Report> {
-    let listing = site.leases().listing()?;
-    let entry = Entry::find(site.state_folder(), id, &listing)?.ok_or_else(|| unknown(id))?;
-    Ok(Detail::of(entry, site.runs(), &listing)?)
+pub(crate) fn detail(state: &AppState, id: &str) -> Result<Detail, Report> {
+    let listing = state.leases().listing()?;
+    let entry = Entry::find(state.state_folder(), id, &listing)?.ok_or_else(|| unknown(id))?;
+    Ok(Detail::of(entry, state.runs(), &listing)?)
 }
 
 fn unknown(id: &str) -> Report {
@@ -121,8 +119,8 @@ fn unknown(id: &str) -> Report {
 }
 
 /// With its file as people know it.
-fn named(site: &Site, shape: ExecutionShape) -> ExecutionShape {
-    ExecutionShape { file: project::shown(site, shape.file.as_ref()), ..shape }
+fn named(state: &AppState, shape: ExecutionView) -> ExecutionView {
+    ExecutionView { file: stages_files::shown(state, shape.file.as_ref()), ..shape }
 }
 
 /// What is to be planned.
@@ -157,14 +155,14 @@ pub(crate) enum Planned {
 /// How phases of a STAGES file would run, with conflicts and reasons.
 #[utoipa::path(get, path = "/api/stages/plan", operation_id = "plan_stages", tag = "stages", params(Wanted), responses(
     (status = OK, description = "The plan, as `stages plan` shows it", body = Planned),
-    (status = BAD_REQUEST, description = "`BAD_STAGES` with `context.file`, `line` and `column`, no such phase, or not a file of the project", body = ErrorShape),
-    (status = NOT_FOUND, description = "`NO_SUCH_FILE`", body = ErrorShape),
+    (status = BAD_REQUEST, description = "`BAD_STAGES` with `context.file`, `line` and `column`, no such phase, or not a file of the project", body = ErrorView),
+    (status = NOT_FOUND, description = "`NO_SUCH_FILE`", body = ErrorView),
 ))]
 pub(crate) async fn plan(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Params(wanted): Params<Wanted>,
-) -> Result<Json<Planned>, Failure> {
-    let mut plans = site.consult(move |site| Ok(plans(site, &wanted)?.1)).await?;
+) -> Result<Json<Planned>, ApiError> {
+    let mut plans = state.blocking(move |state| Ok(plans(state, &wanted)?.1)).await?;
     Ok(Json(match plans.pop() {
         Some(only) if plans.is_empty() => Planned::One(Box::new(PlanShape::of(&only))),
         last => Planned::All { phases: plans.iter().chain(last.as_ref()).map(PlanShape::of).collect() },
@@ -172,8 +170,8 @@ pub(crate) async fn plan(
 }
 
 /// Plans what is wanted.
-pub(crate) fn plans(site: &Site, wanted: &Wanted) -> Result<(File, Vec<PhasePlan>), Report> {
-    let file = project::sound_file(site, &wanted.file)?;
+pub(crate) fn plans(state: &AppState, wanted: &Wanted) -> Result<(File, Vec<PhasePlan>), Report> {
+    let file = stages_files::sound_file(state, &wanted.file)?;
     if wanted.load.is_some_and(|load| !load.is_finite() || load < 0.0) {
         return Err(Report::usage("that is not a load").with_hint("it is a number such as 4.0"));
     }

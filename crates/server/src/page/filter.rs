@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::status::of_request;
-use super::words::Words;
+use super::texts::Texts;
 use lockkeeper_engine::report::Report;
-use lockkeeper_store::runs::RequestFilter;
+use lockkeeper_engine::runs::RequestFilter;
 
 /// What the form says; fields that nothing was written into say nothing.
 #[derive(Debug, Default, Deserialize)]
@@ -52,10 +52,10 @@ impl Query {
     }
 
     /// Every state, and which one is chosen.
-    pub(super) fn choices(&self, words: &'static Words) -> Vec<Choice> {
+    pub(super) fn choices(&self, texts: &'static Texts) -> Vec<Choice> {
         let choice = |status: RequestStatus| Choice {
             status: status.as_str(),
-            name: of_request(status, words).text,
+            name: of_request(status, texts).text,
             chosen: status.as_str().eq_ignore_ascii_case(self.status.trim()),
         };
         RequestStatus::ALL.into_iter().map(choice).collect()

@@ -4,19 +4,19 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 
-use super::super::api::stages::{Wanted, plans};
-use super::super::extract::Params;
-use super::super::failure::Failure;
-use super::super::site::Site;
-use super::collisions::{Collisions, mode_tone, rule, tone};
-use super::words::Words;
-use super::{Frame, draw};
+use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
+use super::texts::Texts;
+use super::{Layout, draw};
+use crate::api::stages::{Wanted, plans};
+use crate::error::ApiError;
+use crate::extract::Params;
+use crate::state::AppState;
 use lockkeeper_stages::{PhasePlan, PlanShape, span_in_words};
 
 #[derive(Template)]
 #[template(path = "plan.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     file: String,
     phases: Vec<Phase>,
 }
@@ -27,26 +27,26 @@ struct Phase {
     reason: String,
     /// How long it takes, and how long one by one; none where nothing runs.
     about: Option<(String, String)>,
-    collisions: Collisions,
+    conflicts: ConflictGraph,
 }
 
 pub(super) async fn page(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Params(wanted): Params<Wanted>,
-    frame: Frame,
-) -> Result<Response, Failure> {
-    let (file, plans) = site.consult(move |site| plans(site, &wanted)).await?;
-    let phases = plans.iter().enumerate().map(|(place, plan)| Phase::new(plan, place, frame.words));
-    draw(&Page { phases: phases.collect(), file: file.name, frame: frame.at("/stages") })
+    layout: Layout,
+) -> Result<Response, ApiError> {
+    let (file, plans) = state.blocking(move |state| plans(state, &wanted)).await?;
+    let phases = plans.iter().enumerate().map(|(place, plan)| Phase::new(plan, place, layout.texts));
+    draw(&Page { phases: phases.collect(), file: file.name, layout: layout.at("/stages") })
 }
 
 impl Phase {
-    fn new(planned: &PhasePlan, place: usize, words: &Words) -> Self {
+    fn new(planned: &PhasePlan, place: usize, texts: &Texts) -> Self {
         let shape = PlanShape::of(planned);
         let (length, work) = (planned.plan.length, planned.work());
         Self {
             about: (!shape.waves.is_empty()).then(|| (span_in_words(length), span_in_words(work))),
-            collisions: Collisions::new(&shape, format!("phase-{}", place + 1), words, &[]),
+            conflicts: ConflictGraph::new(&shape, format!("phase-{}", place + 1), texts, &[]),
             name: shape.phase,
             mode: shape.mode,
             reason: shape.reason,

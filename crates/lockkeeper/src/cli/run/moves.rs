@@ -4,7 +4,7 @@ use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::run::life::Mark;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::shape;
+use lockkeeper_engine::views::RunView;
 use lockkeeper_platform::clock;
 use serde_json::json;
 
@@ -96,7 +96,7 @@ pub(super) fn retry(context: &Context, which: &Which) -> Result<Exit, Report> {
 
 fn tell(context: &Context, run: &Run) {
     if context.json {
-        print::json(&json!({ "run": shape::run(run, clock::now()) }));
+        print::json(&json!({ "run": RunView::new(run, clock::now()) }));
     } else {
         print::talk(&format!("{} is {}", run.id, run.status));
     }

@@ -2,10 +2,10 @@
 
 use lockkeeper_core::run::Status;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::runs::bulk::{Bulk, Done, Forecast};
-use lockkeeper_store::runs::RequestFilter;
-use serde_json::{Value, json};
+use lockkeeper_engine::runs::{RequestFilter, Runs};
+use lockkeeper_engine::views::{ChangedView, RefusedView};
+use serde_json::json;
 
 use crate::cli::context::Context;
 use crate::cli::{print, table};
@@ -143,14 +143,8 @@ fn tell(context: &Context, forecast: &Forecast, done: &Done, dry_run: bool) -> R
         false => (done.moved.len() as u64, done.refused.len() as u64),
     };
     if context.json {
-        let runs = done.moved.iter().map(|one| {
-            json!({ "request_id": one.request.as_str(), "run_id": one.run.as_str(), "status": one.status.as_str() })
-        });
-        let refusals = done
-            .refused
-            .iter()
-            .map(|one| json!({ "request_id": one.request.as_str(), "message": one.error.to_string() }));
-        let (runs, refusals): (Vec<Value>, Vec<Value>) = (runs.collect(), refusals.collect());
+        let runs: Vec<ChangedView> = done.moved.iter().map(ChangedView::new).collect();
+        let refusals: Vec<RefusedView> = done.refused.iter().map(RefusedView::new).collect();
         print::json(&json!({
             "matched": forecast.matched, "moved": moved, "refused": refused, "runs": runs, "refusals": refusals,
             "dry_run": dry_run,

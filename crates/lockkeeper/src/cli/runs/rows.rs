@@ -1,4 +1,4 @@
-//! Rows of requests and runs for people: where each is, since when, and why it is still there.
+//! Columns of requests and runs for people: status, age, and why a run has not started.
 
 use anstyle::{AnsiColor, Style};
 use lockkeeper_core::request::{Request, RequestStatus};
@@ -7,7 +7,6 @@ use lockkeeper_core::time::Moment;
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::Blocked;
-use serde_json::{Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::{locks, print, table};
@@ -31,7 +30,7 @@ pub(in crate::cli) fn style(status: Status) -> Style {
     }
 }
 
-/// A request's status in its colour; what runs is locked against running twice.
+/// A request's status in its colour.
 pub(in crate::cli) fn request_status(status: RequestStatus) -> String {
     let style = match status {
         RequestStatus::Queued => AnsiColor::Cyan.on_default(),
@@ -44,7 +43,7 @@ pub(in crate::cli) fn request_status(status: RequestStatus) -> String {
     format!("{style}{status}{style:#}")
 }
 
-/// The leases of now, if any queued run needs to know of them.
+/// The current leases; none when no queued run needs a lease.
 pub(in crate::cli) fn leases_for<'r>(
     context: &Context,
     mut entries: impl Iterator<Item = (&'r Run, &'r Request)>,
@@ -53,7 +52,7 @@ pub(in crate::cli) fn leases_for<'r>(
     asks.then(|| locks::Board::look(context).map(|board| board.listing)).transpose()
 }
 
-/// Why a run is where it is, in one line; nothing when there is nothing to say.
+/// Why a run has not started or did not succeed, in one line; empty when there is no reason.
 pub(in crate::cli) fn why(
     run: &Run,
     request: &Request,
@@ -91,27 +90,11 @@ pub(in crate::cli) fn why(
     table::plain(&parts.join("; "))
 }
 
-/// The same for programs: the leases in the way.
-pub(in crate::cli) fn holders(request: &Request, leases: Option<&Listing>) -> Vec<Value> {
-    let Some(leases) = leases else { return Vec::new() };
-    let found = leases.in_the_way(&request.resources());
-    let shown = found.iter().map(|found| {
-        let lease = &found.holder.lease;
-        json!({
-            "lease": lease.id.to_string(),
-            "owner": lease.claim.owner.as_str(),
-            "witness": found.witness,
-            "held_seconds": leases.now.since(lease.acquired_at).as_secs(),
-        })
-    });
-    shown.collect()
-}
-
-/// How long a run has been where it is, or took.
+/// How long a run has been in its status, or how long it took.
 pub(in crate::cli) fn age(run: &Run, now: Moment) -> String {
     let from = run.started_at.filter(|_| run.status != Status::Queued).unwrap_or(run.queued_at);
     match run.completed_at {
-        // Moments of another boot do not compare; the wall clock tells the rest.
+        // Moments of two boots cannot be compared, so the wall clock is used.
         Some(end) => {
             let micros = end.unix_micros.saturating_sub(from.unix_micros);
             print::span(std::time::Duration::from_micros(u64::try_from(micros).unwrap_or(0)))

@@ -1,0 +1,174 @@
+//! Errors as HTTP answers: the one shape, in the reader's language, with what to do.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::header::{ACCEPT_LANGUAGE, CONTENT_LANGUAGE, HeaderValue, LOCATION};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::cookies::cookie;
+use super::state::AppState;
+use lockkeeper_engine::messages::Language;
+use lockkeeper_engine::report::{Exit, Report};
+
+/// The cookie that keeps the language of a browser.
+pub(super) const LANGUAGE_COOKIE: &str = "lockkeeper_lang";
+
+/// The codes for what was asked for and is not there.
+const NOTHING_THERE: [&str; 4] = ["NO_SUCH_RUN", "NO_SUCH_REQUEST", "NO_SUCH_EXECUTION", "NO_SUCH_FILE"];
+
+/// A failure on its way to whoever asked.
+#[derive(Debug)]
+pub(super) struct ApiError {
+    status: StatusCode,
+    report: Report,
+    location: Option<String>,
+}
+
+impl ApiError {
+    /// A report under a status of its own.
+    pub(super) fn new(status: StatusCode, report: Report) -> Self {
+        Self { status, report, location: None }
+    }
+
+    /// Nothing has this address.
+    pub(super) fn not_found(what: &str) -> Self {
+        let report = Report::new(Exit::Refused, "NOT_FOUND", format!("there is no {what}"))
+            .with_hint("check the id; /api lists all addresses");
+        Self::new(StatusCode::NOT_FOUND, report)
+    }
+
+    /// Something is wrong with us.
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        let report = Report::new(Exit::Failed, "INTERNAL", message)
+            .with_hint("this is a fault of lockkeeper: please report it");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, report)
+    }
+
+    /// Says where to go on.
+    pub(super) fn at(mut self, location: String) -> Self {
+        self.location = Some(location);
+        self
+    }
+
+    /// The whole answer in a language.
+    fn render(&self, state: &AppState, language: Language) -> Response {
+        let mut body = self.report.to_json();
+        let error = &mut body["error"];
+        let code = error["reason_code"].as_str().unwrap_or_default().to_owned();
+        if let Some(message) = state.messages().get(language, &code) {
+            error["title"] = message.title.clone().into();
+            error["summary"] = message.summary.clone().into();
+            error["actions"] = message.actions.clone().into();
+            if language != Language::En {
+                error["detail"] = error["message"].take();
+                error["message"] = message.title.clone().into();
+                error["hint"] = message.actions.first().cloned().into();
+            }
+        } else {
+            error["actions"] = json!(self.report.hint().into_iter().collect::<Vec<_>>());
+        }
+        let mut response = (self.status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static(language.code()));
+        if let Some(location) = self.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
+            headers.insert(LOCATION, location);
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert("www-authenticate", HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<Report> for ApiError {
+    fn from(report: Report) -> Self {
+        let status = match report.exit() {
+            Exit::Usage if NOTHING_THERE.contains(&report.code()) => StatusCode::NOT_FOUND,
+            Exit::Usage => StatusCode::BAD_REQUEST,
+            Exit::Refused | Exit::LeaseLost | Exit::Command(_) => StatusCode::CONFLICT,
+            Exit::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
+            Exit::Failed | Exit::Done => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, report)
+    }
+}
+
+impl IntoResponse for ApiError {
+    /// Only a status and the failure itself: [`localize`] knows the language that it is to be told in.
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(Arc::new(self));
+        response
+    }
+}
+
+/// The language that the answer is to be in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestLanguage(pub(super) Language);
+
+/// Finds out the language, and tells failures in it.
+pub(super) async fn localize(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    let language = wanted(request.uri(), request.headers()).unwrap_or(state.settings().language);
+    request.extensions_mut().insert(RequestLanguage(language));
+    let seen_as_page = super::page::wants_page(&request).then(|| request.headers().clone());
+    let response = next.run(request).await;
+    let Some(failure) = response.extensions().get::<Arc<ApiError>>() else { return response };
+    if failure.status.is_server_error() {
+        tracing::error!(status = failure.status.as_u16(), report = %failure.report, "failed");
+    }
+    let mut told = failure.render(&state, language);
+    if let Some(headers) = seen_as_page {
+        told = super::page::error_page(&headers, language, told).await;
+    }
+    for (name, value) in response.headers() {
+        told.headers_mut().entry(name).or_insert_with(|| value.clone());
+    }
+    told
+}
+
+/// `?lang=`, then the cookie, then what the browser accepts.
+fn wanted(uri: &Uri, headers: &HeaderMap) -> Option<Language> {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    let asked = pairs.filter_map(|pair| pair.strip_prefix("lang=")).find_map(Language::of_tag);
+    let kept = || cookie(headers, LANGUAGE_COOKIE).and_then(Language::of_tag);
+    let accepted = || Language::accepted(headers.get(ACCEPT_LANGUAGE)?.to_str().ok()?);
+    asked.or_else(kept).or_else(accepted)
+}
+
+/// An error, as every interface gives it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
+pub(super) struct ErrorView {
+    error: ErrorBody,
+}
+
+/// What an error says.
+#[derive(Serialize, ToSchema)]
+struct ErrorBody {
+    /// `INPUT`, `EXECUTION` or `ENVIRONMENT`.
+    category: String,
+    /// A stable code, such as `LOCK_HELD`.
+    reason_code: String,
+    /// One sentence.
+    message: String,
+    /// The way out.
+    hint: Option<String>,
+    /// Values for programs.
+    #[schema(value_type = Object)]
+    context: Map<String, Value>,
+    /// The code in a few words, in the reader's language.
+    title: Option<String>,
+    /// The code in a sentence, in the reader's language.
+    summary: Option<String>,
+    /// What to do, in the reader's language.
+    actions: Vec<String>,
+    /// The sentence in English, where `message` is in another language.
+    detail: Option<String>,
+}

@@ -1,0 +1,204 @@
+//! What a server serves: a store, its place, and what all requests share.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN};
+
+use super::broadcast::Broadcaster;
+use super::error::ApiError;
+use super::idempotency::IdempotencyCache;
+use super::log;
+use super::metrics::HttpMetrics;
+use super::otlp::{Exporter, Span};
+use super::run_spawner::RunSpawner;
+use super::settings::{Limits, Settings};
+use lockkeeper_engine::Engine;
+use lockkeeper_engine::Listing;
+use lockkeeper_engine::doctor::{self, Diagnosis, Opened, Pass};
+use lockkeeper_engine::location::Location;
+use lockkeeper_engine::messages::Messages;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::{RunError, Runs};
+use lockkeeper_engine::stages::report::Report as Executions;
+use lockkeeper_engine::work::{Teller, Told};
+use lockkeeper_platform::wall_clock::WallTime;
+
+/// Everything that is served; cheap to clone, all clones are the same.
+#[derive(Clone)]
+pub struct AppState(Arc<Inner>);
+
+struct Inner {
+    leases: Arc<Engine>,
+    location: Location,
+    settings: Settings,
+    messages: Messages,
+    broadcaster: Broadcaster,
+    idempotency: IdempotencyCache,
+    http_metrics: HttpMetrics,
+    runs: Runs,
+    run_spawner: RunSpawner,
+    exporter: Option<Exporter>,
+}
+
+impl AppState {
+    /// Serves the store in this place.
+    pub fn new(leases: Engine, location: Location, settings: Settings) -> Result<Self, RunError> {
+        let runs = Runs::open(&location.state)?;
+        let exporter = settings.otlp.clone().map(Exporter::start).transpose().map_err(RunError::Machine)?;
+        Ok(Self(Arc::new(Inner {
+            leases: Arc::new(leases),
+            location,
+            messages: Messages::load(),
+            broadcaster: Broadcaster::new(),
+            idempotency: IdempotencyCache::default(),
+            http_metrics: HttpMetrics::default(),
+            settings,
+            runs,
+            run_spawner: RunSpawner::new(),
+            exporter,
+        })))
+    }
+
+    pub(super) fn leases(&self) -> &Arc<Engine> {
+        &self.0.leases
+    }
+
+    pub(super) fn runs(&self) -> &Runs {
+        &self.0.runs
+    }
+
+    pub(super) fn run_spawner(&self) -> &RunSpawner {
+        &self.0.run_spawner
+    }
+
+    /// Has the doctor look.
+    pub(super) fn examine(&self, pass: Pass) -> Diagnosis {
+        let doctor = &self.settings().doctor;
+        let state = doctor::Site {
+            location: &self.0.location,
+            store: Opened::Open(self.leases()),
+            groups: &doctor.groups,
+            max_group_age: doctor.max_group_age,
+            swarm: &doctor.swarm,
+            downgrades: self.downgrades(),
+            now: WallTime::now(),
+        };
+        doctor::examine(&state, pass, &mut |_, _, _| {})
+    }
+
+    /// What is to be counted among leases, tickets and executions.
+    pub(super) fn counts(&self, listing: &Listing) -> Result<Counts, Report> {
+        let leases = doctor::count_leases(self.leases(), listing)?;
+        Ok(Counts { downgrades: self.downgrades(), ..leases })
+    }
+
+    /// How often executions fell back lately.
+    fn downgrades(&self) -> usize {
+        Executions::all_downgrades_since(self.state_folder(), WallTime::now().before(DOWNGRADE_SPAN))
+    }
+
+    pub(super) fn state_folder(&self) -> &Path {
+        &self.0.location.state
+    }
+
+    /// The folder that everything that can be named lies in.
+    pub(super) fn root(&self) -> &Path {
+        &self.0.location.root
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.0.settings.limits
+    }
+
+    pub(super) fn messages(&self) -> &Messages {
+        &self.0.messages
+    }
+
+    pub(super) fn broadcaster(&self) -> &Broadcaster {
+        &self.0.broadcaster
+    }
+
+    pub(super) fn idempotency(&self) -> &IdempotencyCache {
+        &self.0.idempotency
+    }
+
+    pub(super) fn http_metrics(&self) -> &HttpMetrics {
+        &self.0.http_metrics
+    }
+
+    /// Where spans go, if anywhere.
+    pub(super) fn exporter(&self) -> Option<&Exporter> {
+        self.0.exporter.as_ref()
+    }
+
+    /// Logs what a worker tells, and has the attempts that it made told to the collector.
+    pub fn worker_listener(&self) -> Box<Teller> {
+        let here = Arc::downgrade(&self.0);
+        Box::new(move |told| {
+            log::told(told);
+            let (Told::Ended(run) | Told::Retrying(run)) = told else { return };
+            let Some(state) = here.upgrade() else { return };
+            if let (Some(exporter), Some(span)) = (&state.exporter, Span::of_attempt(run, WallTime::now())) {
+                exporter.send(span);
+            }
+        })
+    }
+
+    /// A path of a user as one below the root.
+    pub(super) fn below_root(&self, text: &str) -> Result<String, Report> {
+        let root: &PathBuf = &self.0.location.root;
+        Ok(self.0.location.from_root(text, root)?)
+    }
+
+    /// Asks the engine, on a thread that may block.
+    pub(super) async fn with_leases<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Engine) -> Result<T, Report> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.blocking(move |state| question(state.leases())).await
+    }
+
+    /// Asks anything, on a thread that may block.
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Self) -> Result<T, Report> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let state = self.clone();
+        let answered = tokio::task::spawn_blocking(move || question(&state)).await;
+        match answered {
+            Ok(answer) => answer.map_err(ApiError::from),
+            Err(panic) => Err(ApiError::internal(format!("a question to the store ended: {panic}"))),
+        }
+    }
+
+    /// Does something that may take a while; nobody waits for it, and its failure is only logged.
+    pub(super) fn in_background(
+        &self,
+        what: &'static str,
+        task: impl FnOnce(&Engine) -> Result<(), Report> + Send + 'static,
+    ) {
+        let leases = Arc::clone(&self.0.leases);
+        tokio::task::spawn_blocking(move || {
+            if let Err(report) = task(&leases) {
+                tracing::error!(%report, "cannot {what}");
+            }
+        });
+    }
+}
+
+/// The request took too long.
+pub(super) fn too_slow() -> ApiError {
+    let report = Report::new(
+        lockkeeper_engine::report::Exit::Unreachable,
+        "REQUEST_TIMEOUT",
+        "the request took too long",
+    )
+    .with_hint("send it again, all of it at once");
+    ApiError::new(StatusCode::REQUEST_TIMEOUT, report)
+}
