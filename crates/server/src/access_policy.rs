@@ -1,8 +1,9 @@
-//! Who is answered: the right name, the right page and, where one is asked for, the right token.
+//! Access policy: checks `Host`, `Origin` and the access token of every request, and sets the security headers.
 //!
-//! A browser sends requests for any page that it shows. Three checks tell ours from others: the name in `Host`, which a
-//! foreign page that points its own name at this machine cannot choose; the `Origin` of whoever wants to change
-//! something; and the token. There are no CORS headers, so that no foreign page reads an answer.
+//! A browser sends requests on behalf of any page that it shows. Three checks keep pages of other origins out. `Host` must
+//! be a known name, which stops DNS rebinding. `Origin` must be our own for every request that changes something, which
+//! stops cross-site request forgery. The token must be right, if the server has one. There are no CORS headers, so a page
+//! of another origin cannot read a response.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -18,14 +19,14 @@ use super::state::AppState;
 use super::token::AccessToken;
 use lockkeeper_engine::report::{Exit, Report};
 
-/// The cookie that carries the token of a browser.
+/// The cookie with the access token of a browser.
 pub(super) const TOKEN_COOKIE: &str = "lockkeeper_token";
-/// What everybody may ask: whether the server lives, and what the page that asks for the token is made of.
+/// Paths that need no token: the health check, and what the login page consists of.
 const OPEN_PATHS: [&str; 5] =
     ["/healthz", "/login", "/assets/page.css", "/assets/page.mjs", "/assets/icon.svg"];
 
-/// Headers of every answer: nothing from elsewhere, nothing inline, in nobody's layout.
-const HEADERS: [(HeaderName, HeaderValue); 7] = [
+/// Security headers of every response: no content of other origins, no inline code, no framing.
+const SECURITY_HEADERS: [(HeaderName, HeaderValue); 7] = [
     (
         HeaderName::from_static("content-security-policy"),
         HeaderValue::from_static(
@@ -41,12 +42,12 @@ const HEADERS: [(HeaderName, HeaderValue); 7] = [
     (HeaderName::from_static("permissions-policy"), HeaderValue::from_static("interest-cohort=()")),
 ];
 
-/// The door, as the server was told to keep it.
+/// Which requests are answered.
 #[derive(Clone)]
 pub(super) struct AccessPolicy {
     token: Option<AccessToken>,
     allowed_hosts: Vec<String>,
-    /// Whether other machines can come.
+    /// Whether other machines can connect.
     is_public: bool,
 }
 
@@ -64,7 +65,7 @@ impl AccessPolicy {
         let headers = request.headers();
         let host = host(request)?;
         let name = name_of(&host);
-        if !self.knows(name) {
+        if !self.accepts(name) {
             return Err(foreign_host(&host));
         }
         if !is_safe(request.method()) || is_full_doctor(request) {
@@ -76,8 +77,8 @@ impl AccessPolicy {
         }
     }
 
-    /// Whether the server is called by this name. A number cannot be pointed elsewhere as a name can.
-    fn knows(&self, name: &str) -> bool {
+    /// Whether the server accepts this host name. IP addresses are safe from DNS rebinding, names are not.
+    fn accepts(&self, name: &str) -> bool {
         let number: Option<IpAddr> = match name.strip_prefix('[') {
             Some(rest) => {
                 rest.strip_suffix(']').and_then(|inside| inside.parse::<Ipv6Addr>().ok()).map(Into::into)
@@ -94,32 +95,32 @@ impl AccessPolicy {
     }
 }
 
-/// Lets the right ones in, and puts the headers on every answer.
+/// Middleware that rejects requests against the policy, and sets the security headers.
 pub(super) async fn enforce(State(policy): State<AccessPolicy>, request: Request, next: Next) -> Response {
     let mut response = match policy.check(&request) {
         Ok(()) => next.run(request).await,
-        Err(failure) => failure.into_response(),
+        Err(error) => error.into_response(),
     };
-    for (name, value) in HEADERS {
+    for (name, value) in SECURITY_HEADERS {
         response.headers_mut().insert(name, value);
     }
     response
 }
 
-/// Whether a request changes nothing.
+/// Whether a method changes nothing.
 pub(super) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// The doctor's full pass is a GET that puts stale locks away.
+/// Whether this is a full pass of the doctor, a GET that removes stale locks.
 fn is_full_doctor(request: &Request) -> bool {
     request.uri().path() == "/api/doctor" && request.uri().query().is_some_and(|query| query.contains("full"))
 }
 
-/// The name under which the server was called; one, and the same in both places where it can stand.
+/// The host that the client named. There must be one `Host`, and an absolute address must name the same.
 fn host(request: &Request) -> Result<String, ApiError> {
-    let mut named = request.headers().get_all(HOST).into_iter();
-    let host = match (named.next().map(HeaderValue::to_str), named.next()) {
+    let mut hosts = request.headers().get_all(HOST).into_iter();
+    let host = match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
         (Some(Ok(host)), None) => host.to_owned(),
         (Some(_) | None, _) => return Err(foreign_host("")),
     };
@@ -129,7 +130,7 @@ fn host(request: &Request) -> Result<String, ApiError> {
     }
 }
 
-/// The name without its port.
+/// The host without its port.
 fn name_of(host: &str) -> &str {
     match (host.starts_with('['), host.find(']')) {
         (true, Some(end)) => &host[..=end],
@@ -140,9 +141,9 @@ fn name_of(host: &str) -> &str {
 
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), ApiError> {
     let origin = headers.get(ORIGIN).map(|origin| origin.to_str().unwrap_or("null"));
-    let state = headers.get("sec-fetch-site").map(|state| state.to_str().unwrap_or_default());
-    let is_own = match (origin, state) {
-        // Programs that are no browsers send neither.
+    let fetch_site = headers.get("sec-fetch-site").map(|value| value.to_str().unwrap_or_default());
+    let is_own = match (origin, fetch_site) {
+        // Programs other than browsers send neither header.
         (None, None | Some("same-origin" | "none")) => true,
         (None, Some(_)) => false,
         (Some(origin), _) => {
@@ -166,12 +167,12 @@ fn check_token(headers: &HeaderMap, token: &AccessToken) -> Result<(), ApiError>
         scheme.eq_ignore_ascii_case("bearer").then(|| rest.trim())
     });
     match bearer.or_else(|| cookie(headers, TOKEN_COOKIE)) {
-        Some(given) if token.is(given) => Ok(()),
+        Some(given) if token.matches(given) => Ok(()),
         given => Err(token_needed(given.is_some())),
     }
 }
 
-/// Only those are answered who know the token.
+/// The error for a missing or wrong token.
 pub(super) fn token_needed(is_wrong: bool) -> ApiError {
     let message = if is_wrong { "the token is wrong" } else { "a token is needed" };
     let report = Report::new(Exit::Refused, "TOKEN_REQUIRED", message)
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_the_loopback_are_known() {
+    fn only_loopback_names_are_accepted() {
         let policy = policy(false, &["locks.example"]);
         for host in [
             "localhost",
@@ -209,7 +210,7 @@ mod tests {
             "[::1]:7272",
             "locks.example",
         ] {
-            assert!(policy.knows(name_of(host)), "{host}");
+            assert!(policy.accepts(name_of(host)), "{host}");
         }
         for host in [
             "",
@@ -222,14 +223,14 @@ mod tests {
             "[::1",
             "notlocalhost",
         ] {
-            assert!(!policy.knows(name_of(host)), "{host}");
+            assert!(!policy.accepts(name_of(host)), "{host}");
         }
     }
 
     #[test]
-    fn a_public_server_is_known_by_its_numbers_but_not_by_any_name() {
+    fn a_public_server_accepts_any_ip_address_but_no_unknown_name() {
         let policy = policy(true, &[]);
-        assert!(policy.knows(name_of("192.168.1.5:80")));
-        assert!(!policy.knows(name_of("rebound.example")));
+        assert!(policy.accepts(name_of("192.168.1.5:80")));
+        assert!(!policy.accepts(name_of("rebound.example")));
     }
 }

@@ -1,4 +1,4 @@
-//! The addresses of the API, by what they are about, and what stands around all of them.
+//! Routes of the API, one module for each topic, and the middleware around all of them.
 
 mod bulk;
 mod conflicts;
@@ -35,31 +35,31 @@ use super::idempotency::replay;
 use super::metrics;
 use super::page;
 use super::shutdown::Shutdown;
-use super::state::{AppState, too_slow};
+use super::state::{AppState, timed_out};
 use lockkeeper_engine::report::{Exit, Report};
 
-/// Everything that is served at `address`.
+/// The router of everything that is served at `address`.
 pub(super) fn router(state: &AppState, address: SocketAddr, shutdown: &Shutdown) -> Router {
-    let (router, description) = described(shutdown).split_for_parts();
-    let description = openapi::Description::new(&description);
-    let timed = middleware::from_fn_with_state(state.clone(), in_time);
+    let (router, description) = documented_routes(shutdown).split_for_parts();
+    let document = openapi::Document::new(&description);
+    let timed = middleware::from_fn_with_state(state.clone(), limit_time);
     router
-        .merge(page::routes(page::ApiReference::new(description.document())))
-        .merge(description.routes())
+        .merge(page::routes(page::ApiReference::new(document.json())))
+        .merge(document.routes())
         .layer(middleware::from_fn_with_state(state.clone(), replay))
         .layer(timed)
         .layer(DefaultBodyLimit::max(state.limits().body_bytes))
         .layer(CatchPanicLayer::custom(panicked))
         .method_not_allowed_fallback(wrong_method)
-        .fallback(nowhere)
+        .fallback(not_found)
         .layer(middleware::from_fn_with_state(AccessPolicy::new(state, address), enforce))
         .layer(middleware::from_fn_with_state(state.clone(), localize))
         .layer(middleware::from_fn_with_state(state.clone(), metrics::measure))
         .with_state(state.clone())
 }
 
-/// The addresses together with their descriptions.
-fn described(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
+/// The routes of the API with their OpenAPI descriptions.
+fn documented_routes(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(openapi::outline())
         .routes(routes!(locks::list, locks::acquire))
         .routes(routes!(locks::show, locks::release))
@@ -88,7 +88,7 @@ fn described(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
         .routes(routes!(metrics::metrics))
 }
 
-/// Whether the server lives.
+/// The state of the server.
 #[derive(Serialize, ToSchema)]
 struct Health {
     /// `ok`.
@@ -97,27 +97,27 @@ struct Health {
     version: &'static str,
 }
 
-/// Whether the server lives.
+/// Health check.
 #[utoipa::path(get, path = "/healthz", tag = "server", security(()), responses(
-    (status = OK, description = "It lives", body = Health)
+    (status = OK, description = "The server is running", body = Health)
 ))]
 async fn health() -> Json<Health> {
     Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Ends a request that takes too long, as one does whose body never comes.
-async fn in_time(State(state): State<AppState>, request: Request, next: Next) -> Response {
+/// Middleware that ends requests after a timeout, for example when the body never arrives.
+async fn limit_time(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api");
     let answered = tokio::time::timeout(state.limits().request_time, next.run(request)).await;
-    let mut response = answered.unwrap_or_else(|_| too_slow().into_response());
+    let mut response = answered.unwrap_or_else(|_| timed_out().into_response());
     if is_api {
-        // The state of a moment is worth nothing in a cache.
+        // State changes all the time, so responses must not be cached.
         response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
     response
 }
 
-async fn nowhere() -> ApiError {
+async fn not_found() -> ApiError {
     ApiError::not_found("such address")
 }
 

@@ -1,4 +1,4 @@
-//! Errors as HTTP answers: the one shape, in the reader's language, with what to do.
+//! Errors as HTTP responses: JSON or a page, in the language of the client, with what to do.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use super::state::AppState;
 use lockkeeper_engine::messages::Language;
 use lockkeeper_engine::report::{Exit, Report};
 
-/// The cookie that keeps the language of a browser.
+/// The cookie with the language that the user chose.
 pub(super) const LANGUAGE_COOKIE: &str = "lockkeeper_lang";
 
-/// The codes for what was asked for and is not there.
-const NOTHING_THERE: [&str; 4] = ["NO_SUCH_RUN", "NO_SUCH_REQUEST", "NO_SUCH_EXECUTION", "NO_SUCH_FILE"];
+/// Reason codes that become 404.
+const NOT_FOUND_CODES: [&str; 4] = ["NO_SUCH_RUN", "NO_SUCH_REQUEST", "NO_SUCH_EXECUTION", "NO_SUCH_FILE"];
 
-/// A failure on its way to whoever asked.
+/// An error response: a report with an HTTP status.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -32,32 +32,32 @@ pub(super) struct ApiError {
 }
 
 impl ApiError {
-    /// A report under a status of its own.
+    /// A report with a status.
     pub(super) fn new(status: StatusCode, report: Report) -> Self {
         Self { status, report, location: None }
     }
 
-    /// Nothing has this address.
+    /// 404: there is no such thing.
     pub(super) fn not_found(what: &str) -> Self {
         let report = Report::new(Exit::Refused, "NOT_FOUND", format!("there is no {what}"))
             .with_hint("check the id; /api lists all addresses");
         Self::new(StatusCode::NOT_FOUND, report)
     }
 
-    /// Something is wrong with us.
+    /// 500: a fault of the server.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         let report = Report::new(Exit::Failed, "INTERNAL", message)
             .with_hint("this is a fault of lockkeeper: please report it");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, report)
     }
 
-    /// Says where to go on.
+    /// Adds the header `Location`.
     pub(super) fn at(mut self, location: String) -> Self {
         self.location = Some(location);
         self
     }
 
-    /// The whole answer in a language.
+    /// The response in a language.
     fn render(&self, state: &AppState, language: Language) -> Response {
         let mut body = self.report.to_json();
         let error = &mut body["error"];
@@ -90,7 +90,7 @@ impl ApiError {
 impl From<Report> for ApiError {
     fn from(report: Report) -> Self {
         let status = match report.exit() {
-            Exit::Usage if NOTHING_THERE.contains(&report.code()) => StatusCode::NOT_FOUND,
+            Exit::Usage if NOT_FOUND_CODES.contains(&report.code()) => StatusCode::NOT_FOUND,
             Exit::Usage => StatusCode::BAD_REQUEST,
             Exit::Refused | Exit::LeaseLost | Exit::Command(_) => StatusCode::CONFLICT,
             Exit::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
@@ -101,7 +101,7 @@ impl From<Report> for ApiError {
 }
 
 impl IntoResponse for ApiError {
-    /// Only a status and the failure itself: [`localize`] knows the language that it is to be told in.
+    /// Returns the status, and the error as an extension. [`localize`] writes the body, because it knows the language.
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
         response.extensions_mut().insert(Arc::new(self));
@@ -109,32 +109,32 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The language that the answer is to be in.
+/// The language of the response, as an extension of the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestLanguage(pub(super) Language);
 
-/// Finds out the language, and tells failures in it.
+/// Middleware that determines the language, and writes errors in it.
 pub(super) async fn localize(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
-    let language = wanted(request.uri(), request.headers()).unwrap_or(state.settings().language);
+    let language = requested_language(request.uri(), request.headers()).unwrap_or(state.settings().language);
     request.extensions_mut().insert(RequestLanguage(language));
-    let seen_as_page = super::page::wants_page(&request).then(|| request.headers().clone());
+    let page_headers = super::page::wants_page(&request).then(|| request.headers().clone());
     let response = next.run(request).await;
-    let Some(failure) = response.extensions().get::<Arc<ApiError>>() else { return response };
-    if failure.status.is_server_error() {
-        tracing::error!(status = failure.status.as_u16(), report = %failure.report, "failed");
+    let Some(error) = response.extensions().get::<Arc<ApiError>>() else { return response };
+    if error.status.is_server_error() {
+        tracing::error!(status = error.status.as_u16(), report = %error.report, "failed");
     }
-    let mut told = failure.render(&state, language);
-    if let Some(headers) = seen_as_page {
-        told = super::page::error_page(&headers, language, told).await;
+    let mut rendered = error.render(&state, language);
+    if let Some(headers) = page_headers {
+        rendered = super::page::error_page(&headers, language, rendered).await;
     }
     for (name, value) in response.headers() {
-        told.headers_mut().entry(name).or_insert_with(|| value.clone());
+        rendered.headers_mut().entry(name).or_insert_with(|| value.clone());
     }
-    told
+    rendered
 }
 
-/// `?lang=`, then the cookie, then what the browser accepts.
-fn wanted(uri: &Uri, headers: &HeaderMap) -> Option<Language> {
+/// The language that the client asks for: `?lang=`, then the cookie, then `Accept-Language`.
+fn requested_language(uri: &Uri, headers: &HeaderMap) -> Option<Language> {
     let pairs = uri.query().unwrap_or_default().split('&');
     let asked = pairs.filter_map(|pair| pair.strip_prefix("lang=")).find_map(Language::of_tag);
     let kept = || cookie(headers, LANGUAGE_COOKIE).and_then(Language::of_tag);
@@ -142,14 +142,14 @@ fn wanted(uri: &Uri, headers: &HeaderMap) -> Option<Language> {
     asked.or_else(kept).or_else(accepted)
 }
 
-/// An error, as every interface gives it.
+/// An error.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Error)]
 pub(super) struct ErrorView {
     error: ErrorBody,
 }
 
-/// What an error says.
+/// The content of an error.
 #[derive(Serialize, ToSchema)]
 struct ErrorBody {
     /// `INPUT`, `EXECUTION` or `ENVIRONMENT`.
@@ -158,17 +158,17 @@ struct ErrorBody {
     reason_code: String,
     /// One sentence.
     message: String,
-    /// The way out.
+    /// What the user can do about it.
     hint: Option<String>,
     /// Values for programs.
     #[schema(value_type = Object)]
     context: Map<String, Value>,
-    /// The code in a few words, in the reader's language.
+    /// The meaning of the code in a few words, in the language of the client.
     title: Option<String>,
-    /// The code in a sentence, in the reader's language.
+    /// The meaning of the code in a sentence, in the language of the client.
     summary: Option<String>,
-    /// What to do, in the reader's language.
+    /// What the user can do, in the language of the client.
     actions: Vec<String>,
-    /// The sentence in English, where `message` is in another language.
+    /// The message in English, when `message` is in another language.
     detail: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Reading requests: bodies, queries and ids, each refused in the one shape when it cannot be read.
+//! Extractors for bodies, queries and ids. What they reject becomes a JSON error like any other.
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -27,14 +27,14 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Body<T> {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        // A form on a foreign page can send other kinds without being asked for permission first.
+        // A form on a page of another origin can send other content types without a preflight request.
         let is_json = kind.is_some_and(|kind| {
             let essence = kind.split(';').next().unwrap_or_default().trim();
             essence.eq_ignore_ascii_case("application/json")
         });
         let bytes = match Bytes::from_request(request, state).await {
             Ok(bytes) => bytes,
-            Err(rejection) => return Err(unread(rejection, state)),
+            Err(rejection) => return Err(body_error(rejection, state)),
         };
         if !is_json && !bytes.is_empty() {
             let report =
@@ -50,7 +50,7 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Body<T> {
     }
 }
 
-fn unread(rejection: BytesRejection, state: &AppState) -> ApiError {
+fn body_error(rejection: BytesRejection, state: &AppState) -> ApiError {
     let status = rejection.into_response().status();
     let limit = state.limits().body_bytes;
     if status == StatusCode::PAYLOAD_TOO_LARGE {
@@ -63,7 +63,7 @@ fn unread(rejection: BytesRejection, state: &AppState) -> ApiError {
     Report::usage("the body ended early").with_hint("send it again").into()
 }
 
-/// The query of an address.
+/// The query string.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<AppState> for Params<T> {
@@ -78,7 +78,7 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for Params<T> {
     }
 }
 
-/// The text in the variable part of an address.
+/// The variable segment of a path.
 pub(super) struct Id(pub(super) String);
 
 impl FromRequestParts<AppState> for Id {
@@ -90,7 +90,7 @@ impl FromRequestParts<AppState> for Id {
     }
 }
 
-/// A span: a number of seconds, or a text such as `5m`.
+/// A duration: a number of seconds, or a text such as `5m`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum Span {

@@ -1,7 +1,7 @@
-//! Requests that come twice with one `Idempotency-Key` happen once: the second gets the first one's answer.
+//! Idempotency keys: a POST that is repeated with the same `Idempotency-Key` gets the response of the first one.
 //!
-//! Only what succeeded is remembered. A refusal changed nothing, so that asking again is asking anew. The memory is this
-//! server's own, bounded, and lasts a day; a request that has an id of its own is also known to every other server.
+//! Only successful responses are cached. A refused request changed nothing, so it may be sent again. The cache is in the
+//! entries of this server, bounded in size, and keeps a response for a day.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,131 +19,137 @@ use super::error::ApiError;
 use super::state::AppState;
 use lockkeeper_engine::report::{Exit, Report};
 
-/// How many answers are remembered.
-const MOST: usize = 1_000;
-/// How long.
-const AGE: Duration = Duration::from_secs(24 * 60 * 60);
-/// A longer key is no key.
-const KEY_LENGTH: usize = 255;
-/// A longer answer is not remembered.
-const ANSWER_BYTES: usize = 64 * 1024;
+/// How many responses are cached.
+const MAX_ENTRIES: usize = 1_000;
+/// How long a response is cached.
+const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest key.
+const MAX_KEY_LENGTH: usize = 255;
+/// The longest response that is cached.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
-/// The answers that were given to keys.
+/// Cache of responses by idempotency key.
 #[derive(Default)]
-pub(super) struct IdempotencyCache(Mutex<Memory>);
+pub(super) struct IdempotencyCache(Mutex<Entries>);
 
 #[derive(Default)]
-struct Memory {
-    entries: HashMap<Place, Entry>,
-    /// Oldest first.
-    order: VecDeque<(Instant, Place)>,
+struct Entries {
+    by_key: HashMap<CacheKey, Entry>,
+    /// The keys with the time of their first request, the oldest first.
+    order: VecDeque<(Instant, CacheKey)>,
 }
 
-/// What a key is for: a key on one address has nothing to do with the same key on another.
+/// Key of the cache. The same idempotency key on another path is another entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct CacheKey {
     path: String,
     key: String,
 }
 
 struct Entry {
-    /// What the body was.
-    print: u64,
-    /// None while the first request is being answered.
-    answer: Option<Answer>,
+    /// Hash of the request body.
+    body_hash: u64,
+    /// None while the first request is in flight.
+    response: Option<CachedResponse>,
 }
 
+/// A response that can be sent again.
 #[derive(Clone)]
-struct Answer {
+struct CachedResponse {
     status: StatusCode,
     location: Option<HeaderValue>,
     kind: Option<HeaderValue>,
     body: Bytes,
 }
 
-enum Turn {
+/// What to do with a request that has a key.
+enum Lookup {
+    /// It is the first with this key.
     First,
-    Again(Answer),
+    /// It is a repetition: this is the response.
+    Cached(CachedResponse),
+    /// The first request is still in flight.
     InFlight,
-    Another,
+    /// The key was used with another body.
+    OtherBody,
 }
 
 impl IdempotencyCache {
-    fn begin(&self, place: &Place, print: u64, now: Instant) -> Turn {
-        let mut memory = self.memory();
-        memory.forget(now);
-        match memory.entries.get(place) {
-            Some(entry) if entry.print != print => Turn::Another,
-            Some(Entry { answer: Some(answer), .. }) => Turn::Again(answer.clone()),
-            Some(Entry { answer: None, .. }) => Turn::InFlight,
+    fn begin(&self, key: &CacheKey, body_hash: u64, now: Instant) -> Lookup {
+        let mut entries = self.entries();
+        entries.evict(now);
+        match entries.by_key.get(key) {
+            Some(entry) if entry.body_hash != body_hash => Lookup::OtherBody,
+            Some(Entry { response: Some(response), .. }) => Lookup::Cached(response.clone()),
+            Some(Entry { response: None, .. }) => Lookup::InFlight,
             None => {
-                memory.entries.insert(place.clone(), Entry { print, answer: None });
-                memory.order.push_back((now, place.clone()));
-                Turn::First
+                entries.by_key.insert(key.clone(), Entry { body_hash, response: None });
+                entries.order.push_back((now, key.clone()));
+                Lookup::First
             }
         }
     }
 
-    fn end(&self, place: &Place, answer: Option<Answer>) {
-        let mut memory = self.memory();
-        match (memory.entries.get_mut(place), answer) {
-            (Some(entry), Some(answer)) => entry.answer = Some(answer),
+    fn end(&self, key: &CacheKey, response: Option<CachedResponse>) {
+        let mut entries = self.entries();
+        match (entries.by_key.get_mut(key), response) {
+            (Some(entry), Some(response)) => entry.response = Some(response),
             (Some(_), None) => {
-                memory.entries.remove(place);
-                memory.order.retain(|(_, known)| known != place);
+                entries.by_key.remove(key);
+                entries.order.retain(|(_, known)| known != key);
             }
             (None, _) => {}
         }
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Memory {
-    fn forget(&mut self, now: Instant) {
-        while let Some((since, place)) = self.order.front() {
-            if self.order.len() < MOST && now.saturating_duration_since(*since) < AGE {
+impl Entries {
+    fn evict(&mut self, now: Instant) {
+        while let Some((since, key)) = self.order.front() {
+            if self.order.len() < MAX_ENTRIES && now.saturating_duration_since(*since) < MAX_AGE {
                 break;
             }
-            self.entries.remove(place);
+            self.by_key.remove(key);
             self.order.pop_front();
         }
     }
 }
 
-/// A first request that is being answered; its place is given back if that never comes to an end.
-struct Underway<'r> {
-    idempotency: &'r IdempotencyCache,
-    place: Place,
-    answer: Option<Answer>,
+/// A first request in flight. When it is dropped without a response, its key is free again.
+struct InFlight<'r> {
+    cache: &'r IdempotencyCache,
+    key: CacheKey,
+    response: Option<CachedResponse>,
 }
 
-impl Drop for Underway<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.idempotency.end(&self.place, self.answer.take());
+        self.cache.end(&self.key, self.response.take());
     }
 }
 
-/// Answers a repeated request with what the first one got.
+/// Middleware that answers a repeated request with the response of the first one.
 pub(super) async fn replay(State(state): State<AppState>, request: Request, next: Next) -> Response {
     if *request.method() != Method::POST || !request.headers().contains_key("idempotency-key") {
         return next.run(request).await;
     }
     match once(&state, request, next).await {
         Ok(response) => response,
-        Err(failure) => failure.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
 async fn once(state: &AppState, request: Request, next: Next) -> Result<Response, ApiError> {
     let key = request.headers()["idempotency-key"].to_str().unwrap_or_default().to_owned();
-    if key.is_empty() || key.len() > KEY_LENGTH {
-        let message = format!("an Idempotency-Key has 1 to {KEY_LENGTH} visible characters");
+    if key.is_empty() || key.len() > MAX_KEY_LENGTH {
+        let message = format!("an Idempotency-Key has 1 to {MAX_KEY_LENGTH} visible characters");
         return Err(Report::usage(message).with_hint("use a random UUID").into());
     }
-    let place = Place { path: request.uri().path().to_owned(), key };
+    let key = CacheKey { path: request.uri().path().to_owned(), key };
     let (parts, body) = request.into_parts();
     let limit = state.limits().body_bytes;
     let Ok(body) = to_bytes(body, limit).await else {
@@ -151,30 +157,34 @@ async fn once(state: &AppState, request: Request, next: Next) -> Result<Response
         let report = Report::new(Exit::Usage, "BODY_TOO_LARGE", message).with_context("limit", limit);
         return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, report));
     };
-    match state.idempotency().begin(&place, fingerprint(&body), Instant::now()) {
-        Turn::Again(answer) => Ok(answer.into_response(true)),
-        Turn::InFlight => Err(in_flight()),
-        Turn::Another => Err(mismatch()),
-        Turn::First => {
-            let mut underway = Underway { idempotency: state.idempotency(), place, answer: None };
+    match state.idempotency().begin(&key, body_hash(&body), Instant::now()) {
+        Lookup::Cached(response) => Ok(response.into_response(true)),
+        Lookup::InFlight => Err(in_flight()),
+        Lookup::OtherBody => Err(mismatch()),
+        Lookup::First => {
+            let mut in_flight = InFlight { cache: state.idempotency(), key, response: None };
             let response = next.run(Request::from_parts(parts, Body::from(body))).await;
             if !response.status().is_success() {
                 return Ok(response);
             }
             let (parts, body) = response.into_parts();
-            let Ok(body) = to_bytes(body, ANSWER_BYTES).await else {
+            let Ok(body) = to_bytes(body, MAX_RESPONSE_BYTES).await else {
                 return Err(ApiError::internal("the answer is too long to be remembered"));
             };
             let (location, kind) = (parts.headers.get(LOCATION), parts.headers.get(CONTENT_TYPE));
-            let answer =
-                Answer { status: parts.status, location: location.cloned(), kind: kind.cloned(), body };
-            underway.answer = Some(answer.clone());
-            Ok(answer.into_response(false))
+            let response = CachedResponse {
+                status: parts.status,
+                location: location.cloned(),
+                kind: kind.cloned(),
+                body,
+            };
+            in_flight.response = Some(response.clone());
+            Ok(response.into_response(false))
         }
     }
 }
 
-impl Answer {
+impl CachedResponse {
     fn into_response(self, replayed: bool) -> Response {
         let mut response = (self.status, self.body).into_response();
         let headers = response.headers_mut();
@@ -188,8 +198,8 @@ impl Answer {
     }
 }
 
-/// Tells bodies apart; a client that makes two collide deceives only itself.
-fn fingerprint(body: &[u8]) -> u64 {
+/// Hash of a body. It need not be collision-proof: a client that forges a collision only harms itself.
+fn body_hash(body: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     body.hash(&mut hasher);
     hasher.finish()
@@ -211,38 +221,43 @@ fn mismatch() -> ApiError {
 mod tests {
     use super::*;
 
-    fn place(key: &str) -> Place {
-        Place { path: "/api/locks".to_owned(), key: key.to_owned() }
+    fn key(key: &str) -> CacheKey {
+        CacheKey { path: "/api/locks".to_owned(), key: key.to_owned() }
     }
 
-    fn answer() -> Answer {
-        Answer { status: StatusCode::CREATED, location: None, kind: None, body: Bytes::from_static(b"{}") }
-    }
-
-    #[test]
-    fn the_memory_is_bounded_in_number_and_age() {
-        let idempotency = IdempotencyCache::default();
-        let start = Instant::now();
-        for number in 0..2 * MOST {
-            let place = place(&number.to_string());
-            assert!(matches!(idempotency.begin(&place, 1, start), Turn::First));
-            idempotency.end(&place, Some(answer()));
+    fn response() -> CachedResponse {
+        CachedResponse {
+            status: StatusCode::CREATED,
+            location: None,
+            kind: None,
+            body: Bytes::from_static(b"{}"),
         }
-        assert!(idempotency.memory().entries.len() <= MOST);
-        let newest = place(&(2 * MOST - 1).to_string());
-        assert!(matches!(idempotency.begin(&newest, 1, start), Turn::Again(_)));
-        assert!(matches!(idempotency.begin(&newest, 1, start + AGE), Turn::First));
-        let memory = idempotency.memory();
-        assert_eq!(memory.entries.len(), memory.order.len());
     }
 
     #[test]
-    fn what_failed_may_be_tried_again_under_the_same_key() {
-        let (idempotency, now) = (IdempotencyCache::default(), Instant::now());
-        assert!(matches!(idempotency.begin(&place("k"), 1, now), Turn::First));
-        assert!(matches!(idempotency.begin(&place("k"), 1, now), Turn::InFlight));
-        idempotency.end(&place("k"), None);
-        assert!(matches!(idempotency.begin(&place("k"), 2, now), Turn::First));
-        assert!(matches!(idempotency.begin(&place("k"), 1, now), Turn::Another));
+    fn the_cache_is_bounded_in_size_and_age() {
+        let cache = IdempotencyCache::default();
+        let start = Instant::now();
+        for number in 0..2 * MAX_ENTRIES {
+            let key = key(&number.to_string());
+            assert!(matches!(cache.begin(&key, 1, start), Lookup::First));
+            cache.end(&key, Some(response()));
+        }
+        assert!(cache.entries().by_key.len() <= MAX_ENTRIES);
+        let newest = key(&(2 * MAX_ENTRIES - 1).to_string());
+        assert!(matches!(cache.begin(&newest, 1, start), Lookup::Cached(_)));
+        assert!(matches!(cache.begin(&newest, 1, start + MAX_AGE), Lookup::First));
+        let entries = cache.entries();
+        assert_eq!(entries.by_key.len(), entries.order.len());
+    }
+
+    #[test]
+    fn a_failed_request_may_be_repeated_with_the_same_key() {
+        let (cache, now) = (IdempotencyCache::default(), Instant::now());
+        assert!(matches!(cache.begin(&key("k"), 1, now), Lookup::First));
+        assert!(matches!(cache.begin(&key("k"), 1, now), Lookup::InFlight));
+        cache.end(&key("k"), None);
+        assert!(matches!(cache.begin(&key("k"), 2, now), Lookup::First));
+        assert!(matches!(cache.begin(&key("k"), 1, now), Lookup::OtherBody));
     }
 }

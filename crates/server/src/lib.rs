@@ -1,7 +1,7 @@
-//! The HTTP API and the page, over the same engine as the command line.
+//! HTTP server: the API, the event stream and the web page, over the same engine as the command line.
 //!
-//! [`run`] is all of it: it takes a listening socket, a state and a way to be stopped, and returns when everybody who was
-//! being served has been. Engine calls block, so each runs on a thread of its own; no call waits for a lease.
+//! [`run`] serves a listening socket with an [`AppState`] until a [`Shutdown`] ends it. Calls to the engine block, so each
+//! runs on a blocking thread of the runtime. No HTTP call waits for a lease.
 
 mod access_policy;
 mod api;
@@ -35,12 +35,12 @@ pub use settings::{DoctorSettings, Limits, Settings};
 pub use shutdown::Shutdown;
 pub use state::AppState;
 
-/// How many threads wait for the store at the same time.
-const ENGINE_THREADS: usize = 16;
-/// How long calls to the store get to end after the last connection.
-const LAST_CALLS: Duration = Duration::from_secs(2);
+/// The largest number of blocking threads, which call the engine.
+const BLOCKING_THREADS: usize = 16;
+/// How long blocking calls may go on after the last connection has closed.
+const BLOCKING_GRACE: Duration = Duration::from_secs(2);
 
-/// Serves until told to stop: the first time those who are connected are served to their end, the second time not.
+/// Serves until `shutdown` asks it to drain (open connections are served to their end) or to stop (they are closed).
 pub fn run(listener: TcpListener, state: &AppState, shutdown: &Shutdown) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(ServeError::Socket)?;
     if !address.ip().is_loopback() && state.settings().token.is_none() {
@@ -48,43 +48,43 @@ pub fn run(listener: TcpListener, state: &AppState, shutdown: &Shutdown) -> Resu
     }
     listener.set_nonblocking(true).map_err(ServeError::Socket)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(2).max_blocking_threads(ENGINE_THREADS).thread_name("serve").enable_all();
+    builder.worker_threads(2).max_blocking_threads(BLOCKING_THREADS).thread_name("serve").enable_all();
     let runtime = builder.build().map_err(ServeError::Runtime)?;
     let watcher =
         state.broadcaster().start(state.leases(), state.state_folder()).map_err(ServeError::Runtime)?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Socket)?;
         connections::serve(listener, api::router(state, address, shutdown), state.limits(), shutdown).await;
-        finish(state, shutdown).await;
+        finish_runs(state, shutdown).await;
         Ok(())
     });
     watcher.stop();
-    runtime.shutdown_timeout(LAST_CALLS);
+    runtime.shutdown_timeout(BLOCKING_GRACE);
     served
 }
 
-/// Waits for what is executed here; who is in a hurry has it ended.
-async fn finish(state: &AppState, shutdown: &Shutdown) {
+/// Waits for the runs that this server executes; a stop cancels them.
+async fn finish_runs(state: &AppState, shutdown: &Shutdown) {
     state.run_spawner().drain(state);
     tokio::select! {
         () = state.run_spawner().ended() => {}
         () = shutdown.stopped() => {
             state.run_spawner().stop(state.runs());
-            let patience = state.settings().grace + LAST_CALLS;
-            let _ = tokio::time::timeout(patience, state.run_spawner().ended()).await;
+            let limit = state.settings().grace + BLOCKING_GRACE;
+            let _ = tokio::time::timeout(limit, state.run_spawner().ended()).await;
         }
     }
 }
 
-/// Why nothing is served.
+/// Why the server cannot serve.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Listen {
-        /// Which one.
+        /// The address.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The socket failed.
@@ -93,16 +93,16 @@ pub enum ServeError {
     /// Threads or the runtime could not be started.
     #[error("cannot start the threads that serve")]
     Runtime(#[source] io::Error),
-    /// Everybody could come, and nothing would stop them.
+    /// Other machines could connect, and no token protects the server.
     #[error("{0} can be reached from other machines, and no token protects it")]
     TokenNeeded(SocketAddr),
-    /// The token's file cannot be used.
+    /// The token file cannot be used.
     #[error(transparent)]
-    AccessToken(#[from] token::TokenError),
+    Token(#[from] token::TokenError),
 }
 
 impl ServeError {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
@@ -121,15 +121,15 @@ impl ServeError {
             Self::TokenNeeded(_) => {
                 "add --token-file FILE, which is made if it is not there, or listen on 127.0.0.1".to_owned()
             }
-            Self::AccessToken(error) => error.hint(),
+            Self::Token(error) => error.hint(),
         }
     }
 
-    /// Whether somebody asked for what cannot be, rather than that something failed.
+    /// Whether the arguments were wrong, rather than the system.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::TokenNeeded(_) => true,
-            Self::Listen { .. } | Self::Socket(_) | Self::Runtime(_) | Self::AccessToken(_) => false,
+            Self::Listen { .. } | Self::Socket(_) | Self::Runtime(_) | Self::Token(_) => false,
         }
     }
 }
@@ -141,7 +141,7 @@ impl From<ServeError> for Report {
     }
 }
 
-/// Listens on an address; somebody else being there is told as such.
+/// Binds the listening socket.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).map_err(|source| ServeError::Listen { address: address.to_string(), source })
 }

@@ -1,4 +1,4 @@
-//! What the server says about itself: lines for people or JSON for programs, on stderr.
+//! Log of the server on stderr: lines for people, or JSON for programs.
 
 use std::io;
 
@@ -6,29 +6,29 @@ use tracing_subscriber::filter::LevelFilter;
 
 use lockkeeper_engine::work::Told;
 
-/// How the log is written.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A line that people read.
+    /// Lines for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
-    /// What failed.
+    /// Failures.
     Error,
-    /// And what is suspicious.
+    /// Also suspicious events.
     Warn,
-    /// And what was changed.
+    /// Also changes.
     Info,
-    /// And every request.
+    /// Also every request.
     Debug,
 }
 
-/// Begins to log, once for the whole process; later calls change nothing.
+/// Starts the log of this process. Later calls change nothing.
 pub fn start(format: Format, verbosity: Verbosity) {
     let level = match verbosity {
         Verbosity::Error => LevelFilter::ERROR,
@@ -41,16 +41,16 @@ pub fn start(format: Format, verbosity: Verbosity) {
         .with_max_level(level)
         .with_target(false)
         .with_ansi(false);
-    // Somebody who logs already goes on logging.
+    // It fails when the process has a logger already; that one stays.
     let _ = match format {
         Format::Text => builder.try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
 }
 
-/// Logs what a worker tells.
-pub fn told(told: &Told) {
-    match told {
+/// Logs an event of a worker.
+pub fn worker_event(event: &Told) {
+    match event {
         Told::Started(run) => tracing::info!(run = %run.id, request = %run.request, "started"),
         Told::Waiting(run, why) => tracing::info!(run = %run.id, why, "waits"),
         Told::Retrying(run) => tracing::info!(run = %run.id, "failed, will be tried again"),

@@ -1,7 +1,7 @@
-//! What a monitoring system asks for: counts of requests, and the locks as they are at that moment.
+//! Metrics in the OpenMetrics text format: HTTP requests since the start, and leases at this moment.
 //!
-//! The four alerts of the group executor are metrics of their own, next to the values that they judge, so that a rule
-//! needs no threshold; `examples/alerts.rules.yml` has rules for all of them.
+//! Each of the four alerts is a metric beside its value, so that a rule needs no threshold.
+//! `examples/alerts.rules.yml` has rules for all of them.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ use lockkeeper_platform::wall_clock::WallTime;
 const BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is counted while the server runs.
+/// Counters of HTTP requests since the start.
 pub(super) struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
     seconds: Histogram,
@@ -65,13 +65,13 @@ impl Default for HttpMetrics {
     }
 }
 
-/// Counts and logs a request.
+/// Middleware that counts, logs and traces a request.
 pub(super) async fn measure(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let begun_at = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let header = request.headers().get("traceparent").and_then(|value| value.to_str().ok());
     let parent = header.and_then(TraceParent::read);
-    // Only addresses that exist become labels: others could be any number.
+    // The route is the label, not the path: clients can send any number of different paths.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let response = next.run(request).await;
     let (status, took) = (response.status(), begun_at.elapsed());
@@ -80,7 +80,7 @@ pub(super) async fn measure(State(state): State<AppState>, request: Request, nex
     if let Some(exporter) = state.exporter() {
         let began_at = WallTime::from_micros(WallTime::now().as_micros() - micros(took));
         let mut span = Span::of_request(&method, &route, status, began_at, took, parent);
-        // Who looks at the request finds the run that it began.
+        // The span of a request that started a run names the run.
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         if let Some(run) = location.and_then(|location| location.strip_prefix("/api/runs/")) {
             span = span.with("lockkeeper.run.id", run);
@@ -99,7 +99,7 @@ pub(super) async fn measure(State(state): State<AppState>, request: Request, nex
     response
 }
 
-/// Everything as text.
+/// All metrics as text.
 #[utoipa::path(get, path = "/metrics", tag = "server", responses(
     (status = OK, description = "OpenMetrics text", content_type = "application/openmetrics-text", body = String)
 ))]

@@ -1,7 +1,7 @@
-//! Executing runs that were asked for over HTTP: on threads of their own, so that no request waits for them.
+//! Run spawner: executes runs that are started over HTTP, each on a thread of its own.
 //!
-//! The server is a worker only while it executes something: idle, it is none that others would wait for. Who drains
-//! waits for what runs; who stops ends it.
+//! The server registers as a worker only while it executes something; an idle server is not a worker that queued runs would
+//! wait for. Draining waits for the running commands, stopping cancels them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,107 +25,107 @@ use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 
-/// Where runs are executed.
+/// Executes runs on threads of this process.
 pub(super) struct RunSpawner {
-    hands: Mutex<Weak<Hands>>,
-    /// What is executed here.
+    worker: Mutex<Weak<ServerWorker>>,
+    /// The runs that are executed.
     busy: Mutex<BTreeSet<RunId>>,
-    /// Who works through the queue here.
+    /// The worker of the auto-run of this server.
     queue_worker: Mutex<Option<WorkerId>>,
-    /// Cloned by every thread that executes something; none once the server ends.
-    present: Mutex<Option<mpsc::Sender<()>>>,
-    all_gone: tokio::sync::Mutex<mpsc::Receiver<()>>,
+    /// Cloned by every thread that executes something; none while the server shuts down.
+    active: Mutex<Option<mpsc::Sender<()>>>,
+    all_ended: tokio::sync::Mutex<mpsc::Receiver<()>>,
 }
 
-/// A worker, for as long as anything is executed.
-struct Hands {
-    // The attendant listens for the executor, so that it goes first.
+/// The worker of this server. It lives as long as a thread executes a run.
+struct ServerWorker {
+    // Dropped before the executor that it listens for.
     _attendant: Attendant,
     executor: Arc<Executor>,
 }
 
-/// What became of the request to run a request.
-pub(super) enum Begun {
-    /// It is executed.
+/// Result of starting a run.
+pub(super) enum Started {
+    /// The run is executed.
     Run(Box<Run>),
-    /// Others hold what it needs.
+    /// Other owners hold what it needs.
     Held(Vec<Jam>),
 }
 
-/// What became of the request to work through the queue.
-pub(super) enum Turn {
-    /// It is worked through.
-    Begun(Selection),
-    /// There is nothing to do.
-    Nothing(Selection),
-    /// Somebody else does.
+/// Result of starting the queue.
+pub(super) enum QueueStart {
+    /// The queue is executed.
+    Started(Selection),
+    /// No request is ready.
+    Empty(Selection),
+    /// Another worker executes the queue.
     Busy(QueueBusy),
 }
 
 impl RunSpawner {
     pub(super) fn new() -> Self {
-        let (present, all_gone) = mpsc::channel(1);
+        let (active, all_ended) = mpsc::channel(1);
         Self {
-            hands: Mutex::default(),
+            worker: Mutex::default(),
             busy: Mutex::default(),
             queue_worker: Mutex::default(),
-            present: Mutex::new(Some(present)),
-            all_gone: tokio::sync::Mutex::new(all_gone),
+            active: Mutex::new(Some(active)),
+            all_ended: tokio::sync::Mutex::new(all_ended),
         }
     }
 
     /// Runs a request now: its queued run, or a new one when the last has ended.
-    pub(super) fn run(&self, state: &AppState, request: &RequestId) -> Result<Begun, Report> {
+    pub(super) fn run(&self, state: &AppState, request: &RequestId) -> Result<Started, Report> {
         let runs = state.runs();
         let entry = runs.request(request)?;
         let (id, is_new) = match entry.latest {
             Some(run) if run.status == Status::Queued => (run.id, false),
             Some(_) | None => (runs.run_again(request)?, true),
         };
-        recover_quickly(state);
-        let hands = self.hands(state)?;
-        match hands.executor.take(&id)? {
+        remove_stale_lock_files(state);
+        let worker = self.worker(state)?;
+        match worker.executor.take(&id)? {
             Taken::Job(job) => {
                 let run = job.run().clone();
-                self.execute(state, hands, *job)?;
-                Ok(Begun::Run(Box::new(run)))
+                self.execute(state, worker, *job)?;
+                Ok(Started::Run(Box::new(run)))
             }
             Taken::Held(jams) => {
                 if is_new {
                     runs.cancel(&id, Some("others hold what it needs"))?;
                 }
-                Ok(Begun::Held(jams))
+                Ok(Started::Held(jams))
             }
             Taken::Lost => {
                 let run = runs.show(&id)?.run;
-                // A worker took what was queued here a moment ago: it is executed, as was asked.
+                // A worker claimed the run that was queued above: it is executed, as requested.
                 if is_new {
-                    return Ok(Begun::Run(Box::new(run)));
+                    return Ok(Started::Run(Box::new(run)));
                 }
                 Err(RunError::InProgress { request: request.clone(), run: run.id, status: run.status }.into())
             }
         }
     }
 
-    /// Works through the queue: one request, or all of them one after the other.
-    pub(super) fn work_through(&self, state: &AppState, all: bool) -> Result<Turn, Report> {
-        recover_quickly(state);
+    /// Executes the queue: the next request, or with `all` one after the other.
+    pub(super) fn run_queue(&self, state: &AppState, all: bool) -> Result<QueueStart, Report> {
+        remove_stale_lock_files(state);
         let executor = Arc::new(executor(state)?);
         let attendant = Attendant::begin(&executor, None)?;
         let mut turn =
             match QueueTurn::take(&executor, attendant, state.settings().execution.aiflow.as_ref())? {
                 Ok(turn) => turn,
-                Err(busy) => return Ok(Turn::Busy(busy)),
+                Err(busy) => return Ok(QueueStart::Busy(busy)),
             };
         let selection = queue::selection(state.runs(), &[])?;
         if selection.next.is_none() {
-            return Ok(Turn::Nothing(selection));
+            return Ok(QueueStart::Empty(selection));
         }
         *locked(&self.queue_worker) = Some(executor.worker().clone());
-        let here = state.clone();
+        let app = state.clone();
         self.spawn("queue", move || {
             let ended = if all {
-                let mut doctor = || here.examine(Pass::Quick).status() != Health::Fail;
+                let mut doctor = || app.examine(Pass::Quick).status() != Health::Fail;
                 turn.auto(Limits::default(), &mut doctor, &mut |_| {}).map(drop)
             } else {
                 turn.run_next().map(drop)
@@ -134,15 +134,15 @@ impl RunSpawner {
                 tracing::error!(%error, "the queue ended");
             }
         })?;
-        Ok(Turn::Begun(selection))
+        Ok(QueueStart::Started(selection))
     }
 
-    /// Begins nothing new, and asks a queue that is worked through here to end after the present run.
+    /// Starts no more runs, and asks the auto-run of this server to stop after its current run.
     pub(super) fn drain(&self, state: &AppState) {
-        locked(&self.present).take();
-        if let Some(hands) = locked(&self.hands).upgrade() {
-            let worker = hands.executor.worker().clone();
-            tracing::info!(%worker, "waiting for what runs to end");
+        locked(&self.active).take();
+        if let Some(worker) = locked(&self.worker).upgrade() {
+            let worker = worker.executor.worker().clone();
+            tracing::info!(%worker, "waiting for running commands");
         }
         let ours = locked(&self.queue_worker).take();
         if let Some(Err(error)) = ours.map(|worker| state.runs().stop_auto_run_of(&worker)) {
@@ -150,33 +150,33 @@ impl RunSpawner {
         }
     }
 
-    /// Returns when nothing is executed any more.
+    /// Returns when no run is executed any more.
     pub(super) async fn ended(&self) {
-        self.all_gone.lock().await.recv().await;
+        self.all_ended.lock().await.recv().await;
     }
 
-    /// Ends what is executed.
+    /// Cancels the runs that are executed.
     pub(super) fn stop(&self, runs: &Runs) {
         for id in locked(&self.busy).iter() {
-            // It may have ended meanwhile.
+            // It fails when the run has just ended.
             let _ = runs.cancel(id, Some("the server was stopped"));
         }
     }
 
-    /// Executes a run to its end, further attempts included.
-    fn execute(&self, state: &AppState, hands: Arc<Hands>, job: Job) -> Result<(), Report> {
-        let (id, here) = (job.run().id.clone(), state.clone());
+    /// Executes a run to its end, including further attempts.
+    fn execute(&self, state: &AppState, worker: Arc<ServerWorker>, job: Job) -> Result<(), Report> {
+        let (id, app) = (job.run().id.clone(), state.clone());
         locked(&self.busy).insert(id.clone());
         self.spawn("run", move || {
-            if let Err(error) = see_through(&hands.executor, job) {
-                tracing::error!(%error, "a run cannot be looked after");
+            if let Err(error) = run_to_end(&worker.executor, job) {
+                tracing::error!(%error, "cannot execute a run to its end");
             }
-            locked(&here.run_spawner().busy).remove(&id);
+            locked(&app.run_spawner().busy).remove(&id);
         })
     }
 
     fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Report> {
-        let present = locked(&self.present).clone().ok_or_else(|| {
+        let active = locked(&self.active).clone().ok_or_else(|| {
             Report::new(
                 lockkeeper_engine::report::Exit::Unreachable,
                 "SHUTTING_DOWN",
@@ -186,21 +186,21 @@ impl RunSpawner {
         })?;
         let work = move || {
             work();
-            drop(present);
+            drop(active);
         };
         thread::Builder::new().name(name.to_owned()).spawn(work).map_err(RunError::Machine)?;
         Ok(())
     }
 
-    fn hands(&self, state: &AppState) -> Result<Arc<Hands>, Report> {
-        let mut known = locked(&self.hands);
-        if let Some(hands) = known.upgrade() {
-            return Ok(hands);
+    fn worker(&self, state: &AppState) -> Result<Arc<ServerWorker>, Report> {
+        let mut known = locked(&self.worker);
+        if let Some(worker) = known.upgrade() {
+            return Ok(worker);
         }
         let executor = Arc::new(executor(state)?);
-        let hands = Arc::new(Hands { _attendant: Attendant::begin(&executor, None)?, executor });
-        *known = Arc::downgrade(&hands);
-        Ok(hands)
+        let worker = Arc::new(ServerWorker { _attendant: Attendant::begin(&executor, None)?, executor });
+        *known = Arc::downgrade(&worker);
+        Ok(worker)
     }
 }
 
@@ -212,7 +212,7 @@ fn executor(state: &AppState) -> Result<Executor, Report> {
     Ok(Executor::begin(runs, leases, settings.execution.clone(), 1, status, state.worker_listener())?)
 }
 
-fn see_through(executor: &Executor, job: Job) -> Result<(), RunError> {
+fn run_to_end(executor: &Executor, job: Job) -> Result<(), RunError> {
     let id = job.run().id.clone();
     let mut job = job;
     loop {
@@ -227,7 +227,7 @@ fn see_through(executor: &Executor, job: Job) -> Result<(), RunError> {
             }
             match executor.take(&id)? {
                 Taken::Job(job) => break *job,
-                // A worker may have been faster, or holds what is needed: then it is looked at again.
+                // Another worker claimed it, or other owners hold what it needs: look again.
                 Taken::Held(_) | Taken::Lost => {
                     let again = Instant::now().checked_add(std::time::Duration::from_secs(1));
                     executor.runs().wait(&id, again, None)?;
@@ -237,8 +237,8 @@ fn see_through(executor: &Executor, job: Job) -> Result<(), RunError> {
     }
 }
 
-/// Before each run, lock files whose time is up are put away.
-fn recover_quickly(state: &AppState) {
+/// Removes lock files of aiflow whose TTL has ended, before each run.
+fn remove_stale_lock_files(state: &AppState) {
     let Some(aiflow) = &state.settings().execution.aiflow else { return };
     match aiflow.recover(Pass::Quick, WallTime::now()) {
         Ok(recovery) => {
@@ -246,7 +246,7 @@ fn recover_quickly(state: &AppState) {
                 tracing::warn!(reason_code = "LOCK_STALE_RECOVERED", subject = ?recovered.subject, "recovered");
             }
         }
-        Err(error) => tracing::warn!(%error, "stale lock files cannot be put away"),
+        Err(error) => tracing::warn!(%error, "cannot remove stale lock files"),
     }
 }
 

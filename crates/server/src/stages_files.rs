@@ -1,6 +1,7 @@
-//! The STAGES files that may be read over HTTP: those of the project, wherever a name or a link leads.
+//! STAGES files that may be read over HTTP: only files inside of the project, after all links are followed.
 //!
-//! What is wrong with a file is told with its lines, so that no other file of the project may pass as one.
+//! Errors of a file are reported with its lines. So a file that is not YAML by its name is never read, or a client could
+//! read any file of the project through error messages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,12 +11,12 @@ use super::state::AppState;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_stages::File;
 
-/// Where people put them.
+/// The usual paths of STAGES files.
 const USUAL: [&str; 3] = ["STAGES.yml", "STAGES.yaml", ".workflow/STAGES.yml"];
-/// No path is longer.
+/// The longest path.
 const MOST_BYTES: usize = 4096;
 
-/// Reads a file that can be planned; what is wrong with it is told with line and column.
+/// Loads a STAGES file; its errors are reported with line and column.
 pub(super) fn sound_file(state: &AppState, name: &str) -> Result<File, Report> {
     let path = inside(state, name)?;
     if !path.is_file() {
@@ -29,13 +30,13 @@ pub(super) fn sound_file(state: &AppState, name: &str) -> Result<File, Report> {
     }
 }
 
-/// The name of a file as people know it: from the root, if it is below that.
+/// The path of a file relative to the root of the project, or the whole path of a file outside.
 pub(super) fn shown(state: &AppState, path: &Path) -> String {
     let root = fs::canonicalize(state.root()).unwrap_or_else(|_| state.root().to_owned());
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
 }
 
-/// The files that can be planned: those that were executed, and those in the usual places.
+/// The files that can be planned: those that were executed, and those at the usual paths.
 pub(super) fn known_files<'f>(state: &AppState, executed: impl Iterator<Item = &'f str>) -> Vec<String> {
     let usual = USUAL.iter().map(|name| state.root().join(name)).filter_map(|path| path.canonicalize().ok());
     let all: BTreeSet<String> =
@@ -43,7 +44,7 @@ pub(super) fn known_files<'f>(state: &AppState, executed: impl Iterator<Item = &
     all.into_iter().filter(|name| inside(state, name).is_ok_and(|path| path.is_file())).collect()
 }
 
-/// A path in the project, with all links followed.
+/// Resolves a path inside of the project, following all links.
 fn inside(state: &AppState, name: &str) -> Result<PathBuf, Report> {
     let path = Path::new(name);
     let ending = path.extension().and_then(|ending| ending.to_str());
@@ -51,7 +52,7 @@ fn inside(state: &AppState, name: &str) -> Result<PathBuf, Report> {
         return Err(Report::usage(format!("`{}` is not the name of a STAGES file", name.escape_debug()))
             .with_hint("name a .yml or .yaml file of the project: ?file=STAGES.yml"));
     }
-    // By the text alone, so that nobody learns what is there outside.
+    // Decided by the text alone: the answer must not say which files exist outside.
     let leads_out = path.is_absolute() || path.components().any(|part| part == Component::ParentDir);
     if leads_out {
         return Err(outside(name));

@@ -1,4 +1,4 @@
-//! What a server serves: a store, its place, and what all requests share.
+//! Application state: the engine, the settings, and what all HTTP requests share.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use lockkeeper_engine::stages::report::Report as Executions;
 use lockkeeper_engine::work::{Teller, Told};
 use lockkeeper_platform::wall_clock::WallTime;
 
-/// Everything that is served; cheap to clone, all clones are the same.
+/// State shared by all HTTP requests. Clones share one instance.
 #[derive(Clone)]
 pub struct AppState(Arc<Inner>);
 
@@ -43,7 +43,7 @@ struct Inner {
 }
 
 impl AppState {
-    /// Serves the store in this place.
+    /// Opens the runs of this state folder, and starts the span exporter if one is set.
     pub fn new(leases: Engine, location: Location, settings: Settings) -> Result<Self, RunError> {
         let runs = Runs::open(&location.state)?;
         let exporter = settings.otlp.clone().map(Exporter::start).transpose().map_err(RunError::Machine)?;
@@ -73,7 +73,7 @@ impl AppState {
         &self.0.run_spawner
     }
 
-    /// Has the doctor look.
+    /// Runs the doctor.
     pub(super) fn examine(&self, pass: Pass) -> Diagnosis {
         let doctor = &self.settings().doctor;
         let state = doctor::Site {
@@ -88,13 +88,13 @@ impl AppState {
         doctor::examine(&state, pass, &mut |_, _, _| {})
     }
 
-    /// What is to be counted among leases, tickets and executions.
+    /// The counts that alerts are raised from.
     pub(super) fn counts(&self, listing: &Listing) -> Result<Counts, Report> {
         let leases = doctor::count_leases(self.leases(), listing)?;
         Ok(Counts { downgrades: self.downgrades(), ..leases })
     }
 
-    /// How often executions fell back lately.
+    /// How many downgrades executions had recently.
     fn downgrades(&self) -> usize {
         Executions::all_downgrades_since(self.state_folder(), WallTime::now().before(DOWNGRADE_SPAN))
     }
@@ -103,7 +103,7 @@ impl AppState {
         &self.0.location.state
     }
 
-    /// The folder that everything that can be named lies in.
+    /// The root folder of the project. All paths are relative to it.
     pub(super) fn root(&self) -> &Path {
         &self.0.location.root
     }
@@ -132,52 +132,52 @@ impl AppState {
         &self.0.http_metrics
     }
 
-    /// Where spans go, if anywhere.
+    /// The span exporter, if a collector is set.
     pub(super) fn exporter(&self) -> Option<&Exporter> {
         self.0.exporter.as_ref()
     }
 
-    /// Logs what a worker tells, and has the attempts that it made told to the collector.
+    /// Returns a listener for the events of a worker: it logs them, and exports a span for each attempt.
     pub fn worker_listener(&self) -> Box<Teller> {
-        let here = Arc::downgrade(&self.0);
-        Box::new(move |told| {
-            log::told(told);
-            let (Told::Ended(run) | Told::Retrying(run)) = told else { return };
-            let Some(state) = here.upgrade() else { return };
+        let inner = Arc::downgrade(&self.0);
+        Box::new(move |event| {
+            log::worker_event(event);
+            let (Told::Ended(run) | Told::Retrying(run)) = event else { return };
+            let Some(state) = inner.upgrade() else { return };
             if let (Some(exporter), Some(span)) = (&state.exporter, Span::of_attempt(run, WallTime::now())) {
                 exporter.send(span);
             }
         })
     }
 
-    /// A path of a user as one below the root.
+    /// Makes a path of a user relative to the root.
     pub(super) fn below_root(&self, text: &str) -> Result<String, Report> {
         let root: &PathBuf = &self.0.location.root;
         Ok(self.0.location.from_root(text, root)?)
     }
 
-    /// Asks the engine, on a thread that may block.
+    /// Calls the lease engine on a blocking thread.
     pub(super) async fn with_leases<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Engine) -> Result<T, Report> + Send + 'static,
+        call: impl FnOnce(&Engine) -> Result<T, Report> + Send + 'static,
     ) -> Result<T, ApiError> {
-        self.blocking(move |state| question(state.leases())).await
+        self.blocking(move |state| call(state.leases())).await
     }
 
-    /// Asks anything, on a thread that may block.
+    /// Runs a closure on a blocking thread.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Self) -> Result<T, Report> + Send + 'static,
+        call: impl FnOnce(&Self) -> Result<T, Report> + Send + 'static,
     ) -> Result<T, ApiError> {
         let state = self.clone();
-        let answered = tokio::task::spawn_blocking(move || question(&state)).await;
+        let answered = tokio::task::spawn_blocking(move || call(&state)).await;
         match answered {
             Ok(answer) => answer.map_err(ApiError::from),
-            Err(panic) => Err(ApiError::internal(format!("a question to the store ended: {panic}"))),
+            Err(panic) => Err(ApiError::internal(format!("a call to the engine ended: {panic}"))),
         }
     }
 
-    /// Does something that may take a while; nobody waits for it, and its failure is only logged.
+    /// Runs a closure on a blocking thread without waiting for it. A failure is only logged.
     pub(super) fn in_background(
         &self,
         what: &'static str,
@@ -192,8 +192,8 @@ impl AppState {
     }
 }
 
-/// The request took too long.
-pub(super) fn too_slow() -> ApiError {
+/// The error for a request that took too long.
+pub(super) fn timed_out() -> ApiError {
     let report = Report::new(
         lockkeeper_engine::report::Exit::Unreachable,
         "REQUEST_TIMEOUT",

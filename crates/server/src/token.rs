@@ -1,4 +1,4 @@
-//! The token that protects a server: kept in a file that only its owner reads, compared in constant time.
+//! Access token of a server: stored in a file that only its owner can read, compared in constant time.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -12,19 +12,19 @@ use thiserror::Error;
 use lockkeeper_platform::fs::NO_FOLLOW;
 use lockkeeper_platform::random;
 
-/// A token has at least this many characters.
+/// The shortest token, in characters.
 const MIN_LENGTH: usize = 16;
-/// No file of a token is longer than this.
+/// The largest token file.
 const MAX_BYTES: u64 = 4096;
-/// How many times 64 random bits a new token has.
+/// A new token has this many times 64 random bits.
 const WORDS: usize = 4;
 
-/// A text that only those know who may come in.
+/// A secret that clients have to send.
 #[derive(Clone)]
 pub struct AccessToken(String);
 
 impl AccessToken {
-    /// Reads the token in a file, which is made if it is not there.
+    /// Reads the token from a file, or creates the file with a new token.
     pub fn load_or_create(path: &Path) -> Result<Self, TokenError> {
         match Self::read(path) {
             Err(TokenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -34,8 +34,8 @@ impl AccessToken {
         }
     }
 
-    /// Whether a text is this one, in a time that does not tell how much of it is right.
-    pub fn is(&self, text: &str) -> bool {
+    /// Compares in constant time: the duration does not depend on how many characters are right.
+    pub fn matches(&self, text: &str) -> bool {
         let (own, given) = (self.0.as_bytes(), text.as_bytes());
         let pairs = own.iter().zip(given);
         let differing = pairs.fold(0, |differing, (a, b)| black_box(differing | (a ^ b)));
@@ -64,7 +64,8 @@ impl AccessToken {
         for _ in 0..WORDS {
             token.push_str(&format!("{:016x}", random::number().map_err(failed)?));
         }
-        // Written aside and linked into place: whoever starts at the same moment reads a whole token or makes none.
+        // Written to a temporary file and linked: of two servers that start at the same moment, the second reads the
+        // whole token of the first.
         let aside = path.with_extension(format!("{:016x}", random::number().map_err(failed)?));
         let written = File::options().write(true).create_new(true).mode(0o600).open(&aside);
         let linked = written
@@ -89,37 +90,37 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// Why a token cannot be used.
+/// Why a token file cannot be used.
 #[derive(Debug, Error)]
 pub enum TokenError {
     /// The file cannot be read or written.
     #[error("cannot {action} the token in {}", path.display())]
     Io {
-        /// What was tried.
+        /// What was attempted.
         action: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Others can read it.
+    /// Other users can read the file.
     #[error("the token in {} can be read by others (mode {mode:o})", path.display())]
     Exposed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its mode.
+        /// The mode of the file.
         mode: u32,
     },
-    /// It is no token.
+    /// The file has no usable token.
     #[error("{} holds no token of at least {MIN_LENGTH} characters", path.display())]
     Weak {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
 }
 
 impl TokenError {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::Io { .. } => "choose a file in a folder of your own with --token-file".to_owned(),
@@ -137,28 +138,30 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_new_token_is_kept_for_its_owner_alone() {
+    fn a_new_token_file_is_readable_by_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let made = AccessToken::load_or_create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
         let text = fs::read_to_string(&path).unwrap();
-        assert!(made.is(text.trim()) && AccessToken::load_or_create(&path).unwrap().is(text.trim()));
+        assert!(
+            made.matches(text.trim()) && AccessToken::load_or_create(&path).unwrap().matches(text.trim())
+        );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(!format!("{made:?}").contains(text.trim()));
     }
 
     #[test]
-    fn only_the_whole_token_is_right() {
-        let secret = AccessToken("0123456789abcdef".to_owned());
+    fn only_the_whole_token_matches() {
+        let token = AccessToken("0123456789abcdef".to_owned());
         for wrong in ["", "0", "0123456789abcdeF", "0123456789abcdef0", "0123456789abcde"] {
-            assert!(!secret.is(wrong), "{wrong}");
+            assert!(!token.matches(wrong), "{wrong}");
         }
-        assert!(secret.is("0123456789abcdef"));
+        assert!(token.matches("0123456789abcdef"));
     }
 
     #[test]
-    fn a_token_that_others_read_or_guess_is_refused() {
+    fn a_token_that_others_can_read_or_guess_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         AccessToken::load_or_create(&path).unwrap();

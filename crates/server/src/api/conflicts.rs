@@ -1,4 +1,4 @@
-//! `/api/conflicts`: can two patterns match one same path?
+//! `/api/conflicts`: finds patterns that can match the same path.
 
 use axum::Json;
 use lockkeeper_core::overlap::{Relation, relate};
@@ -11,27 +11,28 @@ use crate::error::{ApiError, ErrorView};
 use crate::extract::Params;
 use lockkeeper_engine::report::Report;
 
-/// So many patterns are compared at a time: every one with every other.
-const MOST: usize = 100;
+/// How many patterns one call compares at most.
+const MAX_PATTERNS: usize = 100;
 
-/// The pairs that have something to do with each other.
+/// Pairs of patterns that conflict.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Conflicts {
+    /// The pairs, in the order of the patterns.
     conflicts: Vec<PatternConflictView>,
 }
 
-/// Compares patterns, each with every other.
+/// Compares every pattern with every other.
 #[utoipa::path(get, path = "/api/conflicts", operation_id = "check_conflicts", tag = "conflicts",
     params(("pattern" = Vec<String>, Query, description = "Two or more patterns: ?pattern=A&pattern=B")),
     responses(
-        (status = OK, description = "The pairs that meet", body = Conflicts),
-        (status = BAD_REQUEST, description = "Too few, or not patterns", body = ErrorView),
+        (status = OK, description = "The pairs that conflict", body = Conflicts),
+        (status = BAD_REQUEST, description = "Too few patterns, too many, or not patterns", body = ErrorView),
     )
 )]
 pub(crate) async fn check(Params(pairs): Params<Vec<(String, String)>>) -> Result<Json<Conflicts>, ApiError> {
     let texts: Vec<String> =
         pairs.into_iter().filter(|(key, _)| key == "pattern").map(|(_, text)| text).collect();
-    if !(2..=MOST).contains(&texts.len()) {
+    if !(2..=MAX_PATTERNS).contains(&texts.len()) {
         let message = format!("{} patterns cannot be compared", texts.len());
         return Err(Report::usage(message).with_hint("give 2 to 100: ?pattern=A&pattern=B").into());
     }

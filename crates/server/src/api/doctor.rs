@@ -1,4 +1,4 @@
-//! `/api/doctor`: whether all is well, and in the full pass making it so.
+//! `/api/doctor`: examines the installation; the full pass also repairs.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,15 +12,15 @@ use crate::state::AppState;
 use lockkeeper_engine::doctor::Pass;
 use lockkeeper_engine::report::Report;
 
-/// How thorough.
+/// The mode of the examination.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Mode {
-    /// `quick` looks only; `full` also recovers what is stale.
+    /// `quick` only reads; `full` also removes what is stale.
     mode: Option<String>,
 }
 
-/// Checks everything that locks depend on.
+/// Runs all checks of the doctor.
 #[utoipa::path(get, path = "/api/doctor", operation_id = "examine", tag = "doctor", params(Mode), responses(
     (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = Object),
     (status = BAD_REQUEST, description = "No such mode", body = ErrorView),

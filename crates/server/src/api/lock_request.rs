@@ -1,4 +1,4 @@
-//! A lease that somebody wants over HTTP, read into the words of the rules.
+//! Body of `POST /api/locks`, and its conversion to a request of the lease rules.
 
 use std::num::NonZeroU32;
 
@@ -19,65 +19,70 @@ use lockkeeper_engine::report::Report;
 use lockkeeper_engine::views::ResourceView;
 use lockkeeper_platform::anchor;
 
-/// A reason has no more bytes than this.
-const REASON_BYTES: usize = 1_000;
-/// One lease has no more resources than this.
-const MOST_RESOURCES: usize = 1_000;
+/// The longest reason.
+const MAX_REASON_BYTES: usize = 1_000;
+/// The largest number of resources of one lease.
+const MAX_RESOURCES: usize = 1_000;
 
-/// A lease that is wanted.
+/// A request for a lease.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LockRequest {
     /// Names to hold, such as `db`.
     #[serde(alias = "locks")]
     names: Vec<String>,
-    /// Patterns over paths to hold, such as `src/api/**`, relative to the repository's root.
+    /// Patterns over paths to hold, such as `src/api/**`, relative to the root of the repository.
     paths: Vec<String>,
-    /// Names and paths with a mode for each.
+    /// Names and paths, each with its own mode.
     resources: Vec<ResourceView>,
-    /// Share `names` and `paths` with others who share.
+    /// Hold `names` and `paths` in shared mode.
     shared: bool,
-    /// Let at most so many hold the names at a time.
+    /// How many owners may hold the names at the same time.
     slots: Option<u32>,
-    /// Who holds it, as `kind:id`; somebody whom nobody else is, if not said.
+    /// The owner, as `kind:id`; a new unique owner by default.
     owner: Option<String>,
-    /// How long it lives without being renewed; that of the settings if neither this nor `pid` is said.
+    /// How long the lease lasts without being renewed. Without this and `pid`, the TTL of the settings.
     ttl: Option<Span>,
-    /// A process of this machine that it is tied to.
+    /// A process of this machine. The lease ends when the process exits.
     pid: Option<u32>,
-    /// Why, for people.
+    /// Why it is taken, for people.
     reason: Option<String>,
-    /// How urgent it is, from −100 to 100.
+    /// The priority in the waiting line, from −100 to 100.
     priority: i32,
-    /// Take a place in line instead of being refused.
+    /// Wait in line instead of being refused.
     wait: bool,
-    /// A name for the place in line.
+    /// A name for the ticket.
     ticket: Option<String>,
 }
 
 impl LockRequest {
-    /// Reads it, as a lease of this machine or of time alone.
-    pub(super) fn request(self, state: &AppState, peer: Peer) -> Result<Request, Report> {
+    /// Converts it to a request of the lease rules.
+    pub(super) fn into_request(self, state: &AppState, peer: Peer) -> Result<Request, Report> {
         let resources = self.resources(state)?;
-        let named = self.owner.is_some();
+        let has_owner = self.owner.is_some();
         let owner = match &self.owner {
             Some(text) => text.parse()?,
             None => unique_owner("http").map_err(OpenError::Machine)?,
         };
-        if self.reason.as_ref().is_some_and(|reason| reason.len() > REASON_BYTES || reason.contains('\0')) {
+        if self.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON_BYTES || reason.contains('\0'))
+        {
             return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"));
         }
-        let (voucher, contract, ttl) = self.stand(state, peer)?;
+        let (voucher, contract, ttl) = self.proof_of_life(state, peer)?;
         let proof = Proof { origin: state.leases().senses().origin().clone(), voucher };
         let ticket: Option<TicketName> = self.ticket.as_deref().map(str::parse).transpose()?;
         let priority = Priority::new(self.priority)?;
         let wait = self.wait.then(|| WaitTerms { bell: None, stays: state.settings().stays });
         let claim = Claim { owner, resources, proof, contract, ttl, reason: self.reason, ticket };
-        Ok(Request { claim, priority, under: Vec::new(), wait, join: named })
+        Ok(Request { claim, priority, under: Vec::new(), wait, join: has_owner })
     }
 
-    /// What stands for the lease: a process of this machine, or time alone.
-    fn stand(&self, state: &AppState, peer: Peer) -> Result<(Voucher, Contract, Option<Ttl>), Report> {
+    /// The proof of life: a process of this machine, or only the TTL.
+    fn proof_of_life(
+        &self,
+        state: &AppState,
+        peer: Peer,
+    ) -> Result<(Voucher, Contract, Option<Ttl>), Report> {
         let given = self.ttl.as_ref().map(ttl).transpose()?;
         let Some(pid) = self.pid else {
             return Ok((Voucher::Time, Contract::Lease, given.or(Some(state.settings().ttl))));
@@ -109,16 +114,16 @@ impl LockRequest {
         for path in &self.paths {
             wanted.push(Resource { target: Target::Path(state.below_root(path)?.parse()?), mode });
         }
-        for shown in &self.resources {
-            wanted.push(resource(state, shown)?);
+        for view in &self.resources {
+            wanted.push(resource(state, view)?);
         }
-        let mut resources: Vec<Resource> = Vec::with_capacity(wanted.len().min(MOST_RESOURCES));
+        let mut resources: Vec<Resource> = Vec::with_capacity(wanted.len().min(MAX_RESOURCES));
         for one in wanted {
             if matches!((&one.target, one.mode), (Target::Path(_), Mode::Slots(_))) {
                 return Err(Report::usage("slots are for names, not for paths"));
             }
-            if resources.len() >= MOST_RESOURCES {
-                return Err(Report::usage(format!("one lease has at most {MOST_RESOURCES} resources")));
+            if resources.len() >= MAX_RESOURCES {
+                return Err(Report::usage(format!("one lease has at most {MAX_RESOURCES} resources")));
             }
             if !resources.contains(&one) {
                 resources.push(one);
@@ -131,22 +136,22 @@ impl LockRequest {
     }
 }
 
-fn resource(state: &AppState, shown: &ResourceView) -> Result<Resource, Report> {
-    let target = match (&shown.name, &shown.path) {
+fn resource(state: &AppState, view: &ResourceView) -> Result<Resource, Report> {
+    let target = match (&view.name, &view.path) {
         (Some(name), None) => Target::Name(name.parse()?),
         (None, Some(path)) => Target::Path(state.below_root(path)?.parse()?),
         (Some(_), Some(_)) | (None, None) => {
             return Err(Report::usage("a resource has either a `name` or a `path`"));
         }
     };
-    let mode = shown.parse_mode().ok_or_else(|| {
-        Report::usage(format!("`{}` is no mode", shown.mode.escape_debug()))
+    let mode = view.parse_mode().ok_or_else(|| {
+        Report::usage(format!("`{}` is no mode", view.mode.escape_debug()))
             .with_hint("modes are exclusive, shared and slots:N")
     })?;
     Ok(Resource { target, mode })
 }
 
-/// A TTL, if the span can be one.
+/// Converts a duration to a TTL.
 pub(super) fn ttl(span: &Span) -> Result<Ttl, Report> {
     Ok(Ttl::new(span.get()?)?)
 }

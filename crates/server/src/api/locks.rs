@@ -1,4 +1,4 @@
-//! `/api/locks`: who holds, who waits, taking a lease, keeping it and giving it back.
+//! `/api/locks`: lists, acquires, renews and releases leases.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -27,17 +27,17 @@ use lockkeeper_engine::views::{AlertView, LeaseView, TicketView};
 /// Leases and tickets.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Locks {
-    /// Who holds, oldest first.
+    /// The leases, the oldest first.
     leases: Vec<LeaseView>,
-    /// Who waits, in the order in which they are served; all of them on the first page, none on later ones.
+    /// The tickets, in the order in which they are served. They are on the first page only.
     waiters: Vec<TicketView>,
-    /// What needs attention: a code, its value and limit, a message and a hint.
+    /// Counts that are above their limits.
     alerts: Vec<AlertView>,
-    /// Where the next page of leases begins.
+    /// The `after` of the next page of leases; null on the last page.
     next: Option<String>,
 }
 
-/// Who holds and who waits.
+/// Lists leases and tickets.
 #[utoipa::path(get, path = "/api/locks", operation_id = "list_locks", tag = "locks", params(Paging), responses(
     (status = OK, description = "Leases and tickets", body = Locks),
     (status = BAD_REQUEST, description = "No such page", body = ErrorView),
@@ -66,28 +66,27 @@ pub(crate) async fn list(
     }))
 }
 
-/// What became of a request.
+/// The result of a call about a lease or ticket.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Answer {
+pub(crate) struct LockResponse {
     /// `acquired`, `waiting`, `renewed`, `released` or `breaking`.
     status: &'static str,
-    /// The lease, if it is held or was.
+    /// The lease, as it is or was.
     lease: Option<LeaseView>,
-    /// The place in line, while it waits.
+    /// The ticket, while it waits.
     ticket: Option<TicketView>,
-    /// What happened, for people.
+    /// What happened, as a sentence.
     message: String,
 }
 
-/// Takes a lease, or a place in line for it. Never waits itself: ask `renew` of the ticket until it is granted, or
-/// listen to the events.
+/// Acquires a lease, or a ticket for it. The call never waits: renew the ticket until it is granted, or use the events.
 #[utoipa::path(post, path = "/api/locks", operation_id = "acquire_lock", tag = "locks", request_body = LockRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the response of the first")),
     responses(
-        (status = CREATED, description = "It is held", body = Answer),
-        (status = OK, description = "The owner held it already", body = Answer),
-        (status = ACCEPTED, description = "It is in line", body = Answer),
-        (status = BAD_REQUEST, description = "It cannot be", body = ErrorView),
+        (status = CREATED, description = "The lease is held", body = LockResponse),
+        (status = OK, description = "The owner holds it already", body = LockResponse),
+        (status = ACCEPTED, description = "It waits in line", body = LockResponse),
+        (status = BAD_REQUEST, description = "The body is invalid", body = ErrorView),
         (status = CONFLICT, description = "`LOCK_HELD`, `DEADLOCK`", body = ErrorView),
         (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
         (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
@@ -99,20 +98,20 @@ pub(crate) async fn acquire(
     Extension(peer): Extension<Peer>,
     Body(request): Body<LockRequest>,
 ) -> Result<Response, ApiError> {
-    let request = request.request(&state, peer)?;
+    let request = request.into_request(&state, peer)?;
     let (outcome, now) =
         state.with_leases(move |engine| Ok((engine.acquire(&request)?, engine.now()?))).await?;
-    answer(&state, outcome, now)
+    outcome_response(&state, outcome, now)
 }
 
-/// One lease or ticket.
+/// Shows a lease or ticket.
 #[utoipa::path(get, path = "/api/locks/{id}", operation_id = "show_lock", tag = "locks",
     params(("id" = String, Path, description = "`L42` or `T42`")),
     responses(
-        (status = OK, description = "The lease", body = Answer),
-        (status = ACCEPTED, description = "The ticket, which waits", body = Answer),
+        (status = OK, description = "The lease", body = LockResponse),
+        (status = ACCEPTED, description = "The ticket, while it waits", body = LockResponse),
         (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
-        (status = NOT_FOUND, description = "Neither held nor in line", body = ErrorView),
+        (status = NOT_FOUND, description = "There is no such lease or ticket", body = ErrorView),
     )
 )]
 pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Response, ApiError> {
@@ -121,37 +120,36 @@ pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Re
     if let Some(holder) = listing.holders.iter().find(|holder| holder.lease.id == id) {
         let lease = LeaseView::with_state(holder, listing.now);
         let message = format!("{id} is held by {}", lease.owner);
-        return Ok(
-            Json(Answer { status: "acquired", lease: Some(lease), ticket: None, message }).into_response()
-        );
+        return Ok(Json(LockResponse { status: "acquired", lease: Some(lease), ticket: None, message })
+            .into_response());
     }
     let waiter = listing.waiters.iter().find(|waiter| waiter.ticket.id == id);
     let waiter = waiter.ok_or_else(|| not_current(NotCurrent::Unknown(id)))?;
     let message = format!("waiting for {}", report::reason(&waiter.jams));
     let ticket = Some(TicketView::listed(waiter, listing.now));
-    Ok((StatusCode::ACCEPTED, Json(Answer { status: "waiting", lease: None, ticket, message }))
+    Ok((StatusCode::ACCEPTED, Json(LockResponse { status: "waiting", lease: None, ticket, message }))
         .into_response())
 }
 
-/// What to renew, and how.
+/// Options of a renewal.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Renewal {
-    /// Only if this token is current.
+    /// Renew or release only if this token is current.
     token: Option<u64>,
     /// A new TTL.
     ttl: Option<Span>,
 }
 
-/// Says that the holder or waiter is still there. A ticket that was granted meanwhile becomes a lease.
+/// Renews a lease or a ticket. When the ticket was granted in the meantime, the lease is returned.
 #[utoipa::path(post, path = "/api/locks/{id}/renew", operation_id = "renew_lock", tag = "locks", request_body = Renewal,
     params(("id" = String, Path, description = "`L42` or `T42`")),
     responses(
-        (status = OK, description = "It is held", body = Answer),
-        (status = ACCEPTED, description = "It still waits", body = Answer),
-        (status = BAD_REQUEST, description = "It cannot be", body = ErrorView),
-        (status = NOT_FOUND, description = "`NOT_CURRENT`: it is gone", body = ErrorView),
-        (status = CONFLICT, description = "`NOT_CURRENT`: another token is current, or its time was up", body = ErrorView),
+        (status = OK, description = "The lease is held", body = LockResponse),
+        (status = ACCEPTED, description = "It still waits", body = LockResponse),
+        (status = BAD_REQUEST, description = "The body is invalid", body = ErrorView),
+        (status = NOT_FOUND, description = "`NOT_CURRENT`: it no longer exists", body = ErrorView),
+        (status = CONFLICT, description = "`NOT_CURRENT`: another token is current, or the TTL has ended", body = ErrorView),
         (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
         (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
         (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
@@ -173,34 +171,34 @@ pub(crate) async fn renew(
                 Ok((outcome, engine.now()?))
             })
             .await?;
-        return answer(&state, outcome, now);
+        return outcome_response(&state, outcome, now);
     }
     let (renewed, now) =
         state.with_leases(move |engine| Ok((engine.renew(id, token, ttl)?, engine.now()?))).await?;
     let lease = renewed.map_err(not_current)?;
     let message = format!("{id} was renewed");
     let lease = Some(LeaseView::new(&lease, now));
-    Ok(Json(Answer { status: "renewed", lease, ticket: None, message }).into_response())
+    Ok(Json(LockResponse { status: "renewed", lease, ticket: None, message }).into_response())
 }
 
-/// How to give a lease back.
+/// Options of a release.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Release {
-    /// Only if this token is current.
+    /// Renew or release only if this token is current.
     token: Option<u64>,
-    /// Take it from its holder, who is told first and may stop its work.
+    /// Break it: the holder is notified and gets time to stop its work, then the lease is removed.
     force: Option<bool>,
 }
 
-/// Gives a lease or a place in line back; with `force`, takes it from its holder.
+/// Releases a lease or ticket; with `force`, breaks the lease of another owner.
 #[utoipa::path(delete, path = "/api/locks/{id}", operation_id = "release_lock", tag = "locks",
     params(("id" = String, Path, description = "`L42` or `T42`"), Release),
     responses(
-        (status = OK, description = "It is free", body = Answer),
-        (status = ACCEPTED, description = "Its holder was told, and is given time to stop", body = Answer),
+        (status = OK, description = "It is released", body = LockResponse),
+        (status = ACCEPTED, description = "The holder was notified, and gets time to stop", body = LockResponse),
         (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
-        (status = NOT_FOUND, description = "`NOT_CURRENT`: it is gone", body = ErrorView),
+        (status = NOT_FOUND, description = "`NOT_CURRENT`: it no longer exists", body = ErrorView),
         (status = CONFLICT, description = "`NOT_CURRENT`: another token is current", body = ErrorView),
     )
 )]
@@ -211,33 +209,35 @@ pub(crate) async fn release(
 ) -> Result<Response, ApiError> {
     let id: LeaseId = text.parse().map_err(Report::from)?;
     if how.force == Some(true) {
-        return force(&state, id).await;
+        return break_lease(&state, id).await;
     }
     let token = how.token.map(Token);
     let (lease, now) = state
-        .with_leases(move |engine| Ok((if_in_line(engine, id)?, engine.now()?)))
+        .with_leases(move |engine| Ok((remove_ticket(engine, id)?, engine.now()?)))
         .await
         .map(|(left, now)| (left.then_some(()), now))?;
     if lease.is_some() {
         let message = format!("{} left the line", id.as_ticket());
-        return Ok(Json(Answer { status: "released", lease: None, ticket: None, message }).into_response());
+        return Ok(
+            Json(LockResponse { status: "released", lease: None, ticket: None, message }).into_response()
+        );
     }
     let released = state.with_leases(move |engine| Ok(engine.release(id, token)?)).await?;
     let lease = Some(LeaseView::new(&released.map_err(not_current)?, now));
     let message = format!("{id} was released");
-    Ok(Json(Answer { status: "released", lease, ticket: None, message }).into_response())
+    Ok(Json(LockResponse { status: "released", lease, ticket: None, message }).into_response())
 }
 
-/// Gives up a place in line; false when there is none.
-fn if_in_line(engine: &Engine, id: LeaseId) -> Result<bool, Report> {
+/// Removes a ticket; false when there is no such ticket.
+fn remove_ticket(engine: &Engine, id: LeaseId) -> Result<bool, Report> {
     let listing = engine.listing()?;
     let Some(waiter) = listing.waiters.iter().find(|waiter| waiter.ticket.id == id) else { return Ok(false) };
     engine.give_up(&waiter.ticket)?;
     Ok(true)
 }
 
-/// Breaking a lease takes as long as its holder takes to stop, so that nobody waits for it here.
-async fn force(state: &AppState, id: LeaseId) -> Result<Response, ApiError> {
+/// Breaks a lease in the background: it takes as long as the holder takes to stop.
+async fn break_lease(state: &AppState, id: LeaseId) -> Result<Response, ApiError> {
     let (lease, now) = state.with_leases(move |engine| Ok((engine.lease(id)?, engine.now()?))).await?;
     let lease = lease.ok_or_else(|| not_current(NotCurrent::Unknown(id)))?;
     let grace = state.settings().grace;
@@ -245,16 +245,16 @@ async fn force(state: &AppState, id: LeaseId) -> Result<Response, ApiError> {
     state.in_background("break a lease", move |engine| Ok(engine.break_lease(id, grace).map(drop)?));
     let message = format!("{id} is taken from {}, who was told to stop", lease.claim.owner);
     let lease = Some(LeaseView::new(&lease, now));
-    Ok((StatusCode::ACCEPTED, Json(Answer { status: "breaking", lease, ticket: None, message }))
+    Ok((StatusCode::ACCEPTED, Json(LockResponse { status: "breaking", lease, ticket: None, message }))
         .into_response())
 }
 
-fn answer(state: &AppState, outcome: Outcome, now: Moment) -> Result<Response, ApiError> {
+fn outcome_response(state: &AppState, outcome: Outcome, now: Moment) -> Result<Response, ApiError> {
     match outcome {
-        Outcome::Granted(grant) => Ok(granted(&grant, now)),
-        Outcome::Waiting(waiting) => Ok(in_line(state, &waiting, now)),
+        Outcome::Granted(grant) => Ok(granted_response(&grant, now)),
+        Outcome::Waiting(waiting) => Ok(waiting_response(state, &waiting, now)),
         Outcome::Held(jams) => {
-            spur(state, &jams);
+            stop_overdue_holders(state, &jams);
             Err(held(&jams, now))
         }
         Outcome::Deadlock(links) => Err(report::deadlock(&links).into()),
@@ -266,28 +266,28 @@ fn answer(state: &AppState, outcome: Outcome, now: Moment) -> Result<Response, A
     }
 }
 
-fn granted(grant: &Grant, now: Moment) -> Response {
+fn granted_response(grant: &Grant, now: Moment) -> Response {
     let lease = LeaseView::new(&grant.lease, now);
     let (status, what) =
         if grant.joined { (StatusCode::OK, "already yours") } else { (StatusCode::CREATED, "acquired") };
     let message = format!("{what}: {} with token {}", lease.id, lease.token);
     let location = [(LOCATION, format!("/api/locks/{}", lease.id))];
-    let answer = Answer { status: "acquired", lease: Some(lease), ticket: None, message };
-    (status, location, Json(answer)).into_response()
+    let body = LockResponse { status: "acquired", lease: Some(lease), ticket: None, message };
+    (status, location, Json(body)).into_response()
 }
 
-fn in_line(state: &AppState, waiting: &Waiting, now: Moment) -> Response {
-    spur(state, &waiting.jams);
+fn waiting_response(state: &AppState, waiting: &Waiting, now: Moment) -> Response {
+    stop_overdue_holders(state, &waiting.jams);
     let ahead: usize = waiting.jams.iter().map(|jam| jam.tickets.len()).max().unwrap_or(0);
     let ticket = TicketView::new(&waiting.ticket, &waiting.jams, ahead + 1, now);
     let message = format!("waiting for {}", report::reason(&waiting.jams));
     let location = [(LOCATION, format!("/api/locks/{}", waiting.ticket.id.as_ticket()))];
-    let answer = Answer { status: "waiting", lease: None, ticket: Some(ticket), message };
-    (StatusCode::ACCEPTED, location, Json(answer)).into_response()
+    let body = LockResponse { status: "waiting", lease: None, ticket: Some(ticket), message };
+    (StatusCode::ACCEPTED, location, Json(body)).into_response()
 }
 
-/// Holders whose time is up and who agreed to be stopped are, since somebody else wants what they have.
-fn spur(state: &AppState, jams: &[Jam]) {
+/// Stops overdue holders with the contract `kill` in the background, because another owner wants their resources.
+fn stop_overdue_holders(state: &AppState, jams: &[Jam]) {
     let leases = jams.iter().flat_map(|jam| &jam.leases).map(|found| found.record.clone());
     let agreed: Vec<_> = leases.filter(|lease| lease.claim.contract == Contract::Kill).collect();
     if agreed.is_empty() {
@@ -314,7 +314,7 @@ pub(super) fn held(jams: &[Jam], now: Moment) -> ApiError {
         .into()
 }
 
-/// What is not there is not found; what another token is current for is a conflict.
+/// 404 for an unknown lease, 409 when another token is current.
 fn not_current(error: NotCurrent) -> ApiError {
     let status = match error {
         NotCurrent::Unknown(_) => StatusCode::NOT_FOUND,

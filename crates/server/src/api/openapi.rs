@@ -1,4 +1,4 @@
-//! The API's own description: OpenAPI, generated from the code.
+//! OpenAPI document of the API, generated from the code, and the message tables.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use utoipa::OpenApi;
 use crate::state::AppState;
 use lockkeeper_engine::messages::{Language, source};
 
-/// What the description begins with.
+/// Title, description and tags of the document.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Lockkeeper",
-        description = "Locks, claims on paths and runs for many automated workers in one repository. Errors have one shape \
+        description = "Locks, claims on paths and runs for many automated workers in one repository. Errors have the same form \
             everywhere; `Accept-Language` or `?lang=` choose en, ja or zh. A POST with an `Idempotency-Key` happens once.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
     tags(
-        (name = "locks", description = "Leases: who holds, who waits, taking and giving back"),
-        (name = "requests", description = "What somebody wants done"),
-        (name = "runs", description = "What was tried, and what came of it"),
-        (name = "queue", description = "Working through the requests one by one"),
-        (name = "doctor", description = "Whether all is well"),
-        (name = "stages", description = "Phases of groups: what was executed, and what would be"),
+        (name = "locks", description = "Leases and tickets: list, acquire, renew, release"),
+        (name = "requests", description = "Requests: commands to be executed"),
+        (name = "runs", description = "Runs: attempts at requests, their events and output"),
+        (name = "queue", description = "The queue: requests executed one by one"),
+        (name = "doctor", description = "Checks of the installation"),
+        (name = "stages", description = "Phases of a STAGES file: executions and plans"),
         (name = "conflicts", description = "Whether patterns over paths overlap"),
-        (name = "events", description = "What happens, as it happens"),
+        (name = "events", description = "Stream of server-sent events"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -42,21 +42,21 @@ pub(super) fn outline() -> utoipa::openapi::OpenApi {
     outline
 }
 
-/// The whole description.
+/// The OpenAPI document.
 #[derive(Clone)]
-pub(super) struct Description {
-    document: Arc<Value>,
+pub(super) struct Document {
+    json: Arc<Value>,
 }
 
-impl Description {
+impl Document {
     pub(super) fn new(description: &utoipa::openapi::OpenApi) -> Self {
-        let document = serde_json::to_value(description).expect("a description made of texts can be written");
-        Self { document: Arc::new(document) }
+        let json = serde_json::to_value(description).expect("a document of strings can always be serialized");
+        Self { json: Arc::new(json) }
     }
 
-    /// As JSON.
-    pub(super) fn document(&self) -> &Value {
-        &self.document
+    /// The document as JSON.
+    pub(super) fn json(&self) -> &Value {
+        &self.json
     }
 
     pub(super) fn routes(self) -> Router<AppState> {
@@ -69,11 +69,11 @@ impl Description {
     }
 }
 
-async fn openapi(Extension(description): Extension<Description>) -> Json<Value> {
-    Json(description.document().clone())
+async fn openapi(Extension(document): Extension<Document>) -> Json<Value> {
+    Json(document.json().clone())
 }
 
-/// The table of a language.
+/// The message table of a language.
 fn table(language: Language) -> Response {
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "max-age=3600")], source(language)).into_response()
 }

@@ -1,4 +1,4 @@
-//! `/api/queue`: working through the requests one by one, under the queue's lock.
+//! `/api/queue`: shows, starts and stops the execution of the queue.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,27 +10,27 @@ use utoipa::ToSchema;
 
 use crate::error::{ApiError, ErrorView};
 use crate::extract::Body;
-use crate::run_spawner::Turn;
+use crate::run_spawner::QueueStart;
 use crate::state::AppState;
 use lockkeeper_engine::queue::{self, QueueBusy};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::AutoRun;
 use lockkeeper_engine::views::{AutoRunView, PassedOverView};
 
-/// Where the queue is.
+/// The queue.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Queue {
-    /// Whether somebody works through it.
+    /// Whether a worker executes the queue.
     running: bool,
-    /// Who, since when, how far.
+    /// The auto-run; null when none is running.
     auto_run: Option<AutoRunView>,
-    /// The request that is next.
+    /// The next request; null when none is ready.
     next: Option<String>,
-    /// The other requests that are not done: `request_id`, `reason` and the reason in words.
+    /// The other open requests, each with the reason why it is not next.
     passed_over: Vec<PassedOverView>,
 }
 
-/// Where the queue is, what is next, and why the others are not.
+/// Shows the auto-run, the next request, and why the others are not next.
 #[utoipa::path(get, path = "/api/queue", operation_id = "show_queue", tag = "queue", responses(
     (status = OK, description = "The queue", body = Queue),
 ))]
@@ -40,7 +40,7 @@ pub(crate) async fn show(State(state): State<AppState>) -> Result<Json<Queue>, A
     Ok(Json(Queue::of(&selection, auto.as_ref())))
 }
 
-/// The auto-run that goes on, if one does.
+/// The auto-run that is running; none when the lock of the queue is free.
 pub(crate) fn auto_run(state: &AppState) -> Result<Option<AutoRun>, Report> {
     if !queue::is_running(state.leases())? {
         return Ok(None);
@@ -59,22 +59,22 @@ impl Queue {
     }
 }
 
-/// How to work through the queue.
+/// Options of the execution.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Manner {
-    /// Go on until one fails, needs input, or nothing is left.
+pub(crate) struct RunQueueRequest {
+    /// Continue until a request fails or needs input, or none is left.
     auto: bool,
 }
 
-/// Executes the next request, or with `auto` one after the other.
-#[utoipa::path(post, path = "/api/queue/run-next", operation_id = "run_next", tag = "queue", request_body = Manner,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once")),
+/// Executes the next request; with `auto`, one request after the other.
+#[utoipa::path(post, path = "/api/queue/run-next", operation_id = "run_next", tag = "queue", request_body = RunQueueRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the response of the first")),
     responses(
-        (status = ACCEPTED, description = "It is worked through", body = Queue),
-        (status = OK, description = "There is nothing to do", body = Queue),
-        (status = BAD_REQUEST, description = "It cannot be", body = ErrorView),
-        (status = CONFLICT, description = "`QUEUE_IN_PROGRESS`: somebody else does", body = ErrorView),
+        (status = ACCEPTED, description = "The queue is executed", body = Queue),
+        (status = OK, description = "No request is ready", body = Queue),
+        (status = BAD_REQUEST, description = "The body is invalid", body = ErrorView),
+        (status = CONFLICT, description = "`QUEUE_IN_PROGRESS`: another worker executes the queue", body = ErrorView),
         (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
         (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
         (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
@@ -82,17 +82,17 @@ pub(crate) struct Manner {
 )]
 pub(crate) async fn run_next(
     State(state): State<AppState>,
-    Body(manner): Body<Manner>,
+    Body(request): Body<RunQueueRequest>,
 ) -> Result<Response, ApiError> {
     let (turn, auto) = state
-        .blocking(move |state| Ok((state.run_spawner().work_through(state, manner.auto)?, auto_run(state)?)))
+        .blocking(move |state| Ok((state.run_spawner().run_queue(state, request.auto)?, auto_run(state)?)))
         .await?;
     match turn {
-        Turn::Begun(selection) => {
+        QueueStart::Started(selection) => {
             Ok((StatusCode::ACCEPTED, Json(Queue::of(&selection, auto.as_ref()))).into_response())
         }
-        Turn::Nothing(selection) => Ok(Json(Queue::of(&selection, None)).into_response()),
-        Turn::Busy(busy) => Err(in_progress(&busy)),
+        QueueStart::Empty(selection) => Ok(Json(Queue::of(&selection, None)).into_response()),
+        QueueStart::Busy(busy) => Err(in_progress(&busy)),
     }
 }
 
@@ -106,38 +106,41 @@ fn in_progress(busy: &QueueBusy) -> ApiError {
     }
 }
 
-/// How to end.
+/// Options of the stop.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct End {
-    /// End the present run as well.
+pub(crate) struct StopRequest {
+    /// Cancel the current run, too.
     now: bool,
 }
 
 /// The answer to a request to stop.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Stopping {
-    /// Whether an auto-run was there to be asked.
+    /// Whether an auto-run was running.
     stopping: bool,
-    /// What happened, for people.
+    /// What happened, as a sentence.
     message: &'static str,
 }
 
 /// Asks the auto-run of the queue to stop after its current run.
-#[utoipa::path(post, path = "/api/queue/stop", operation_id = "stop_queue", tag = "queue", request_body = End, responses(
-    (status = ACCEPTED, description = "`stopping` says whether anybody was asked", body = Stopping),
-    (status = BAD_REQUEST, description = "It cannot be", body = ErrorView),
+#[utoipa::path(post, path = "/api/queue/stop", operation_id = "stop_queue", tag = "queue", request_body = StopRequest, responses(
+    (status = ACCEPTED, description = "`stopping` says whether an auto-run was running", body = Stopping),
+    (status = BAD_REQUEST, description = "The body is invalid", body = ErrorView),
     (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
     (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
     (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
 ))]
-pub(crate) async fn stop(State(state): State<AppState>, Body(end): Body<End>) -> Result<Response, ApiError> {
+pub(crate) async fn stop(
+    State(state): State<AppState>,
+    Body(request): Body<StopRequest>,
+) -> Result<Response, ApiError> {
     let stopping = state
         .blocking(move |state| {
             let stopping = queue::stop(state.runs(), state.leases())?;
             let current = auto_run(state)?.and_then(|auto| auto.current);
-            if let Some(run) = current.filter(|_| end.now && stopping) {
-                // It may have ended in the meantime, which is what was wanted.
+            if let Some(run) = current.filter(|_| request.now && stopping) {
+                // It fails when the run has just ended, which is fine.
                 let _ = state.runs().cancel(&run, Some("the queue was stopped"));
             }
             Ok(stopping)

@@ -1,4 +1,4 @@
-//! `/api/requests`: what somebody wants done.
+//! `/api/requests`: lists, submits and runs requests.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,10 +14,10 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::locks::held;
-use super::paging::{Paging, beyond};
+use super::paging::{Paging, truncate_page};
 use crate::error::{ApiError, ErrorView};
 use crate::extract::{Body, Id, Params};
-use crate::run_spawner::Begun;
+use crate::run_spawner::Started;
 use crate::state::AppState;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::NewRequest;
@@ -25,65 +25,65 @@ use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, RunFilter};
 use lockkeeper_engine::views::{BlockedView, LatestRun, RequestView, RunView};
 use lockkeeper_platform::clock;
 
-/// So many runs of a request are shown with it.
+/// How many runs are shown with a request.
 const LATEST_RUNS: usize = 50;
 
-/// Requests, the latest first.
+/// A page of requests.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Requests {
-    /// Each with `status`, `locked`, `latest_run` and `blocked`.
+pub(crate) struct RequestList {
+    /// The requests, the latest first.
     requests: Vec<RequestWithRun>,
-    /// Where the next page begins.
+    /// The `after` of the next page; null on the last page.
     next: Option<String>,
 }
 
-/// Which requests.
+/// Filter for requests.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Wanted {
-    /// Only those in these states, with commas between: `QUEUED,RUNNING,DONE,NEEDS_INPUT,FAILED,CANCELED`.
+pub(crate) struct RequestQuery {
+    /// Only requests with one of these statuses, separated by commas: `QUEUED,RUNNING,DONE,NEEDS_INPUT,FAILED,CANCELED`.
     status: Option<String>,
-    /// Only those with this text in their title or id.
+    /// Only requests with this text in their title or id.
     text: Option<String>,
-    /// Only those that this worker executes.
+    /// Only requests that this worker executes.
     worker: Option<String>,
 }
 
-/// Requests, the latest first.
-#[utoipa::path(get, path = "/api/requests", operation_id = "list_requests", tag = "requests", params(Wanted, Paging), responses(
-    (status = OK, description = "Requests with status, lock and latest run", body = Requests),
-    (status = BAD_REQUEST, description = "No such page or state", body = ErrorView),
+/// Lists requests, the latest first.
+#[utoipa::path(get, path = "/api/requests", operation_id = "list_requests", tag = "requests", params(RequestQuery, Paging), responses(
+    (status = OK, description = "Requests with status, lock and latest run", body = RequestList),
+    (status = BAD_REQUEST, description = "No such page or status", body = ErrorView),
 ))]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    Params(wanted): Params<Wanted>,
+    Params(query): Params<RequestQuery>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Requests>, ApiError> {
+) -> Result<Json<RequestList>, ApiError> {
     let limit = paging.limit()?;
-    let words = wanted.status.iter().flat_map(|text| text.split(','));
+    let words = query.status.iter().flat_map(|text| text.split(','));
     let statuses = words.map(|word| word.trim().parse()).collect::<Result<Vec<RequestStatus>, _>>();
     let statuses = statuses.map_err(Report::from)?;
     let worker: Option<WorkerId> =
-        wanted.worker.as_deref().map(str::parse).transpose().map_err(Report::from)?;
+        query.worker.as_deref().map(str::parse).transpose().map_err(Report::from)?;
     let before: Option<RequestId> = paging.after_id().map(str::parse).transpose().map_err(Report::from)?;
     let filter = RequestFilter {
         statuses,
-        text: wanted.text,
+        text: query.text,
         worker,
         before,
         limit: limit + 1,
         ..RequestFilter::default()
     };
     let mut entries = state.blocking(move |state| Ok(state.runs().requests(&filter)?)).await?;
-    let next = beyond(&mut entries, limit, |entry| entry.request.request.id.to_string());
+    let next = truncate_page(&mut entries, limit, |entry| entry.request.request.id.to_string());
     let now = clock::now();
-    Ok(Json(Requests {
+    Ok(Json(RequestList {
         requests: entries.iter().map(|entry| RequestWithRun::new(entry, now)).collect(),
         next,
     }))
 }
 
-/// A request with all of its latest run.
+/// A request with its latest run.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RequestWithRun {
     /// The request.
@@ -103,24 +103,25 @@ impl RequestWithRun {
     }
 }
 
-/// A request that came in.
+/// A submitted request.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Submitted {
+    /// The request.
     request_id: String,
-    /// Its run.
+    /// Its queued run.
     run_id: String,
-    /// Whether it was there before, under the same key.
+    /// Whether the same request was submitted before with the same key.
     existing: bool,
 }
 
-/// Takes a request in, with one run that is queued.
+/// Submits a request and queues its first run.
 #[utoipa::path(post, path = "/api/requests", operation_id = "submit_request", tag = "requests", request_body = NewRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the response of the first")),
     responses(
         (status = CREATED, description = "It is queued", body = Submitted),
-        (status = OK, description = "It was there already, under the same key", body = Submitted),
-        (status = BAD_REQUEST, description = "It cannot be", body = ErrorView),
-        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`: one that it comes after is not there", body = ErrorView),
+        (status = OK, description = "It was submitted before with the same key", body = Submitted),
+        (status = BAD_REQUEST, description = "The body is invalid", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`: a request in `after` does not exist", body = ErrorView),
         (status = CONFLICT, description = "`DUPLICATE`, `QUEUE_FULL`", body = ErrorView),
         (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
         (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
@@ -153,28 +154,31 @@ pub(crate) async fn submit(
 
 /// A request with its runs.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct WithRuns {
+pub(crate) struct RequestWithRuns {
     /// The request.
     request: RequestWithRun,
     /// Its runs, the latest first.
     runs: Vec<RunView>,
 }
 
-/// One request with its runs.
+/// Shows a request with its runs.
 #[utoipa::path(get, path = "/api/requests/{id}", operation_id = "show_request", tag = "requests",
-    params(("id" = String, Path, description = "The request's id")),
+    params(("id" = String, Path, description = "The id of the request")),
     responses(
-        (status = OK, description = "The request", body = WithRuns),
+        (status = OK, description = "The request", body = RequestWithRuns),
         (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
         (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorView),
     )
 )]
-pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Json<WithRuns>, ApiError> {
+pub(crate) async fn show(
+    State(state): State<AppState>,
+    Id(id): Id,
+) -> Result<Json<RequestWithRuns>, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
     let (entry, runs) = state.blocking(move |state| with_runs(state, &id)).await?;
     let now = clock::now();
     let runs = runs.iter().map(|run| RunView::new(run, now)).collect();
-    Ok(Json(WithRuns { request: RequestWithRun::new(&entry, now), runs }))
+    Ok(Json(RequestWithRuns { request: RequestWithRun::new(&entry, now), runs }))
 }
 
 fn with_runs(state: &AppState, id: &RequestId) -> Result<(RequestEntry, Vec<Run>), Report> {
@@ -185,25 +189,25 @@ fn with_runs(state: &AppState, id: &RequestId) -> Result<(RequestEntry, Vec<Run>
 
 /// A run that was started.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Started {
+pub(crate) struct StartedRun {
     /// The run.
     run_id: String,
     /// The address of the run.
     url: String,
     /// The run as it is now.
     run: RunView,
-    /// What happened, for people.
+    /// What happened, as a sentence.
     message: String,
 }
 
-/// Runs a request now: its queued run, or a new one when the last has ended.
+/// Runs a request now: its queued run, or a new run when the latest has ended.
 #[utoipa::path(post, path = "/api/requests/{id}/run", operation_id = "run_request", tag = "requests",
     params(
-        ("id" = String, Path, description = "The request's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once"),
+        ("id" = String, Path, description = "The id of the request"),
+        ("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the response of the first"),
     ),
     responses(
-        (status = ACCEPTED, description = "It is executed; `Location` is its run", body = Started),
+        (status = ACCEPTED, description = "It is executed; `Location` is its run", body = StartedRun),
         (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
         (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorView),
         (status = CONFLICT, description = "`RUN_IN_PROGRESS` with `context.latest_run_url`, `LOCK_HELD`", body = ErrorView),
@@ -211,13 +215,13 @@ pub(crate) struct Started {
 )]
 pub(crate) async fn run(State(state): State<AppState>, Id(id): Id) -> Result<Response, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
-    let begun = state.blocking(move |state| begin(state, &id)).await??;
+    let started = state.blocking(move |state| start(state, &id)).await??;
     let now = clock::now();
-    match begun {
-        Begun::Run(run) => {
+    match started {
+        Started::Run(run) => {
             let url = format!("/api/runs/{}", run.id);
             let message = format!("run {} began", run.id);
-            let body = Started {
+            let body = StartedRun {
                 run_id: run.id.to_string(),
                 url: url.clone(),
                 run: RunView::new(&run, now),
@@ -225,19 +229,19 @@ pub(crate) async fn run(State(state): State<AppState>, Id(id): Id) -> Result<Res
             };
             Ok((StatusCode::ACCEPTED, [(LOCATION, url)], Json(body)).into_response())
         }
-        Begun::Held(jams) => Err(held(&jams, now)),
+        Started::Held(jams) => Err(held(&jams, now)),
     }
 }
 
-/// A run in progress is a refusal that leads to that run.
-fn begin(state: &AppState, id: &RequestId) -> Result<Result<Begun, ApiError>, Report> {
+/// Starts a run. When one is in progress, the error has its address.
+fn start(state: &AppState, id: &RequestId) -> Result<Result<Started, ApiError>, Report> {
     let entry = state.runs().request(id)?;
     if let Some(run) = entry.latest.filter(|_| entry.request.status == RequestStatus::Running) {
         let error = RunError::InProgress { request: id.clone(), run: run.id, status: run.status };
         return Ok(Err(in_progress(error.into())));
     }
     match state.run_spawner().run(state, id) {
-        Ok(begun) => Ok(Ok(begun)),
+        Ok(started) => Ok(Ok(started)),
         Err(report) if report.code() == "RUN_IN_PROGRESS" => Ok(Err(in_progress(report))),
         Err(report) => Err(report),
     }

@@ -27,7 +27,7 @@ pub(super) async fn log_in(State(state): State<AppState>, body: Bytes) -> Result
     // A token has only characters that forms send as they are, or nothing that would be right anyway.
     let form = String::from_utf8_lossy(&body);
     let given = form.split('&').find_map(|pair| pair.strip_prefix("token=")).unwrap_or_default().trim();
-    if !token.is(given) {
+    if !token.matches(given) {
         return Err(token_needed(true));
     }
     let cookie = format!("{TOKEN_COOKIE}={given}; Path=/; Max-Age={STAYS}; HttpOnly; SameSite=Strict");

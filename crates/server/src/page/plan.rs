@@ -7,7 +7,7 @@ use axum::response::Response;
 use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
 use super::texts::Texts;
 use super::{Layout, draw};
-use crate::api::stages::{Wanted, plans};
+use crate::api::stages::{PlanQuery, plans};
 use crate::error::ApiError;
 use crate::extract::Params;
 use crate::state::AppState;
@@ -32,10 +32,10 @@ struct Phase {
 
 pub(super) async fn page(
     State(state): State<AppState>,
-    Params(wanted): Params<Wanted>,
+    Params(query): Params<PlanQuery>,
     layout: Layout,
 ) -> Result<Response, ApiError> {
-    let (file, plans) = state.blocking(move |state| plans(state, &wanted)).await?;
+    let (file, plans) = state.blocking(move |state| plans(state, &query)).await?;
     let phases = plans.iter().enumerate().map(|(place, plan)| Phase::new(plan, place, layout.texts));
     draw(&Page { phases: phases.collect(), file: file.name, layout: layout.at("/stages") })
 }

@@ -10,7 +10,7 @@ use super::activity::EventRow;
 use super::status::{Badge, of_run};
 use super::times::{TimeFormat, TimePoint};
 use super::{Layout, draw};
-use crate::api::log::{Part, window};
+use crate::api::log::{WindowQuery, window};
 use crate::error::ApiError;
 use crate::extract::Id;
 use crate::state::AppState;
@@ -66,7 +66,7 @@ pub(super) async fn page(
     let (view, log, lease) = state
         .blocking(move |state| {
             let view = state.runs().show(&id)?;
-            let log = window(state, &id, &Part::end(), WINDOW)?;
+            let log = window(state, &id, &WindowQuery::end(), WINDOW)?;
             let lease = match view.run.lease {
                 Some((lease, _)) => state.leases().lease(lease)?,
                 None => None,

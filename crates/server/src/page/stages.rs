@@ -11,7 +11,7 @@ use super::status::{Badge, of_execution, of_group};
 use super::texts::Texts;
 use super::times::{TimeFormat, TimePoint};
 use super::{Layout, draw};
-use crate::api::stages::look;
+use crate::api::stages::read_overview;
 use crate::error::ApiError;
 use crate::stages_files;
 use crate::state::AppState;
@@ -53,7 +53,7 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
 }
 
 fn made(state: &AppState, layout: Layout) -> Result<Page, Report> {
-    let (overview, _) = look(state)?;
+    let (overview, _) = read_overview(state)?;
     let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
     let downgrades = overview.downgrades_since(WallTime::now().before(DOWNGRADE_SPAN));
     let counts = Counts { downgrades, ..Counts::default() };
