@@ -1,4 +1,4 @@
-//! The page: drawn on the server, kept up to date by one small module in the browser.
+//! Web pages: rendered on the server, kept up to date by one small script in the browser.
 
 mod activity;
 mod api_reference;
@@ -38,10 +38,10 @@ pub(super) use error::{error_page, wants_page};
 use lockkeeper_engine::messages::Language;
 use texts::Texts;
 
-/// The cookie that keeps the theme of a browser.
+/// The cookie with the theme that the user chose.
 const THEME_COOKIE: &str = "lockkeeper_theme";
 
-/// All addresses that give pages.
+/// The routes of all pages.
 pub(super) fn routes(reference: ApiReference) -> Router<AppState> {
     Router::new()
         .route("/", get(board::page))
@@ -59,7 +59,7 @@ pub(super) fn routes(reference: ApiReference) -> Router<AppState> {
         .merge(assets::routes())
 }
 
-/// What stands around every page.
+/// Layout of every page: language, theme, navigation and the banner of the queue.
 struct Layout {
     language: Language,
     texts: &'static Texts,
@@ -68,14 +68,14 @@ struct Layout {
     queue: Option<Banner>,
 }
 
-/// Says that somebody works through the queue.
+/// Banner that is shown while the queue is executed.
 struct Banner {
     runs: u32,
     current: Option<String>,
     stopping: bool,
 }
 
-/// A page that can be gone to.
+/// Entry of the navigation.
 struct Tab {
     href: &'static str,
     name: &'static str,
@@ -93,7 +93,7 @@ impl Layout {
         Self { language, texts: Texts::of(language), theme, tab: "", queue: None }
     }
 
-    /// Says which tab it is.
+    /// Sets the current tab.
     fn at(mut self, tab: &'static str) -> Self {
         self.tab = tab;
         self
@@ -138,10 +138,10 @@ impl FromRequestParts<AppState> for Layout {
     }
 }
 
-/// Draws a page.
-fn draw(page: &impl Template) -> Result<Response, ApiError> {
+/// Renders a page.
+fn render(page: &impl Template) -> Result<Response, ApiError> {
     let text =
-        page.render().map_err(|error| ApiError::internal(format!("a page cannot be drawn: {error}")))?;
+        page.render().map_err(|error| ApiError::internal(format!("a page cannot be rendered: {error}")))?;
     let headers = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CACHE_CONTROL, "no-store")];
     Ok((headers, text).into_response())
 }

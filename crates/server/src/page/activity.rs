@@ -1,4 +1,4 @@
-//! The page of activity: the latest runs, and the latest events.
+//! Activity page: the latest runs and events.
 
 use askama::Template;
 use axum::extract::State;
@@ -7,15 +7,15 @@ use axum::response::Response;
 use super::status::{Badge, of_run};
 use super::texts::Texts;
 use super::times::{TimeFormat, TimePoint};
-use super::{Layout, draw};
+use super::{Layout, render};
 use crate::error::ApiError;
 use crate::state::AppState;
 use lockkeeper_engine::runs::{RunEntry, RunFilter, StoredEvent};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 
-/// So many runs and events are shown.
-const MOST: usize = 100;
+/// How many runs and events are shown.
+const MAX_ROWS: usize = 100;
 
 #[derive(Template)]
 #[template(path = "activity.html")]
@@ -26,7 +26,7 @@ struct Page {
     events: Vec<EventRow>,
 }
 
-/// A run in a list.
+/// A row of the table of runs.
 pub(super) struct RunRow {
     pub(super) id: String,
     pub(super) request: String,
@@ -55,7 +55,7 @@ impl RunRow {
     }
 }
 
-/// An event in a list.
+/// A row of the table of events.
 pub(super) struct EventRow {
     pub(super) at: String,
     pub(super) run: String,
@@ -81,8 +81,8 @@ impl EventRow {
 pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Result<Response, ApiError> {
     let (runs, events) = state
         .blocking(|state| {
-            let runs = state.runs().entries(&RunFilter { limit: MOST, ..RunFilter::default() })?;
-            Ok((runs, state.runs().latest_events(MOST)?))
+            let runs = state.runs().entries(&RunFilter { limit: MAX_ROWS, ..RunFilter::default() })?;
+            Ok((runs, state.runs().latest_events(MAX_ROWS)?))
         })
         .await?;
     let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
@@ -92,5 +92,5 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
         events: events.iter().rev().map(EventRow::new).collect(),
         layout: layout.at("/runs"),
     };
-    draw(&page)
+    render(&page)
 }

@@ -1,4 +1,4 @@
-//! The API's description as a page, drawn from the same document that programs read.
+//! API reference page, rendered from the OpenAPI document.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Map, Value};
 
-use super::{Layout, draw};
+use super::{Layout, render};
 use crate::error::ApiError;
 use crate::state::AppState;
 
-/// Everything that can be called, by what it is about.
+/// All operations of the API, grouped by tag.
 #[derive(Clone)]
 pub(crate) struct ApiReference(Arc<Contents>);
 
@@ -23,7 +23,7 @@ struct Contents {
     groups: Vec<Group>,
 }
 
-/// Calls about one thing.
+/// The operations of one tag.
 struct Group {
     name: String,
     description: String,
@@ -58,7 +58,7 @@ struct Page<'c> {
 }
 
 impl ApiReference {
-    /// Reads an OpenAPI document.
+    /// Builds the reference from an OpenAPI document.
     pub(crate) fn new(document: &Value) -> Self {
         let tags = document["tags"].as_array().into_iter().flatten();
         let groups = tags.map(|tag| Group {
@@ -83,7 +83,7 @@ async fn page(
     layout: Layout,
 ) -> Result<Response, ApiError> {
     let Contents { version, description, groups } = &*contents;
-    draw(&Page { layout: layout.at("/api"), version, description, groups })
+    render(&Page { layout: layout.at("/api"), version, description, groups })
 }
 
 fn calls(document: &Value, tag: &Value) -> Vec<Call> {
@@ -128,12 +128,12 @@ impl Call {
     }
 }
 
-/// The schema of a body or an answer.
+/// The schema of a body or a response.
 fn content(holder: &Value) -> Option<&Value> {
     entries(&holder["content"]).next().map(|(_, content)| &content["schema"])
 }
 
-/// What a reference stands for.
+/// Resolves a `$ref`.
 fn resolved<'v>(document: &'v Value, schema: &'v Value) -> &'v Value {
     let pointer = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
     pointer.and_then(|pointer| document.pointer(pointer)).unwrap_or(schema)
@@ -144,19 +144,19 @@ fn fields(document: &Value, schema: &Value) -> Vec<Field> {
     let fields = entries(properties).map(|(name, property)| Field {
         name: name.clone(),
         place: kind(property),
-        description: said(property),
+        description: description_of(property),
     });
     fields.collect()
 }
 
-/// The description of a field; one that may be missing has it beside what it refers to.
-fn said(property: &Value) -> String {
+/// The description of a field. A nullable reference has its description beside the reference.
+fn description_of(property: &Value) -> String {
     let choices = property["oneOf"].as_array().into_iter().flatten();
     let own = std::iter::once(property).chain(choices).map(|choice| text(&choice["description"]));
     own.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
 }
 
-/// The type of a value in a few texts.
+/// The type of a value as a short text.
 fn kind(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         return reference.rsplit('/').next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! The files that pages need: embedded in the program, so that nothing comes from elsewhere.
+//! Static files of the pages, embedded in the program.
 
 use axum::Router;
 use axum::http::HeaderMap;
@@ -20,7 +20,7 @@ pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/assets/{name}", get(asset))
 }
 
-/// Only names of files that are embedded lead anywhere.
+/// Sends an embedded file. Other names are not found.
 async fn asset(Id(name): Id, headers: HeaderMap) -> Result<Response, ApiError> {
     let file = Assets::get(&name).ok_or_else(|| ApiError::not_found("such file"))?;
     let kind = match name.rsplit_once('.').map(|(_, ending)| ending) {
@@ -37,7 +37,7 @@ async fn asset(Id(name): Id, headers: HeaderMap) -> Result<Response, ApiError> {
     Ok((headers, file.data).into_response())
 }
 
-/// The name of a file's content.
+/// The entity tag of a file, from its content.
 fn tag(file: &EmbeddedFile) -> String {
     let hash = file.metadata.sha256_hash();
     let digits: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,4 +1,4 @@
-//! The board: every request, what is locked, what waits and why, and the queue.
+//! Board page: all requests with their status, why they wait, and bulk operations on a filter.
 
 use askama::Template;
 use axum::extract::State;
@@ -10,7 +10,7 @@ use super::filter::{Choice, Query};
 use super::status::{Badge, of_request};
 use super::texts::Texts;
 use super::times::{TimeFormat, TimePoint};
-use super::{Layout, draw};
+use super::{Layout, render};
 use crate::error::ApiError;
 use crate::extract::Params;
 use crate::state::AppState;
@@ -18,8 +18,8 @@ use lockkeeper_engine::Listing;
 use lockkeeper_engine::runs::{Blocked, RequestEntry};
 use lockkeeper_platform::clock;
 
-/// The board shows so many; the API has all of them.
-const MOST: usize = 200;
+/// How many requests are shown. The API has all of them.
+const MAX_ROWS: usize = 200;
 
 #[derive(Template)]
 #[template(path = "board.html")]
@@ -34,7 +34,7 @@ struct Page {
     has_more: bool,
 }
 
-/// How many are somewhere.
+/// How many requests have a status.
 struct Count {
     name: &'static str,
     status: &'static str,
@@ -42,10 +42,10 @@ struct Count {
     tone: &'static str,
 }
 
-/// What the filter means, and what can be done to all of it.
+/// The requests that match the filter, for bulk operations.
 struct Matching {
     count: u64,
-    /// The filter as the API takes it.
+    /// The filter as a request body of the API.
     body: String,
 }
 
@@ -66,13 +66,13 @@ pub(super) async fn page(
     Params(query): Params<Query>,
     layout: Layout,
 ) -> Result<Response, ApiError> {
-    let filter = query.filter(MOST + 1)?;
+    let filter = query.filter(MAX_ROWS + 1)?;
     let is_selective = filter.is_selective();
     let (entries, counts, matched, listing) = state
         .blocking(move |state| {
             let entries = state.runs().requests(&filter)?;
             let counts = state.runs().request_counts()?;
-            // What is not counted already is looked for.
+            // A filter by status alone is answered from the counts; others have to search.
             let matched = if filter.is_by_status_only() {
                 let meant = counts.iter().filter(|(status, _)| filter.statuses.contains(status));
                 meant.map(|(_, count)| count).sum()
@@ -102,11 +102,11 @@ pub(super) async fn page(
         choices: query.choices(texts),
         matching: is_selective.then(|| Matching { count: matched, body: query.body() }),
         query,
-        has_more: entries.len() > MOST,
-        rows: entries.iter().take(MOST).map(|entry| Row::new(entry, &listing, texts, &times)).collect(),
+        has_more: entries.len() > MAX_ROWS,
+        rows: entries.iter().take(MAX_ROWS).map(|entry| Row::new(entry, &listing, texts, &times)).collect(),
         layout: layout.at("/"),
     };
-    draw(&page)
+    render(&page)
 }
 
 impl Row {
@@ -127,7 +127,7 @@ impl Row {
     }
 }
 
-/// When a run came to where it is.
+/// When the status of a run last changed.
 fn last_change(run: &Run) -> lockkeeper_core::time::Moment {
     let stamp = match run.status {
         Status::Queued => None,
@@ -139,7 +139,7 @@ fn last_change(run: &Run) -> lockkeeper_core::time::Moment {
     stamp.unwrap_or(run.queued_at).moment
 }
 
-/// Why a request is where it is, in a sentence.
+/// Why a request waits or failed, in one sentence.
 fn why(entry: &RequestEntry, listing: &Listing, texts: &Texts) -> Option<String> {
     let in_the_way = listing.in_the_way(&entry.request.request.resources());
     if entry.request.status == RequestStatus::Queued

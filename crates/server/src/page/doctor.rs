@@ -1,10 +1,10 @@
-//! The page of the doctor: every check, and what to do.
+//! Doctor page: every check, and what to do.
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 
-use super::{Layout, draw};
+use super::{Layout, render};
 use crate::error::ApiError;
 use crate::state::AppState;
 use lockkeeper_engine::doctor::{Check, Pass, Status};
@@ -30,10 +30,10 @@ struct Row {
 pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Result<Response, ApiError> {
     let diagnosis = state.blocking(|state| Ok(state.examine(Pass::Quick))).await?;
     let mut checks: Vec<&Check> = diagnosis.checks.iter().collect();
-    // What is wrong first.
+    // Failed checks first.
     checks.sort_by_key(|check| std::cmp::Reverse(check.status));
     let (status, tone) = badge(diagnosis.status());
-    draw(&Page {
+    render(&Page {
         layout: layout.at("/doctor"),
         status,
         tone,

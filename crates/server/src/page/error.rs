@@ -1,4 +1,4 @@
-//! Failures as pages, for those who look at one.
+//! Error page, for browsers that ask for HTML.
 
 use askama::Template;
 use axum::body::to_bytes;
@@ -8,11 +8,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde_json::Value;
 
-use super::{Layout, draw};
+use super::{Layout, render};
 use lockkeeper_engine::messages::Language;
 
-/// An error is not longer than this.
-const MOST_BYTES: usize = 1024 * 1024;
+/// The largest error response.
+const MAX_BYTES: usize = 1024 * 1024;
 
 #[derive(Template)]
 #[template(path = "error.html")]
@@ -26,7 +26,7 @@ struct Page {
     asks_token: bool,
 }
 
-/// What is wrong with a file, and where.
+/// A problem in a STAGES file.
 struct Problem {
     place: String,
     message: String,
@@ -46,17 +46,17 @@ impl Problem {
     }
 }
 
-/// Whether a failure is to be shown as a page: to a browser that asks for one.
+/// Whether an error is shown as a page: when a browser asks for HTML outside of `/api/`.
 pub(crate) fn wants_page(request: &Request) -> bool {
     let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let path = request.uri().path();
     accepts.is_some_and(|accept| accept.contains("text/html")) && !path.starts_with("/api/")
 }
 
-/// Shows a failure that was told as JSON.
-pub(crate) async fn error_page(headers: &HeaderMap, language: Language, told: Response) -> Response {
-    let (mut parts, body) = told.into_parts();
-    let bytes = to_bytes(body, MOST_BYTES).await.unwrap_or_default();
+/// Renders an error page from the JSON error response.
+pub(crate) async fn error_page(headers: &HeaderMap, language: Language, json: Response) -> Response {
+    let (mut parts, body) = json.into_parts();
+    let bytes = to_bytes(body, MAX_BYTES).await.unwrap_or_default();
     let error = serde_json::from_slice::<Value>(&bytes).unwrap_or_default()["error"].take();
     let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
     let message = if error["detail"].is_string() { text("detail") } else { text("message") };
@@ -71,11 +71,11 @@ pub(crate) async fn error_page(headers: &HeaderMap, language: Language, told: Re
         problems: Problem::all(&error["context"]),
         asks_token: parts.status == StatusCode::UNAUTHORIZED,
     };
-    match draw(&page) {
-        Ok(drawn) => {
+    match render(&page) {
+        Ok(page) => {
             parts.headers.remove("content-length");
             parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-            Response::from_parts(parts, drawn.into_body())
+            Response::from_parts(parts, page.into_body())
         }
         Err(_) => Response::from_parts(parts, bytes.into()),
     }

@@ -1,4 +1,4 @@
-//! The page of one execution: its groups and their runs, who collides with whom, and how it went over time.
+//! Page of one execution: its groups and their runs, the conflict graph, and a time chart.
 
 use askama::Template;
 use axum::extract::State;
@@ -8,7 +8,7 @@ use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
 use super::status::{Badge, of_execution, of_group, of_run, of_view};
 use super::texts::Texts;
 use super::times::{TimeFormat, TimePoint};
-use super::{Layout, draw};
+use super::{Layout, render};
 use crate::api::stages::detail;
 use crate::error::ApiError;
 use crate::extract::Id;
@@ -34,7 +34,7 @@ struct Page {
     badge: Badge,
     is_running: bool,
     started: TimePoint,
-    /// How long it took, and how long one by one.
+    /// How long it took, and how long it would have taken one by one.
     took: Option<(String, String)>,
     speed_up: Option<String>,
     waited: Option<String>,
@@ -49,7 +49,7 @@ struct Row {
     id: String,
     name: Option<String>,
     badge: Badge,
-    /// While it runs.
+    /// When it started; none unless it is running.
     since: Option<TimePoint>,
     took: Option<String>,
     why: Option<String>,
@@ -99,7 +99,7 @@ pub(super) async fn page(
         chart: chart(&detail, texts),
         layout: layout.at("/stages"),
     };
-    draw(&page)
+    render(&page)
 }
 
 impl Row {
@@ -126,7 +126,7 @@ impl Row {
     }
 }
 
-/// The plan that it began with, and how its groups stand by now.
+/// The conflict graph of the plan that it started with, with the current states of its groups.
 fn conflicts(detail: &Detail, texts: &'static Texts) -> Option<ConflictGraph> {
     let plan = detail.plan.as_ref()?;
     let marks = plan.groups.iter().map(|group| {

@@ -1,4 +1,4 @@
-//! The page of locks: who holds, who waits, and why.
+//! Locks page: holders, waiters, and why they wait.
 
 use askama::Template;
 use axum::extract::State;
@@ -12,13 +12,13 @@ use lockkeeper_core::waiting::Jam;
 use super::texts::Texts;
 use super::times::{TimeFormat, TimePoint};
 use super::wait_graph::WaitGraph;
-use super::{Layout, draw};
+use super::{Layout, render};
 use crate::error::ApiError;
 use crate::state::AppState;
 use lockkeeper_engine::{HolderEntry, Listing, WaiterEntry};
 
-/// A page shows so many of each; the API has all of them.
-const MOST: usize = 200;
+/// How many holders and waiters are shown. The API has all of them.
+const MAX_ROWS: usize = 200;
 
 #[derive(Template)]
 #[template(path = "locks.html")]
@@ -36,7 +36,7 @@ struct Page {
     graph: Option<WaitGraph>,
 }
 
-/// An alert as the page shows it.
+/// An alert.
 struct Warning {
     tone: &'static str,
     title: &'static str,
@@ -105,14 +105,14 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
         alerts: raise(&counts, &Limits::default()).iter().map(|alert| Warning::new(alert, texts)).collect(),
         longest: longest.map(|moment| times.since(moment)),
         orphans: counts.orphans,
-        holders: listing.holders.iter().take(MOST).map(|one| Holder::new(one, texts, &times)).collect(),
-        holders_left_out: listing.holders.len().saturating_sub(MOST),
-        waiters: listing.waiters.iter().take(MOST).map(|one| Waiter::new(one, &times)).collect(),
-        waiters_left_out: listing.waiters.len().saturating_sub(MOST),
+        holders: listing.holders.iter().take(MAX_ROWS).map(|one| Holder::new(one, texts, &times)).collect(),
+        holders_left_out: listing.holders.len().saturating_sub(MAX_ROWS),
+        waiters: listing.waiters.iter().take(MAX_ROWS).map(|one| Waiter::new(one, &times)).collect(),
+        waiters_left_out: listing.waiters.len().saturating_sub(MAX_ROWS),
         graph: graph(&listing),
         layout: layout.at("/locks"),
     };
-    draw(&page)
+    render(&page)
 }
 
 impl Warning {

@@ -1,4 +1,4 @@
-//! The page of a plan: how the phases of a STAGES file would run now, and why.
+//! Plan page: how the phases of a STAGES file would run now, and why.
 
 use askama::Template;
 use axum::extract::State;
@@ -6,7 +6,7 @@ use axum::response::Response;
 
 use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
 use super::texts::Texts;
-use super::{Layout, draw};
+use super::{Layout, render};
 use crate::api::stages::{PlanQuery, plans};
 use crate::error::ApiError;
 use crate::extract::Params;
@@ -25,7 +25,7 @@ struct Phase {
     name: String,
     mode: String,
     reason: String,
-    /// How long it takes, and how long one by one; none where nothing runs.
+    /// How long it would take, and how long one by one; none when no group runs.
     about: Option<(String, String)>,
     conflicts: ConflictGraph,
 }
@@ -37,7 +37,7 @@ pub(super) async fn page(
 ) -> Result<Response, ApiError> {
     let (file, plans) = state.blocking(move |state| plans(state, &query)).await?;
     let phases = plans.iter().enumerate().map(|(place, plan)| Phase::new(plan, place, layout.texts));
-    draw(&Page { phases: phases.collect(), file: file.name, layout: layout.at("/stages") })
+    render(&Page { phases: phases.collect(), file: file.name, layout: layout.at("/stages") })
 }
 
 impl Phase {

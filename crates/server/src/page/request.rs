@@ -1,4 +1,4 @@
-//! The page of one request: what it is, and every run of it.
+//! Page of one request: its fields and its runs.
 
 use askama::Template;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use lockkeeper_core::request::RequestStatus;
 use super::activity::RunRow;
 use super::status::{Badge, of_request};
 use super::times::TimeFormat;
-use super::{Layout, draw};
+use super::{Layout, render};
 use crate::error::ApiError;
 use crate::extract::Id;
 use crate::state::AppState;
@@ -18,8 +18,8 @@ use lockkeeper_engine::runs::RunFilter;
 use lockkeeper_engine::stages::execution_of;
 use lockkeeper_platform::clock;
 
-/// So many runs are shown.
-const MOST: usize = 100;
+/// How many runs are shown.
+const MAX_ROWS: usize = 100;
 
 #[derive(Template)]
 #[template(path = "request.html")]
@@ -34,7 +34,7 @@ struct Page {
     dir: String,
     holds: Vec<String>,
     after: Vec<String>,
-    /// The execution of stages that it is a part of.
+    /// The execution of stages that it belongs to.
     execution: Option<String>,
     runs: Vec<RunRow>,
 }
@@ -48,7 +48,7 @@ pub(super) async fn page(
     let (entry, runs) = state
         .blocking(move |state| {
             let entry = state.runs().request(&id)?;
-            let filter = RunFilter { request: Some(id), limit: MOST, ..RunFilter::default() };
+            let filter = RunFilter { request: Some(id), limit: MAX_ROWS, ..RunFilter::default() };
             Ok((entry, state.runs().entries(&filter)?))
         })
         .await?;
@@ -68,5 +68,5 @@ pub(super) async fn page(
         runs: runs.iter().map(|entry| RunRow::new(entry, texts, &times)).collect(),
         layout: layout.at("/"),
     };
-    draw(&page)
+    render(&page)
 }

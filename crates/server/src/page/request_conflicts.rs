@@ -1,4 +1,4 @@
-//! Which requests that are not done can touch one same path, so that the later one waits.
+//! Conflict graph of open requests: pairs whose paths overlap, so that the later one has to wait.
 
 use std::collections::HashSet;
 
@@ -14,23 +14,24 @@ use lockkeeper_engine::runs::{RequestEntry, RequestFilter};
 use lockkeeper_stages::picture::Mark;
 use lockkeeper_stages::{ConflictShape, GroupShape, PlanShape};
 
-/// So many are compared.
-const MOST: usize = 300;
-/// So many pairs are told of.
-const MOST_PAIRS: usize = 100;
-/// Running ones stand on the left.
+/// How many open requests are compared.
+const MAX_REQUESTS: usize = 300;
+/// How many pairs are shown.
+const MAX_PAIRS: usize = 100;
+/// The columns: running requests are on the left.
 const COLUMNS: [RequestStatus; 2] = [RequestStatus::Running, RequestStatus::Queued];
 
-/// Draws them; nothing when none collide.
+/// Draws the graph; none when no requests conflict.
 pub(super) fn request_conflicts(
     state: &AppState,
     texts: &'static Texts,
 ) -> Result<Option<ConflictGraph>, Report> {
-    let filter = RequestFilter { statuses: COLUMNS.to_vec(), limit: MOST, ..RequestFilter::default() };
+    let filter =
+        RequestFilter { statuses: COLUMNS.to_vec(), limit: MAX_REQUESTS, ..RequestFilter::default() };
     let mut entries = state.runs().requests(&filter)?;
-    // The first to come stands on top.
+    // The oldest request is on top.
     entries.reverse();
-    // The agents of a group hold its paths together: one of them stands for all.
+    // The agents of a group hold its paths together, so one of them is enough.
     let mut conductors = HashSet::new();
     entries.retain(|entry| {
         let conductor = entry.request.request.conductor();
@@ -40,7 +41,7 @@ pub(super) fn request_conflicts(
     if found.is_empty() {
         return Ok(None);
     }
-    let left_out = found.len().saturating_sub(MOST_PAIRS);
+    let left_out = found.len().saturating_sub(MAX_PAIRS);
     let found = &found[..found.len() - left_out];
     let id = |place: usize| entries[place].request.request.id.as_str();
     let conflicts = found.iter().map(|found| {

@@ -1,4 +1,4 @@
-//! The page of one run: where it is, who holds what for it, what happened, and what it wrote.
+//! Page of one run: its status, its lease, its events and its output.
 
 use askama::Template;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use lockkeeper_core::run::Status;
 use super::activity::EventRow;
 use super::status::{Badge, of_run};
 use super::times::{TimeFormat, TimePoint};
-use super::{Layout, draw};
+use super::{Layout, render};
 use crate::api::log::{WindowQuery, window};
 use crate::error::ApiError;
 use crate::extract::Id;
@@ -17,8 +17,8 @@ use crate::state::AppState;
 use lockkeeper_engine::report::Report;
 use lockkeeper_platform::clock;
 
-/// So many bytes of the output are shown.
-const WINDOW: usize = 64 * 1024;
+/// How many bytes of the output are shown.
+const LOG_BYTES: usize = 64 * 1024;
 
 #[derive(Template)]
 #[template(path = "run.html")]
@@ -50,7 +50,7 @@ struct Page {
     log_size: u64,
 }
 
-/// Who holds what for the run.
+/// The lease of the run.
 struct Holder {
     owner: String,
     resources: Vec<String>,
@@ -66,7 +66,7 @@ pub(super) async fn page(
     let (view, log, lease) = state
         .blocking(move |state| {
             let view = state.runs().show(&id)?;
-            let log = window(state, &id, &WindowQuery::end(), WINDOW)?;
+            let log = window(state, &id, &WindowQuery::end(), LOG_BYTES)?;
             let lease = match view.run.lease {
                 Some((lease, _)) => state.leases().lease(lease)?,
                 None => None,
@@ -108,5 +108,5 @@ pub(super) async fn page(
         log_size,
         layout: layout.at("/runs"),
     };
-    draw(&page)
+    render(&page)
 }

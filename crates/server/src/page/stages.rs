@@ -1,4 +1,4 @@
-//! The page of stages: what was executed, what can be planned, and which open requests collide.
+//! Stages page: executions, files that can be planned, and open requests that conflict.
 
 use askama::Template;
 use axum::extract::State;
@@ -10,7 +10,7 @@ use super::request_conflicts::request_conflicts;
 use super::status::{Badge, of_execution, of_group};
 use super::texts::Texts;
 use super::times::{TimeFormat, TimePoint};
-use super::{Layout, draw};
+use super::{Layout, render};
 use crate::api::stages::read_overview;
 use crate::error::ApiError;
 use crate::stages_files;
@@ -21,8 +21,8 @@ use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_stages::span_in_words;
 
-/// The page shows so many; the API has all of them.
-const MOST: usize = 50;
+/// How many executions are shown. The API has all of them.
+const MAX_ROWS: usize = 50;
 
 #[derive(Template)]
 #[template(path = "stages.html")]
@@ -49,21 +49,21 @@ struct Row {
 }
 
 pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Result<Response, ApiError> {
-    draw(&state.blocking(move |state| made(state, layout)).await?)
+    render(&state.blocking(move |state| build_page(state, layout)).await?)
 }
 
-fn made(state: &AppState, layout: Layout) -> Result<Page, Report> {
+fn build_page(state: &AppState, layout: Layout) -> Result<Page, Report> {
     let (overview, _) = read_overview(state)?;
     let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
     let downgrades = overview.downgrades_since(WallTime::now().before(DOWNGRADE_SPAN));
     let counts = Counts { downgrades, ..Counts::default() };
-    let entries = overview.entries.iter().take(MOST);
+    let entries = overview.entries.iter().take(MAX_ROWS);
     let files = overview.entries.iter().map(|entry| entry.execution.file.as_str());
     Ok(Page {
         now: times.now(),
         alert: !raise(&counts, &Limits::default()).is_empty(),
         rows: entries.map(|entry| Row::new(entry, state, texts, &times)).collect(),
-        has_more: overview.entries.len() > MOST,
+        has_more: overview.entries.len() > MAX_ROWS,
         files: stages_files::known_files(state, files),
         requests: request_conflicts(state, texts)?,
         layout: layout.at("/stages"),

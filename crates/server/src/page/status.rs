@@ -1,4 +1,4 @@
-//! How states are called and coloured.
+//! Status badges: the text and colour of each status.
 
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
@@ -6,13 +6,13 @@ use lockkeeper_core::run::Status;
 use super::texts::Texts;
 use lockkeeper_engine::stages::overview::{ExecutionState, GroupView};
 
-/// A word and its tone.
+/// A badge: its text and its colour class.
 pub(super) struct Badge {
     pub(super) text: &'static str,
     pub(super) tone: &'static str,
 }
 
-/// Of a request.
+/// The badge of a request.
 pub(super) fn of_request(status: RequestStatus, texts: &'static Texts) -> Badge {
     let (text, tone) = match status {
         RequestStatus::Queued => (texts.queued, ""),
@@ -25,7 +25,7 @@ pub(super) fn of_request(status: RequestStatus, texts: &'static Texts) -> Badge 
     Badge { text, tone }
 }
 
-/// Of a run.
+/// The badge of a run.
 pub(super) fn of_run(status: Status, texts: &'static Texts) -> Badge {
     let (text, tone) = match status {
         Status::Queued => (texts.queued, ""),
@@ -40,7 +40,7 @@ pub(super) fn of_run(status: Status, texts: &'static Texts) -> Badge {
     Badge { text, tone }
 }
 
-/// Of an execution.
+/// The badge of an execution.
 pub(super) fn of_execution(state: ExecutionState, texts: &'static Texts) -> Badge {
     let (text, tone) = match state {
         ExecutionState::Running => (texts.running, "info"),
@@ -51,7 +51,7 @@ pub(super) fn of_execution(state: ExecutionState, texts: &'static Texts) -> Badg
     Badge { text, tone }
 }
 
-/// Of a group, which may have begun and wait for what others hold.
+/// The badge of a group, which may wait for leases of others.
 pub(super) fn of_view(view: &GroupView, texts: &'static Texts) -> Badge {
     match view.waits_for {
         Some(_) => Badge { text: texts.waits, tone: "warn" },
@@ -59,7 +59,7 @@ pub(super) fn of_view(view: &GroupView, texts: &'static Texts) -> Badge {
     }
 }
 
-/// Of a group, by the word that the log has for it. Other programs write the log, too, with texts of their own.
+/// The badge of a group by its status in the log. Other programs write the log, too, so there may be unknown words.
 pub(super) fn of_group(status: &str, texts: &'static Texts) -> Badge {
     let (text, tone) = match status {
         "WAITING" => (texts.not_begun, ""),

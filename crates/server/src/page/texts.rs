@@ -1,4 +1,4 @@
-//! The texts of the page, in English, Japanese and Chinese.
+//! User interface texts, in English, Japanese and Chinese.
 
 mod en;
 mod ja;
@@ -7,43 +7,43 @@ mod zh;
 use lockkeeper_engine::messages::Language;
 use lockkeeper_stages::picture::Labels;
 
-/// Every word that the page itself says.
+/// All texts of the pages.
 pub(super) struct Texts {
-    /// Text of the link over the head of the page.
+    /// Link that skips the navigation.
     pub(super) skip: &'static str,
-    /// What the tabs are.
+    /// Label of the navigation.
     pub(super) pages: &'static str,
-    /// Before the letter that opens a tab.
+    /// Before the key that opens a tab.
     pub(super) key: &'static str,
     /// The page of locks.
     pub(super) locks: &'static str,
-    /// What the choice is about.
+    /// Label of the choice.
     pub(super) language: &'static str,
-    /// What the choice is about.
+    /// Label of the choice.
     pub(super) theme: &'static str,
-    /// The system's own.
+    /// Theme of the system.
     pub(super) theme_auto: &'static str,
-    /// Dark on light.
+    /// Light theme.
     pub(super) theme_light: &'static str,
-    /// Light on dark.
+    /// Dark theme.
     pub(super) theme_dark: &'static str,
-    /// The stream is open.
+    /// Shown while the event stream is open.
     pub(super) live_on: &'static str,
-    /// The stream is closed.
+    /// Shown while the event stream is closed.
     pub(super) live_off: &'static str,
-    /// Confirms.
+    /// Button that confirms.
     pub(super) yes: &'static str,
-    /// Does not.
+    /// Button that rejects.
     pub(super) no: &'static str,
-    /// Something worked.
+    /// Shown after a successful action.
     pub(super) done: &'static str,
-    /// Count of leases.
+    /// Number of leases.
     pub(super) held: &'static str,
-    /// Count of tickets.
+    /// Number of tickets.
     pub(super) waiting: &'static str,
     /// The longest wait.
     pub(super) longest_wait: &'static str,
-    /// Count of leases of the dead.
+    /// Number of leases whose holders are dead.
     pub(super) orphans: &'static str,
     /// Heading.
     pub(super) holders: &'static str,
@@ -51,55 +51,55 @@ pub(super) struct Texts {
     pub(super) waiters: &'static str,
     /// Empty page.
     pub(super) nothing_held: &'static str,
-    /// What to do first.
+    /// First step for a new user.
     pub(super) nothing_held_do: &'static str,
     /// Empty list.
     pub(super) nobody_waits: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) lease: &'static str,
-    /// Before the fencing number.
+    /// Before the fencing token.
     pub(super) token: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) owner: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) holds: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) wants: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) state: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) since: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) heartbeat: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) ends_in: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) process: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) action: &'static str,
-    /// Button that takes a lease away.
+    /// Button that breaks a lease.
     pub(super) break_: &'static str,
     /// Question; the owner follows.
     pub(super) break_confirm: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) ticket: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) position: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) why: &'static str,
-    /// Begins a reason; what is wanted follows.
+    /// Starts a reason; the resource follows.
     pub(super) waits_for: &'static str,
-    /// Goes on; the owner follows.
+    /// Continues the reason; the owner follows.
     pub(super) held_by: &'static str,
-    /// Goes on; a path follows.
+    /// Continues the reason; a path follows.
     pub(super) both_match: &'static str,
-    /// Goes on; an owner follows.
+    /// Continues the reason; an owner follows.
     pub(super) behind: &'static str,
-    /// Before how many are not shown.
+    /// Before the number of entries that are not shown.
     pub(super) more: &'static str,
     /// Heading.
     pub(super) graph: &'static str,
-    /// What an arrow means.
+    /// Explains the arrows.
     pub(super) graph_hint: &'static str,
     /// Alert.
     pub(super) alert_wait: &'static str,
@@ -109,35 +109,35 @@ pub(super) struct Texts {
     pub(super) alert_orphans: &'static str,
     /// Before an alert.
     pub(super) alert: &'static str,
-    /// Verdict.
+    /// State of a holder.
     pub(super) alive: &'static str,
-    /// Verdict.
+    /// State of a holder.
     pub(super) unknown: &'static str,
-    /// Verdict.
+    /// State of a holder.
     pub(super) dead: &'static str,
-    /// Verdict.
+    /// State of a holder.
     pub(super) expired: &'static str,
-    /// Verdict.
+    /// State of a holder.
     pub(super) overdue: &'static str,
     /// Heading and button.
     pub(super) login: &'static str,
-    /// Above the field.
+    /// Label of the field.
     pub(super) token_label: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) parameter: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) place: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) meaning: &'static str,
     /// Heading.
     pub(super) body: &'static str,
     /// Heading.
     pub(super) answers: &'static str,
-    /// Before how long something lasts.
+    /// Before a duration.
     pub(super) for_span: &'static str,
-    /// Before how long ago the holder was last heard of.
+    /// Before the age of the last heartbeat.
     pub(super) heartbeat_of: &'static str,
-    /// After how long ago something was.
+    /// After the age of an event.
     pub(super) ago: &'static str,
     /// Alert.
     pub(super) alert_downgrades: &'static str,
@@ -149,9 +149,9 @@ pub(super) struct Texts {
     pub(super) doctor: &'static str,
     /// Heading.
     pub(super) requests: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) request: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) run: &'static str,
     /// Heading.
     pub(super) runs: &'static str,
@@ -165,31 +165,31 @@ pub(super) struct Texts {
     pub(super) no_output: &'static str,
     /// Empty page.
     pub(super) no_requests: &'static str,
-    /// What to do first.
+    /// First step for a new user.
     pub(super) no_requests_do: &'static str,
     /// Empty page.
     pub(super) no_runs: &'static str,
-    /// State.
+    /// Status.
     pub(super) queued: &'static str,
-    /// State.
+    /// Status.
     pub(super) running: &'static str,
-    /// State.
+    /// Status.
     pub(super) done_status: &'static str,
-    /// State.
+    /// Status.
     pub(super) needs_input: &'static str,
-    /// State.
+    /// Status.
     pub(super) failed: &'static str,
-    /// State.
+    /// Status.
     pub(super) canceled: &'static str,
-    /// State.
+    /// Status.
     pub(super) cancelling: &'static str,
-    /// State.
+    /// Status.
     pub(super) succeeded: &'static str,
-    /// State.
+    /// Status.
     pub(super) timed_out: &'static str,
-    /// State.
+    /// Status.
     pub(super) rejected: &'static str,
-    /// What LOCKED says.
+    /// Explains LOCKED.
     pub(super) locked_means: &'static str,
     /// Button.
     pub(super) run_next: &'static str,
@@ -209,9 +209,9 @@ pub(super) struct Texts {
     pub(super) stop: &'static str,
     /// Banner.
     pub(super) queue_running: &'static str,
-    /// Goes on.
+    /// Continues the banner.
     pub(super) queue_stopping: &'static str,
-    /// Somebody else works through the queue.
+    /// Another worker executes the queue.
     pub(super) queue_busy: &'static str,
     /// Before a count.
     pub(super) runs_so_far: &'static str,
@@ -221,33 +221,33 @@ pub(super) struct Texts {
     pub(super) next_attempt: &'static str,
     /// Why it waits.
     pub(super) no_worker: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) command: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) folder: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) queued_ago: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) started_ago: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) ended_ago: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) took: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) attempt: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) worker: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) lock_holder: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) exit_code: &'static str,
     /// Button.
     pub(super) full_pass: &'static str,
     /// Question.
     pub(super) full_confirm: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) check: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) found: &'static str,
     /// Before what to do.
     pub(super) fix: &'static str,
@@ -255,105 +255,105 @@ pub(super) struct Texts {
     pub(super) stages: &'static str,
     /// Heading.
     pub(super) executions: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) phase: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) mode: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) group: &'static str,
     /// Heading and column.
     pub(super) groups: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) file: &'static str,
-    /// Fact.
+    /// Label.
     pub(super) speed_up: &'static str,
-    /// Before how long it would have taken otherwise.
+    /// Before the duration one by one.
     pub(super) one_by_one: &'static str,
-    /// Before how long was waited for what others held.
+    /// Before the time spent waiting for leases.
     pub(super) waited: &'static str,
     /// Heading.
     pub(super) conflicts: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) number: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) kind: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) witness: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) rule: &'static str,
-    /// Where no rule counted.
+    /// Shown when no rule applied.
     pub(super) no_rule: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) severity: &'static str,
-    /// Column.
+    /// Column heading.
     pub(super) measure: &'static str,
-    /// Groups that stand in one folder.
+    /// Groups that share a folder.
     pub(super) same_dir: &'static str,
-    /// Where groups merely stand in one folder.
+    /// Note for groups that only share a folder.
     pub(super) advice: &'static str,
     /// Heading.
     pub(super) conflict_graph: &'static str,
-    /// What the drawing means.
+    /// Explains the drawing.
     pub(super) conflict_graph_hint: &'static str,
-    /// Nothing collides.
+    /// No conflicts.
     pub(super) no_conflicts: &'static str,
     /// Heading.
     pub(super) over_time: &'static str,
-    /// While something runs.
+    /// Label while something runs.
     pub(super) not_over: &'static str,
     /// Empty page.
     pub(super) no_executions: &'static str,
-    /// What to do first.
+    /// First step for a new user.
     pub(super) no_executions_do: &'static str,
     /// Heading and link.
     pub(super) plan: &'static str,
     /// Heading.
     pub(super) plans: &'static str,
-    /// What the links lead to.
+    /// Explains the links.
     pub(super) plans_hint: &'static str,
-    /// Where nothing is known about it.
+    /// Shown when the plan was not kept.
     pub(super) plan_lost: &'static str,
     /// Heading.
     pub(super) downgrades: &'static str,
-    /// State.
+    /// Status.
     pub(super) not_begun: &'static str,
-    /// State.
+    /// Status.
     pub(super) waits: &'static str,
-    /// State.
+    /// Status.
     pub(super) skipped: &'static str,
-    /// State.
+    /// Status.
     pub(super) interrupted: &'static str,
-    /// Before why it was ended.
+    /// Before the reason for an early end.
     pub(super) stopped_by: &'static str,
     /// Heading.
     pub(super) open_requests: &'static str,
-    /// What the drawing means.
+    /// Explains the drawing.
     pub(super) open_requests_hint: &'static str,
-    /// The texts in drawings.
+    /// Texts in drawings.
     pub(super) drawing: Labels,
     /// Button and heading.
     pub(super) filter: &'static str,
-    /// No choice of a state.
+    /// Option for any status.
     pub(super) any_state: &'static str,
     /// Field.
     pub(super) text: &'static str,
-    /// Link that takes the filter away.
+    /// Link that removes the filter.
     pub(super) show_all: &'static str,
-    /// Before how many match.
+    /// Before the number of matches.
     pub(super) matching: &'static str,
     /// Empty list.
     pub(super) nothing_matches: &'static str,
     /// Button.
     pub(super) cancel_matching: &'static str,
-    /// Question; `{n}` is how many.
+    /// Question; `{n}` is the number of requests.
     pub(super) cancel_matching_confirm: &'static str,
     /// Button.
     pub(super) retry_matching: &'static str,
-    /// Question; `{n}` is how many.
+    /// Question; `{n}` is the number of requests.
     pub(super) retry_matching_confirm: &'static str,
-    /// Nothing that matches can be changed.
+    /// Shown when no match can be changed.
     pub(super) bulk_none: &'static str,
-    /// `{n}` were changed, `{m}` were not.
+    /// Result; `{n}` were changed, `{m}` were not.
     pub(super) bulk_done: &'static str,
     /// Button.
     pub(super) log_begin: &'static str,
@@ -362,7 +362,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Those of a language.
+    /// The texts of a language.
     pub(super) const fn of(language: Language) -> &'static Self {
         match language {
             Language::En => &en::EN,

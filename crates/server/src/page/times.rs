@@ -1,4 +1,4 @@
-//! Moments as pages show them: the span from now, and the point on the wall clock that the browser counts from.
+//! Times on pages: as a duration from now, and as a timestamp from which the script of the page counts on.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use lockkeeper_core::time::{Moment, format_span};
 
 use lockkeeper_platform::wall_clock::{Dial, WallTime};
 
-/// A moment in the past or future.
+/// A time in the past or future.
 #[derive(Clone, Debug)]
 pub(super) struct TimePoint {
     /// Milliseconds since 1970.
     pub(super) at: i64,
-    /// The span between it and now.
+    /// The duration between it and now, as text.
     pub(super) text: String,
 }
 
-/// A clock to show moments by.
+/// Formats times relative to one moment.
 pub(super) struct TimeFormat {
     dial: Dial,
     now: Moment,
@@ -26,7 +26,7 @@ impl TimeFormat {
         Self { dial: Dial::at(now), now }
     }
 
-    /// Milliseconds since 1970, now.
+    /// The current time in milliseconds since 1970.
     pub(super) fn now(&self) -> i64 {
         self.dial.unix_millis(self.now)
     }
@@ -36,7 +36,7 @@ impl TimeFormat {
         TimePoint { at: self.dial.unix_millis(moment), text: format_span(self.now.since(moment)) }
     }
 
-    /// A time in the past, as logs have it.
+    /// A time in the past, by the wall clock.
     pub(super) fn since_time(&self, time: WallTime) -> TimePoint {
         let at = time.as_micros().div_euclid(1_000);
         let ago = u64::try_from(self.now().saturating_sub(at)).unwrap_or(0);

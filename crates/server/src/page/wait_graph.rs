@@ -1,9 +1,9 @@
-//! Who waits for whom, laid out as a drawing: waiters on the left, those whom they wait for to their right.
+//! Wait-for graph: waiters on the left, the owners that they wait for to their right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More owners than this are not drawn.
-const MOST_NODES: usize = 60;
+/// How many owners are drawn.
+const MAX_NODES: usize = 60;
 const NODE_WIDTH: usize = 190;
 const NODE_HEIGHT: usize = 40;
 const COLUMN: usize = 340;
@@ -11,20 +11,20 @@ const ROW: usize = 64;
 const MARGIN: usize = 16;
 /// How many characters fit into a node.
 const NODE_TEXT: usize = 22;
-/// How many fit onto an arrow.
+/// How many characters fit onto an edge.
 const EDGE_TEXT: usize = 20;
 
-/// A drawing.
+/// The graph with its layout.
 pub(super) struct WaitGraph {
     pub(super) width: usize,
     pub(super) height: usize,
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
-    /// The same in texts.
+    /// The graph as text, for screen readers.
     pub(super) text: String,
 }
 
-/// An owner.
+/// A node: an owner.
 pub(super) struct Node {
     pub(super) owner: String,
     pub(super) label: String,
@@ -37,7 +37,7 @@ pub(super) struct Node {
     pub(super) text_y: usize,
 }
 
-/// A wait.
+/// An edge: one owner waits for another.
 pub(super) struct Edge {
     pub(super) path: String,
     pub(super) label: String,
@@ -47,13 +47,13 @@ pub(super) struct Edge {
 }
 
 impl WaitGraph {
-    /// Draws waits, each as waiter, holder and what both want; nothing when nobody waits.
+    /// Lays out waits, each given as waiter, holder and resource; none when nobody waits.
     pub(super) fn new<'w>(waits: impl Iterator<Item = (&'w str, &'w str, &'w str)>) -> Option<Self> {
         let mut edges: BTreeMap<(&str, &str), &str> = BTreeMap::new();
         let mut owners: BTreeSet<&str> = BTreeSet::new();
         for (waiter, holder, wanted) in waits {
             let more = [waiter, holder].iter().filter(|owner| !owners.contains(**owner)).count();
-            if owners.len() + more <= MOST_NODES {
+            if owners.len() + more <= MAX_NODES {
                 owners.extend([waiter, holder]);
                 edges.entry((waiter, holder)).or_insert(wanted);
             }
@@ -72,7 +72,7 @@ impl WaitGraph {
         let nodes: Vec<Node> = nodes.collect();
         let mut drawn = Vec::new();
         for ((waiter, holder), wanted) in &edges {
-            // A long arrow gets a row of its own in every column that it crosses.
+            // A long edge gets a row of its own in every column that it crosses.
             let crossed = depths[holder] + 1..depths[waiter];
             let between: Vec<Place> = crossed.rev().map(|depth| columns.take(depth)).collect();
             drawn.push(Edge::new(places[waiter], &between, places[holder], (waiter, holder, wanted)));
@@ -89,7 +89,7 @@ impl WaitGraph {
 /// The upper left corner of a node.
 type Place = (usize, usize);
 
-/// How many rows each column has already, by depth.
+/// The number of occupied rows in each column, by depth.
 struct Columns(Vec<usize>);
 
 impl Columns {
@@ -97,7 +97,7 @@ impl Columns {
         Self(vec![0; deepest + 1])
     }
 
-    /// Takes the next row of a column; the least deep column is the rightmost.
+    /// Takes the next row of a column. Depth 0 is the rightmost column.
     fn take(&mut self, depth: usize) -> Place {
         let place = (MARGIN + (self.0.len() - 1 - depth) * COLUMN, MARGIN + self.0[depth] * ROW);
         self.0[depth] += 1;
@@ -110,13 +110,13 @@ impl Columns {
     }
 }
 
-/// How many waits lie between an owner and somebody who waits for nobody. A circle counts as it is first met.
+/// The depth of each owner: the longest chain of waits to an owner that does not wait. Cycles are cut off.
 fn depths<'w>(
     owners: &BTreeSet<&'w str>,
     edges: &BTreeMap<(&'w str, &'w str), &'w str>,
 ) -> BTreeMap<&'w str, usize> {
     let mut depths: BTreeMap<&str, usize> = owners.iter().map(|owner| (*owner, 0)).collect();
-    // Each round settles one more step away from the holders; with a circle it ends all the same.
+    // Each round settles owners one step farther from the holders. The number of rounds is bounded, also with cycles.
     for _ in 0..owners.len() {
         let mut settled = true;
         for (waiter, holder) in edges.keys() {
@@ -165,7 +165,7 @@ impl Edge {
                 x + bend,
                 next_x.saturating_sub(bend)
             ));
-            // Across the column in a straight line, except into the holder itself.
+            // Straight across a column, except at the holder.
             (x, y) = (next_x + NODE_WIDTH, next_y);
             if place != &to {
                 path.push_str(&format!("H{x}"));
@@ -176,7 +176,7 @@ impl Edge {
     }
 }
 
-/// The beginning of a text that is too long.
+/// Cuts a text that is too long.
 fn short(text: &str, length: usize) -> String {
     match text.char_indices().nth(length) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -193,18 +193,18 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_waited_for_is_drawn_further_right() {
+    fn an_owner_that_others_wait_for_is_drawn_to_their_right() {
         let waits = [("b:1", "a:1", "db"), ("c:1", "b:1", "x"), ("c:1", "a:1", "db")];
         let graph = WaitGraph::new(waits.into_iter()).unwrap();
         let at: BTreeMap<&str, usize> = columns(&graph).into_iter().collect();
         assert!(at["c:1"] < at["b:1"] && at["b:1"] < at["a:1"]);
         assert_eq!(graph.edges.len(), 3);
-        // The arrow over two columns goes through a row of its own.
+        // The edge over two columns has a row of its own.
         assert!(graph.edges.iter().any(|edge| edge.path.contains('H')));
     }
 
     #[test]
-    fn a_circle_is_drawn_too() {
+    fn a_cycle_is_drawn_too() {
         let graph = WaitGraph::new([("a:1", "b:1", "x"), ("b:1", "a:1", "y")].into_iter()).unwrap();
         assert_eq!((graph.nodes.len(), graph.edges.len()), (2, 2));
         assert!(graph.width > 0 && graph.height > 0);
@@ -215,7 +215,7 @@ mod tests {
         assert!(WaitGraph::new(std::iter::empty()).is_none());
         let names: Vec<String> = (0..500).map(|number| format!("w:{number}")).collect();
         let graph = WaitGraph::new(names.iter().map(|name| (name.as_str(), "h:1", "db"))).unwrap();
-        assert!(graph.nodes.len() <= MOST_NODES);
+        assert!(graph.nodes.len() <= MAX_NODES);
     }
 
     #[test]

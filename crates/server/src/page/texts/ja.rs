@@ -1,4 +1,4 @@
-//! The texts of the page in Japanese.
+//! User interface texts in Japanese.
 
 use super::Texts;
 use lockkeeper_stages::picture::Labels;

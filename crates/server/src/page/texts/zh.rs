@@ -1,4 +1,4 @@
-//! The texts of the page in Chinese.
+//! User interface texts in Chinese.
 
 use super::Texts;
 use lockkeeper_stages::picture::Labels;
