@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::header::{ACCEPT_LANGUAGE, CONTENT_LANGUAGE, HeaderValue, LOCATION};
+use axum::http::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_LANGUAGE, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -117,7 +117,7 @@ pub(super) struct RequestLanguage(pub(super) Language);
 pub(super) async fn localize(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let language = requested_language(request.uri(), request.headers()).unwrap_or(state.settings().language);
     request.extensions_mut().insert(RequestLanguage(language));
-    let page_headers = super::page::wants_page(&request).then(|| request.headers().clone());
+    let page_headers = wants_page(&request).then(|| request.headers().clone());
     let response = next.run(request).await;
     let Some(error) = response.extensions().get::<Arc<ApiError>>() else { return response };
     if error.status.is_server_error() {
@@ -131,6 +131,13 @@ pub(super) async fn localize(State(state): State<AppState>, mut request: Request
         rendered.headers_mut().entry(name).or_insert_with(|| value.clone());
     }
     rendered
+}
+
+/// Whether an error is shown as a page: when a browser asks for HTML outside of `/api/`.
+fn wants_page(request: &Request) -> bool {
+    let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let path = request.uri().path();
+    accepts.is_some_and(|accept| accept.contains("text/html")) && !path.starts_with("/api/")
 }
 
 /// The language that the client asks for: `?lang=`, then the cookie, then `Accept-Language`.

@@ -34,7 +34,7 @@ use super::cookies::cookie;
 use super::error::{ApiError, RequestLanguage};
 use super::state::AppState;
 pub(super) use api_reference::ApiReference;
-pub(super) use error::{error_page, wants_page};
+pub(super) use error::error_page;
 use lockkeeper_engine::messages::Language;
 use texts::Texts;
 

@@ -1,4 +1,4 @@
-//! `conflicts`: can two patterns match one same path?
+//! `conflicts`: finds patterns that can match the same path.
 
 mod matching;
 mod report;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::context::{Context, Globals};
 use super::{Verb, predict, print};
 
-/// Compare patterns: can two of them match one same path?
+/// Compare patterns: can two of them match the same path?
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -31,11 +31,11 @@ enum Command {
     Check(CheckArgs),
     /// List the paths that patterns match
     Match(matching::Args),
-    /// Show the rules of a STAGES.yml as they are understood, the strictest first
+    /// Show the parsed rules of a STAGES.yml, the strictest first
     Rules(rules::Args),
     /// Sum up the log of conflicts: by pair of groups, type and rule
     Report(report::Args),
-    /// Tell from the git history which other paths the work will likely touch; advice, exit 0
+    /// Predict from the git history which other paths the work will likely touch; advice, exit 0
     Predict(predict::Args),
 }
 
@@ -49,7 +49,7 @@ struct CheckArgs {
     /// Patterns, each compared with every other
     #[arg(value_name = "PATTERN", required_unless_present = "pairs")]
     patterns: Vec<String>,
-    /// Pairs instead, two patterns a line with a tab between; one JSON line each
+    /// A file of pairs instead, two patterns per line separated by a tab; prints one JSON line each
     #[arg(long, value_name = "FILE", conflicts_with = "patterns")]
     pairs: Option<String>,
 }
@@ -103,7 +103,7 @@ fn check(context: &Context, texts: &[String]) -> Result<Exit, Report> {
     Ok(if conflict { Exit::Refused } else { Exit::Done })
 }
 
-/// Finds what meets, and tells each pattern that has mere neighbours about the first of them.
+/// Finds all conflicts. A pattern that only shares a folder with others is listed with the first of them.
 fn compare(patterns: &[Pattern]) -> Vec<(&Pattern, &Pattern, Meeting)> {
     let all: Vec<&Pattern> = patterns.iter().collect();
     let mut found = Vec::new();
@@ -111,7 +111,7 @@ fn compare(patterns: &[Pattern]) -> Vec<(&Pattern, &Pattern, Meeting)> {
     let mut folders: HashMap<&str, Vec<usize>> = HashMap::new();
     for (place, pattern) in patterns.iter().enumerate() {
         let earlier = folders.entry(pattern.parent()).or_default();
-        // Those that it passes over here were found above.
+        // Conflicting patterns were found above.
         let beside = |other: &&usize| relate(&patterns[**other], pattern).relation == Relation::SameDir;
         if let Some(other) = earlier.iter().find(beside) {
             found.push((*other, place, Meeting { relation: Relation::SameDir, witness: None }));
@@ -122,7 +122,7 @@ fn compare(patterns: &[Pattern]) -> Vec<(&Pattern, &Pattern, Meeting)> {
     found.into_iter().map(|(a, b, meeting)| (&patterns[a], &patterns[b], meeting)).collect()
 }
 
-/// Reads a pattern; an error shows it.
+/// Parses a pattern; an error names it.
 fn parse(text: &str) -> Result<Pattern, Report> {
     text.parse().map_err(|error: PatternError| match error.column() {
         Some(column) => {
@@ -134,13 +134,13 @@ fn parse(text: &str) -> Result<Pattern, Report> {
     })
 }
 
-/// A file that cannot be read.
+/// Reports a file that cannot be read.
 fn unreadable(file: &str, error: &io::Error) -> Report {
     let message = format!("cannot read {file}: {error}");
     Report::new(Exit::Failed, "UNREADABLE", message).with_hint(format!("is `{file}` a readable file?"))
 }
 
-/// Answers line by line, so that a long list needs no memory.
+/// Reads and answers line by line, so that a long list needs little memory.
 fn check_pairs(file: &str) -> Result<Exit, Report> {
     let unreadable = |error: io::Error| unreadable(file, &error);
     let input: Box<dyn BufRead> = match file {
@@ -156,7 +156,7 @@ fn check_pairs(file: &str) -> Result<Exit, Report> {
         conflict |= answer.get("witness").is_some_and(Value::is_string);
         bad += usize::from(answer.get("error").is_some());
         if writeln!(out, "{answer}").is_err() {
-            // The reader has seen enough.
+            // The reader closed the pipe.
             return Ok(Exit::Done);
         }
     }

@@ -1,4 +1,4 @@
-//! `queue`: work through the requests one by one.
+//! `queue`: executes requests one by one.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::context::{Context, Globals};
 use super::work::{LockFormat, Place, in_words};
 use super::{Verb, doctor, print, table};
 
-/// Work through the requests one by one, under the queue's lock
+/// Execute requests one by one, under the lock of the queue
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -30,15 +30,15 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show what is next, and why the others are not
+    /// Show the next request, and why the others are not next
     List,
     /// Execute the next request
     RunNext(Place),
-    /// Execute request after request until one fails, needs input, or nothing is left
+    /// Execute one request after the other until one fails or needs input, or none is left
     Auto(AutoArgs),
-    /// Ask whoever works through the queue to end after the present run
+    /// Ask the worker of the queue to stop after its current run
     Stop {
-        /// End the present run as well
+        /// Cancel the current run, too
         #[arg(long)]
         now: bool,
     },
@@ -48,10 +48,10 @@ enum Command {
 struct AutoArgs {
     #[command(flatten)]
     place: Place,
-    /// At most so many runs
+    /// At most this many runs
     #[arg(long, value_name = "N", default_value_t = Limits::default().runs, value_parser = clap::value_parser!(u32).range(1..))]
     max_runs: u32,
-    /// For so long at most
+    /// At most for this long
     #[arg(long, value_name = "DUR", default_value = "60m")]
     max_time: String,
 }
@@ -152,7 +152,7 @@ fn stop(context: &Context, now: bool) -> Result<Exit, Report> {
     let stopped = queue::stop(&runs, &leases)?;
     let current = runs.auto_run()?.and_then(|auto| auto.current);
     if let Some(run) = current.filter(|_| now && stopped) {
-        // It may have ended in the meantime, which is what was wanted.
+        // It fails when the run has just ended, which is fine.
         let _ = runs.cancel(&run, Some("the queue was stopped"));
     }
     if context.json {
@@ -167,16 +167,16 @@ fn take_turn(context: &Context, place: &Place) -> Result<QueueTurn, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP])
         .map_err(lockkeeper::KeeperError::Machine)?;
     let json = context.json;
-    let teller = Box::new(move |told: &_| {
+    let listener = Box::new(move |event: &_| {
         if !json {
-            print::talk(&in_words(told));
+            print::talk(&in_words(event));
         }
     });
     let runs = Runs::open(&context.location.state)?;
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let status = StatusLog::open(&place.status_dir)?;
     let settings = place.settings(context)?;
-    let executor = Arc::new(Executor::begin(runs, leases, settings, 1, Some(status), teller)?);
+    let executor = Arc::new(Executor::begin(runs, leases, settings, 1, Some(status), listener)?);
     let attendant = Attendant::begin(&executor, Some(signals))?;
     let aiflow = match place.lock_format {
         LockFormat::Native => None,

@@ -1,4 +1,4 @@
-//! `requests`: what was asked for, and where it is.
+//! `requests`: lists requests and their status.
 
 use clap::Subcommand;
 use lockkeeper_core::id::RequestId;
@@ -17,17 +17,17 @@ use super::context::{Context, Globals};
 use super::runs::rows::{age, leases_for, request_status, why};
 use super::{Verb, print, table};
 
-/// Show what was asked for, and where it is
+/// List requests and their status
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
-    /// Only those in this state: QUEUED, RUNNING, DONE, NEEDS_INPUT, FAILED, CANCELED
+    /// Only requests with this status: QUEUED, RUNNING, DONE, NEEDS_INPUT, FAILED, CANCELED
     #[arg(long = "status", value_name = "STATUS")]
     statuses: Vec<String>,
-    /// Only those with this text in their title or id
+    /// Only requests with this text in their title or id
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
-    /// At most so many, the latest first
+    /// At most this many, the latest first
     #[arg(long, value_name = "N", default_value = "100")]
     limit: usize,
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! `runs`: the runs there are, how they went, and forgetting old ones.
+//! `runs`: lists runs, shows statistics, and removes old requests.
 
 mod bulk;
 pub(super) mod rows;
@@ -20,17 +20,17 @@ use super::context::{Context, Globals};
 use super::{Verb, print, table};
 use rows::{age, leases_for, status, why};
 
-/// Show runs and why they wait; how they went; cancel or retry many at once; forget old ones
+/// List runs and why they wait; show statistics; cancel or retry many at once; remove old ones
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
-    /// Only those in this state, such as queued or failed; may be given several times
+    /// Only runs with this status, such as queued or failed; may be given several times
     #[arg(long = "status", value_name = "STATUS")]
     statuses: Vec<String>,
-    /// Only those of this request
+    /// Only runs of this request
     #[arg(long, value_name = "REQUEST")]
     request: Option<String>,
-    /// At most so many, the latest first
+    /// At most this many, the latest first
     #[arg(long, value_name = "N", default_value = "50")]
     limit: usize,
     #[command(subcommand)]
@@ -39,29 +39,29 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// How many, how long they waited and took, how many an hour
+    /// Show counts, waiting times, durations and runs per hour
     Stats(StatsArgs),
-    /// Forget requests that ended long ago, with their runs, events and output
+    /// Remove requests that ended long ago, with their runs, events and output
     Prune(PruneArgs),
-    /// Call off the latest run of every request that matches
+    /// Cancel the latest run of every request that matches
     Cancel(bulk::CancelArgs),
-    /// Run every request again that matches and has ended
+    /// Queue a new run of every request that matches and has ended
     Retry(bulk::RetryArgs),
 }
 
 #[derive(clap::Args)]
 struct StatsArgs {
-    /// Only runs that came within this time
+    /// Only runs that were queued within this time
     #[arg(long, value_name = "DUR")]
     since: Option<String>,
 }
 
 #[derive(clap::Args)]
 struct PruneArgs {
-    /// Those that ended longer ago than this
+    /// Requests that ended longer ago than this
     #[arg(long, value_name = "DUR")]
     older_than: String,
-    /// Only say what would go
+    /// Only show what would be removed
     #[arg(long)]
     dry_run: bool,
 }
@@ -180,7 +180,7 @@ fn prune(context: &Context, args: &PruneArgs) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-/// So long ago on the wall clock, in microseconds since 1970.
+/// The wall clock time before this duration, in microseconds since 1970.
 fn before_now(span: Duration) -> i64 {
     let span = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
     WallTime::now().as_micros().saturating_sub(span)

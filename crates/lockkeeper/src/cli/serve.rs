@@ -36,22 +36,22 @@ use super::{Verb, group, print, task};
 #[command(
     after_help = "The page and the API see and change the same store as the commands; several servers may share \
     it. On a loopback address every user of this machine is answered unless --token-file is given; any other address \
-    needs it. The first Ctrl-C serves those who are connected to their end, the second stops at once."
+    needs it. The first Ctrl-C answers open requests and waits for running commands, the second stops at once."
 )]
 pub(super) struct Args {
-    /// Where to listen; port 0 takes any that is free
+    /// Where to listen; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7272")]
     listen: SocketAddr,
     /// Show the page in a browser
     #[arg(long)]
     open: bool,
-    /// Answer only those who know the token in this file, which is made if it is not there
+    /// Require the token in this file, which is created if it does not exist
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Another name that the server may be called by
+    /// Another host name that the server accepts
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// Execute what is queued, so many runs at once; without this only what is asked for over HTTP
+    /// Execute queued runs, this many at once; without it, only runs that are started over HTTP
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     work: u32,
     #[command(flatten)]
@@ -78,13 +78,13 @@ enum LogArg {
 /// How much is logged.
 #[derive(Clone, Copy, ValueEnum)]
 enum LevelArg {
-    /// What failed
+    /// Failures
     Error,
-    /// And what is suspicious
+    /// Also suspicious events
     Warn,
-    /// And what was changed
+    /// Also changes
     Info,
-    /// And every request
+    /// Also every request
     Debug,
 }
 
@@ -97,7 +97,7 @@ impl Verb for Args {
 }
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
-    begin_log(args);
+    start_log(args);
     let settings = settings(context, args)?;
     let shutdown = Shutdown::new();
     let signals =
@@ -107,20 +107,20 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let address = listener.local_addr().map_err(ServeError::Socket)?;
     let state = AppState::new(leases, context.location.clone(), settings)?;
     let working = (args.work > 0).then(|| work(context, args, &state)).transpose()?;
-    tell(context, args, address);
-    let teller = shutdown.clone();
+    print_address(context, args, address);
+    let signalled = shutdown.clone();
     let listening =
-        thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &teller));
+        thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &signalled));
     listening.map_err(KeeperError::Machine)?;
     lockkeeper_server::run(listener, &state, &shutdown)?;
     match working.map(JoinHandle::join) {
         None | Some(Ok(Ok(()))) => Ok(Exit::Done),
         Some(Ok(Err(error))) => Err(error.into()),
-        Some(Err(_)) => Err(Report::new(Exit::Failed, "INTERNAL", "the worker had panicked")),
+        Some(Err(_)) => Err(Report::new(Exit::Failed, "INTERNAL", "the worker panicked")),
     }
 }
 
-/// Executes what is queued, until the same signals that end the server.
+/// Starts a worker for queued runs. The signals that end the server end it, too.
 fn work(
     context: &Context,
     args: &Args,
@@ -137,7 +137,7 @@ fn work(
     Ok(working.map_err(KeeperError::Machine)?)
 }
 
-fn begin_log(args: &Args) {
+fn start_log(args: &Args) {
     let format = match args.log {
         LogArg::Text => Format::Text,
         LogArg::Json => Format::Json,
@@ -179,8 +179,8 @@ fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
     })
 }
 
-/// The collector that was named. One that the environment names is meant for others too: what we cannot use of it is
-/// no reason not to serve.
+/// The collector. One in the environment may be meant for other programs: if it cannot be used, the server starts
+/// without it.
 fn collector(named: Option<&str>) -> Result<Option<Endpoint>, Report> {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let service = variable("OTEL_SERVICE_NAME").unwrap_or_else(|| "lockkeeper".to_owned());
@@ -201,8 +201,8 @@ fn collector(named: Option<&str>) -> Result<Option<Endpoint>, Report> {
     }))
 }
 
-/// Says where the page is; stdout has the address for programs.
-fn tell(context: &Context, args: &Args, address: SocketAddr) {
+/// Prints the address of the page; stdout has it for programs.
+fn print_address(context: &Context, args: &Args, address: SocketAddr) {
     let url = format!("http://{address}");
     if context.json {
         let token_file = args.token_file.as_ref().map(|file| file.display().to_string());

@@ -144,9 +144,12 @@ fn output_and_titles_are_never_markup() {
 fn the_description_of_the_api_can_be_read_without_any_other_tool() {
     let server = Server::start();
     let text = browse(&server, "/api").text();
-    for expected in
-        ["/api/locks/{id}/renew", "Idempotency-Key", "LOCK_HELD", "How long it lives without being renewed"]
-    {
+    for expected in [
+        "/api/locks/{id}/renew",
+        "Idempotency-Key",
+        "LOCK_HELD",
+        "How long the lease lasts without being renewed",
+    ] {
         assert!(text.contains(expected), "{expected} is not in {text}");
     }
 }

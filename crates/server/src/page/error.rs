@@ -2,8 +2,7 @@
 
 use askama::Template;
 use axum::body::to_bytes;
-use axum::extract::Request;
-use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde_json::Value;
@@ -44,13 +43,6 @@ impl Problem {
         });
         problems.collect()
     }
-}
-
-/// Whether an error is shown as a page: when a browser asks for HTML outside of `/api/`.
-pub(crate) fn wants_page(request: &Request) -> bool {
-    let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    let path = request.uri().path();
-    accepts.is_some_and(|accept| accept.contains("text/html")) && !path.starts_with("/api/")
 }
 
 /// Renders an error page from the JSON error response.

@@ -1,4 +1,4 @@
-//! `conflicts match`: which paths do patterns match?
+//! `conflicts match`: lists the paths that patterns match.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
@@ -22,10 +22,10 @@ pub(super) struct Args {
     /// Patterns; a path is listed when any of them matches it
     #[arg(value_name = "PATTERN", required = true)]
     patterns: Vec<String>,
-    /// Paths to choose from, one a line; - for stdin
+    /// A file of paths, one per line; - for stdin
     #[arg(long, value_name = "FILE")]
     paths: Option<String>,
-    /// End paths with NUL instead of a newline, where they are read and where they are written
+    /// Paths end with NUL instead of a newline, in the input and in the output
     #[arg(short = 'z', long)]
     null: bool,
 }
@@ -61,13 +61,13 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-/// How a path is written.
+/// Output format of paths.
 enum Writer {
-    /// Collected, for one object at the end.
+    /// Collected into one JSON object at the end.
     Json(Vec<Value>),
-    /// As it is, with this byte behind it.
+    /// The bytes of the path, and this byte as the end.
     Bytes(io::BufWriter<io::StdoutLock<'static>>, u8),
-    /// Without what could steer the terminal.
+    /// Without control characters, for a terminal.
     Terminal,
 }
 
@@ -88,9 +88,9 @@ struct Found {
 }
 
 impl Found {
-    /// Writes a path if a pattern matches it; `false` when nobody reads any more.
+    /// Writes a path if a pattern matches it; false when the reader closed the pipe.
     ///
-    /// Bytes that are no UTF-8 are for patterns as many replacement characters, which only wildcards match.
+    /// A byte that is not UTF-8 counts as a replacement character, which only wildcards match.
     fn look(&mut self, patterns: &[Pattern], path: &[u8]) -> bool {
         self.listed += 1;
         let text = String::from_utf8_lossy(path);
@@ -123,7 +123,7 @@ impl Found {
                 );
             }
             Writer::Terminal => {}
-            // A reader that went away, as `head` does, is not an error.
+            // A reader that closed the pipe, as `head` does, is not an error.
             Writer::Bytes(mut out, _) => drop(out.flush()),
         }
         if matched == 0 && !as_json {

@@ -1,4 +1,4 @@
-//! `conflicts report`: what the log of conflicts comes to.
+//! `conflicts report`: summary of the conflict log.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::unreadable;
 use crate::cli::context::Context;
 use crate::cli::{print, table};
 
-/// Where a file of stages is looked for, from the root of the repository.
+/// Default paths of the STAGES file, relative to the root of the repository.
 const STAGES: [&str; 4] = [".workflow/STAGES.yml", "STAGES.yml", ".workflow/STAGES.yaml", "STAGES.yaml"];
 
 #[derive(clap::Args)]
@@ -20,10 +20,10 @@ const STAGES: [&str; 4] = [".workflow/STAGES.yml", "STAGES.yml", ".workflow/STAG
     are counted and passed over.\nExample: lockkeeper conflicts report --log .workflow/logs/conflicts.log"
 )]
 pub(super) struct Args {
-    /// The file of stages that the log is beside [default: .workflow/STAGES.yml, else STAGES.yml]
+    /// The STAGES file beside the log [default: .workflow/STAGES.yml, else STAGES.yml]
     #[arg(value_name = "STAGES", conflicts_with = "log")]
     stages: Option<PathBuf>,
-    /// The log itself
+    /// The log file
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-/// The log, and whether it was named.
+/// The log, and whether the user named it.
 fn find(context: &Context, args: &Args) -> (ConflictLog, bool) {
     if let Some(path) = &args.log {
         return (ConflictLog::at(context.cwd.join(path)), true);

@@ -1,4 +1,4 @@
-//! `conflicts rules`: the rules of a STAGES.yml as they are understood.
+//! `conflicts rules`: the parsed rules of a STAGES.yml.
 
 use lockkeeper_core::conflict::Action;
 use lockkeeper_core::pattern::Pattern;

@@ -16,7 +16,7 @@ use crate::cli::{print, table};
 pub(super) struct EventsArgs {
     #[command(flatten)]
     which: Which,
-    /// Only those after the one with this number
+    /// Only events after the one with this number
     #[arg(long, value_name = "N", default_value = "0")]
     after: u32,
 }
@@ -95,7 +95,7 @@ pub(super) fn events(context: &Context, args: &EventsArgs) -> Result<Exit, Repor
     Ok(Exit::Done)
 }
 
-/// An event for people.
+/// An event as a line for people.
 fn line(event: &StoredEvent) -> String {
     let moved = match &event.from {
         Some(from) if *from != event.to => format!("{from} → {}", event.to),

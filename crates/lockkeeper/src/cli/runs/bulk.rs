@@ -1,4 +1,4 @@
-//! `runs cancel` and `runs retry`: what is done to every request that matches.
+//! `runs cancel` and `runs retry`: bulk operations on all requests that match.
 
 use lockkeeper_core::run::Status;
 use lockkeeper_engine::report::{Exit, Report};
@@ -10,29 +10,29 @@ use serde_json::json;
 use crate::cli::context::Context;
 use crate::cli::{print, table};
 
-/// So many are changed before the next line of progress.
-const PART: usize = 10_000;
+/// How many requests are changed before the next line of progress.
+const BATCH: usize = 10_000;
 
-/// Which requests are meant.
+/// Filter for requests.
 #[derive(clap::Args)]
 #[group(id = "which", required = true, multiple = true)]
 pub(super) struct Which {
-    /// Those whose latest run is in this state, such as queued or failed; may be given several times
+    /// Requests whose latest run has this status, such as queued or failed; may be given several times
     #[arg(long = "status", value_name = "STATUS", group = "which")]
     statuses: Vec<String>,
-    /// Those in this state: QUEUED, RUNNING, DONE, NEEDS_INPUT, FAILED, CANCELED
+    /// Requests with this status: QUEUED, RUNNING, DONE, NEEDS_INPUT, FAILED, CANCELED
     #[arg(long = "request-status", value_name = "STATUS", group = "which")]
     request_statuses: Vec<String>,
-    /// Those with this text in their title or id
+    /// Requests with this text in their title or id
     #[arg(long, value_name = "TEXT", group = "which")]
     text: Option<String>,
-    /// Those that this worker executes
+    /// Requests that this worker executes
     #[arg(long, value_name = "ID", group = "which")]
     worker: Option<String>,
-    /// This one; may be given several times
+    /// This request; may be given several times
     #[arg(long = "request", value_name = "REQUEST", group = "which")]
     requests: Vec<String>,
-    /// All of them
+    /// All requests
     #[arg(long, group = "which", conflicts_with_all = ["statuses", "request_statuses", "text", "worker", "requests"])]
     all: bool,
 }
@@ -41,11 +41,11 @@ pub(super) struct Which {
 pub(super) struct CancelArgs {
     #[command(flatten)]
     which: Which,
-    /// Tell why
+    /// Why they are canceled
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
-    word: Word,
+    confirmation: Confirmation,
 }
 
 #[derive(clap::Args)]
@@ -53,16 +53,16 @@ pub(super) struct RetryArgs {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
-    word: Word,
+    confirmation: Confirmation,
 }
 
-/// Whether it is meant.
+/// Confirmation.
 #[derive(clap::Args)]
-struct Word {
-    /// Only say how many there are
+struct Confirmation {
+    /// Only count
     #[arg(long)]
     dry_run: bool,
-    /// Do it, however many there are
+    /// Do it, no matter how many match
     #[arg(long, conflicts_with = "dry_run")]
     yes: bool,
 }
@@ -71,11 +71,11 @@ pub(super) fn cancel(context: &Context, args: &CancelArgs) -> Result<Exit, Repor
     if args.reason.as_ref().is_some_and(|reason| reason.len() > 1000) {
         return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"));
     }
-    act(context, &args.which, &args.word, &Bulk::Cancel { reason: args.reason.clone() })
+    act(context, &args.which, &args.confirmation, &Bulk::Cancel { reason: args.reason.clone() })
 }
 
 pub(super) fn retry(context: &Context, args: &RetryArgs) -> Result<Exit, Report> {
-    act(context, &args.which, &args.word, &Bulk::Retry)
+    act(context, &args.which, &args.confirmation, &Bulk::Retry)
 }
 
 impl Which {
@@ -92,27 +92,27 @@ impl Which {
             ids: self.requests.iter().map(|id| id.parse()).collect::<Result<_, _>>()?,
             before: None,
             newest: None,
-            limit: PART,
+            limit: BATCH,
         })
     }
 }
 
-fn act(context: &Context, which: &Which, word: &Word, bulk: &Bulk) -> Result<Exit, Report> {
+fn act(context: &Context, which: &Which, confirmation: &Confirmation, bulk: &Bulk) -> Result<Exit, Report> {
     let filter = which.filter()?;
     let Some(runs) = context.existing_runs()? else {
         return tell(
             context,
             &Forecast { matched: 0, movable: 0, newest: None },
             &Done::default(),
-            word.dry_run,
+            confirmation.dry_run,
         );
     };
     runs.expire()?;
     let forecast = runs.forecast(bulk, &filter)?;
-    if word.dry_run {
+    if confirmation.dry_run {
         return tell(context, &forecast, &Done::default(), true);
     }
-    if !word.yes {
+    if !confirmation.yes {
         let (matched, movable) = (forecast.matched, forecast.movable);
         return Err(Report::usage(format!("{matched} requests match, {movable} of them would be changed"))
             .with_hint("if you are sure, add --yes; --dry-run only counts"));
@@ -121,7 +121,7 @@ fn act(context: &Context, which: &Which, word: &Word, bulk: &Bulk) -> Result<Exi
     tell(context, &forecast, &done, false)
 }
 
-/// Part after part.
+/// Changes all matching requests, batch after batch.
 fn all(runs: &Runs, bulk: &Bulk, mut filter: RequestFilter) -> Result<Done, Report> {
     let mut done = Done::default();
     loop {
@@ -136,7 +136,7 @@ fn all(runs: &Runs, bulk: &Bulk, mut filter: RequestFilter) -> Result<Done, Repo
     }
 }
 
-/// One line each on stdout, and the sum as talk.
+/// Prints one line for each change on stdout, and the totals on stderr.
 fn tell(context: &Context, forecast: &Forecast, done: &Done, dry_run: bool) -> Result<Exit, Report> {
     let (moved, refused) = match dry_run {
         true => (forecast.movable, forecast.matched - forecast.movable),

@@ -1,4 +1,4 @@
-//! `status follow`: the lines of the status log as they come.
+//! `status follow`: prints lines of the status log as they are written.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use crate::cli::{print, table};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Begin with the oldest line that is there
+    /// Start with the oldest line
     #[arg(long)]
     from_start: bool,
     /// Only lines about this task
@@ -39,19 +39,19 @@ pub(super) fn run(context: &Context, log: &StatusLog, args: &Args) -> Result<Exi
             table::plain(&log.path().display().to_string())
         ));
     }
-    let mut told = 0;
+    let mut reported = 0;
     loop {
         if show(context, &filter, &mut follow, &signals)? == Next::Leave {
             return Ok(Exit::Done);
         }
-        if follow.bad_lines() > told {
-            told = follow.bad_lines();
-            print::talk(&format!("passed over so far, being no status lines: {told}"));
+        if follow.bad_lines() > reported {
+            reported = follow.bad_lines();
+            print::talk(&format!("passed over so far, being no status lines: {reported}"));
         }
         let stdout = io::stdout();
-        // Place 0 are the signals, 1 is the reader of stdout.
+        // Index 0 is the signals, index 1 the reader of stdout.
         let ready = follow.wait(&[signals.as_fd()], Some(stdout.as_fd()), None)?;
-        if ready.contains(1) || is_told_to_leave(&signals)? {
+        if ready.contains(1) || was_signalled(&signals)? {
             return Ok(Exit::Done);
         }
     }
@@ -63,10 +63,10 @@ enum Next {
     Leave,
 }
 
-/// How many lines are shown before signals are looked at.
+/// How many lines are printed before signals are checked.
 const BATCH: usize = 1000;
 
-/// Shows what is there.
+/// Prints all lines that are there.
 fn show(context: &Context, filter: &Filter, follow: &mut Follow, signals: &Signals) -> Result<Next, Report> {
     loop {
         let mut text = String::new();
@@ -80,25 +80,25 @@ fn show(context: &Context, filter: &Filter, follow: &mut Follow, signals: &Signa
             }
         }
         let mut stdout = anstream::stdout().lock();
-        // A reader that went away has seen enough.
+        // The reader closed the pipe: not an error.
         if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
             return Ok(Next::Leave);
         }
         if lines < BATCH {
             return Ok(Next::Wait);
         }
-        if is_told_to_leave(signals)? {
+        if was_signalled(signals)? {
             return Ok(Next::Leave);
         }
     }
 }
 
-fn is_told_to_leave(signals: &Signals) -> Result<bool, Report> {
+fn was_signalled(signals: &Signals) -> Result<bool, Report> {
     let taken = signals.take().map_err(KeeperError::Machine)?;
     Ok(!taken.is_empty())
 }
 
-/// Which lines are wanted.
+/// Filter for lines.
 struct Filter {
     task: Option<String>,
     worker: Option<String>,

@@ -1,4 +1,4 @@
-//! `status summary`: the latest state of every task and worker, and who needs help.
+//! `status summary`: the latest state of every task and worker, and which tasks need help.
 
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::status::{State, StatusLog, Summary};

@@ -1,4 +1,4 @@
-//! `submit --from` and `--from-swarm`: files full of requests, all of them or none.
+//! `submit --from` and `--from-swarm`: submits a file of requests, all or none.
 
 use std::fs;
 use std::io::{self, Read};
@@ -13,18 +13,18 @@ use super::{as_json, check_all, defaults, placeholder, queue_limit};
 use crate::cli::context::Context;
 use crate::cli::{print, table};
 
-/// A file of requests is not larger than this.
+/// The largest file of requests.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 #[derive(clap::Args)]
 pub(super) struct Files {
-    /// A JSON list of requests, taken in all or none; - for stdin
+    /// A JSON list of requests, submitted all or none; - for stdin
     #[arg(long, value_name = "FILE", conflicts_with = "from_swarm")]
     from: Option<String>,
     /// The pending tasks of a swarm's tasks.json; - for stdin
     #[arg(long, value_name = "FILE", requires = "agent_command")]
     from_swarm: Option<String>,
-    /// What does a swarm's task, such as 'claude -p {prompt}'
+    /// The command for a task of a swarm, such as 'claude -p {prompt}'
     #[arg(long, value_name = "TEMPLATE", requires = "from_swarm")]
     agent_command: Option<String>,
 }
@@ -50,7 +50,7 @@ pub(super) fn run(context: &Context, args: &Files) -> Result<Exit, Report> {
         }
     };
     let defaults = defaults(context);
-    // Checked before the store is made: bad input leaves nothing behind.
+    // Checked before the store is created, so that bad input leaves nothing behind.
     check_all(new.clone(), &defaults, placeholder)?;
     let runs = context.runs()?;
     let requests = check_all(new, &defaults, || Ok(runs.new_request_id()?))?;
