@@ -12,12 +12,12 @@ use axum::http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-
-use super::cookies::cookie;
-use super::error::ApiError;
-use super::state::AppState;
-use super::token::AccessToken;
 use lockkeeper_engine::report::{Exit, Report};
+
+use crate::cookies::cookie;
+use crate::error::ApiError;
+use crate::state::AppState;
+use crate::token::AccessToken;
 
 /// The cookie with the access token of a browser.
 pub(super) const TOKEN_COOKIE: &str = "lockkeeper_token";

@@ -23,20 +23,20 @@ use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use lockkeeper_engine::report::{Exit, Report};
 use serde::Serialize;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access_policy::{AccessPolicy, enforce};
-use super::error::{ApiError, localize};
-use super::idempotency::replay;
-use super::metrics;
-use super::page;
-use super::shutdown::Shutdown;
-use super::state::{AppState, timed_out};
-use lockkeeper_engine::report::{Exit, Report};
+use crate::access_policy::{AccessPolicy, enforce};
+use crate::error::{ApiError, localize};
+use crate::idempotency::replay;
+use crate::metrics;
+use crate::page;
+use crate::shutdown::Shutdown;
+use crate::state::{AppState, timed_out};
 
 /// The router of everything that is served at `address`.
 pub(super) fn router(state: &AppState, address: SocketAddr, shutdown: &Shutdown) -> Router {

@@ -16,8 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
 
-use super::settings::Limits;
-use super::shutdown::Shutdown;
+use crate::settings::Limits;
+use crate::shutdown::Shutdown;
 
 /// The largest head of a request.
 const HEAD_BYTES: usize = 64 * 1024;

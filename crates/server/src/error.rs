@@ -8,14 +8,14 @@ use axum::http::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_LANGUAGE, HeaderValue,
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use lockkeeper_engine::messages::Language;
+use lockkeeper_engine::report::{Exit, Report};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::cookies::cookie;
-use super::state::AppState;
-use lockkeeper_engine::messages::Language;
-use lockkeeper_engine::report::{Exit, Report};
+use crate::cookies::cookie;
+use crate::state::AppState;
 
 /// The cookie with the language that the user chose.
 pub(super) const LANGUAGE_COOKIE: &str = "lockkeeper_lang";

@@ -1,5 +1,7 @@
 //! Extractors for bodies, queries and ids. What they reject becomes a JSON error like any other.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -7,17 +9,14 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
+use lockkeeper_core::time::parse_span;
+use lockkeeper_engine::report::{Exit, Report};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use std::time::Duration;
-
-use lockkeeper_core::time::parse_span;
-
-use super::error::ApiError;
-use super::state::AppState;
-use lockkeeper_engine::report::{Exit, Report};
+use crate::error::ApiError;
+use crate::state::AppState;
 
 /// A JSON body.
 pub(super) struct Body<T>(pub(super) T);

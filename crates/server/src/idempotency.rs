@@ -14,10 +14,10 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-
-use super::error::ApiError;
-use super::state::AppState;
 use lockkeeper_engine::report::{Exit, Report};
+
+use crate::error::ApiError;
+use crate::state::AppState;
 
 /// How many responses are cached.
 const MAX_ENTRIES: usize = 1_000;

@@ -26,9 +26,8 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use thiserror::Error;
-
 use lockkeeper_engine::report::{Exit, Report};
+use thiserror::Error;
 
 pub use otlp::{BadEndpoint, Endpoint};
 pub use settings::{DoctorSettings, Limits, Settings};

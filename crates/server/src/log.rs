@@ -2,9 +2,8 @@
 
 use std::io;
 
-use tracing_subscriber::filter::LevelFilter;
-
 use lockkeeper_engine::work::Told;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

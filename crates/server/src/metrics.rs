@@ -10,6 +10,9 @@ use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::alert::{Counts, Limits, raise};
+use lockkeeper_engine::Listing;
+use lockkeeper_engine::evidence::verdict_word;
+use lockkeeper_platform::wall_clock::WallTime;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -20,12 +23,9 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
-use super::error::ApiError;
-use super::otlp::{Span, TraceParent};
-use super::state::AppState;
-use lockkeeper_engine::Listing;
-use lockkeeper_engine::evidence::verdict_word;
-use lockkeeper_platform::wall_clock::WallTime;
+use crate::error::ApiError;
+use crate::otlp::{Span, TraceParent};
+use crate::state::AppState;
 
 /// The bounds of the histogram, in seconds.
 const BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];

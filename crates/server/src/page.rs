@@ -29,13 +29,13 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use lockkeeper_engine::messages::Language;
 
-use super::cookies::cookie;
-use super::error::{ApiError, RequestLanguage};
-use super::state::AppState;
+use crate::cookies::cookie;
+use crate::error::{ApiError, RequestLanguage};
+use crate::state::AppState;
 pub(super) use api_reference::ApiReference;
 pub(super) use error::error_page;
-use lockkeeper_engine::messages::Language;
 use texts::Texts;
 
 /// The cookie with the theme that the user chose.

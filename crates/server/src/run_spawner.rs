@@ -12,9 +12,6 @@ use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::queue::{Limits, Selection};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::waiting::Jam;
-use tokio::sync::mpsc;
-
-use super::state::AppState;
 use lockkeeper_engine::doctor::{Pass, Status as Health};
 use lockkeeper_engine::open::open_engine;
 use lockkeeper_engine::queue::{self, QueueBusy, QueueTurn};
@@ -24,6 +21,9 @@ use lockkeeper_engine::work::{Attendant, Executor, Job, Taken};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
+use tokio::sync::mpsc;
+
+use crate::state::AppState;
 
 /// Executes runs on threads of this process.
 pub(super) struct RunSpawner {

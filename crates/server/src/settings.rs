@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
-
-use super::otlp::Endpoint;
-use super::token::AccessToken;
 use lockkeeper_engine::messages::Language;
 use lockkeeper_engine::runs::new_request::Defaults;
 use lockkeeper_engine::work;
 use lockkeeper_formats::group::Folders;
 use lockkeeper_formats::swarm::Swarm;
+
+use crate::otlp::Endpoint;
+use crate::token::AccessToken;
 
 /// Settings of a server.
 #[derive(Clone, Debug)]

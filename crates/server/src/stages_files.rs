@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::state::AppState;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_stages::File;
+
+use crate::state::AppState;
 
 /// The usual paths of STAGES files.
 const USUAL: [&str; 3] = ["STAGES.yml", "STAGES.yaml", ".workflow/STAGES.yml"];

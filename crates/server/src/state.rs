@@ -5,17 +5,6 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN};
-
-use super::broadcast::Broadcaster;
-use super::error::ApiError;
-use super::idempotency::IdempotencyCache;
-use super::log;
-use super::metrics::HttpMetrics;
-use super::otlp::{Exporter, Span};
-use super::run_spawner::RunSpawner;
-use super::settings::{Limits, Settings};
-use lockkeeper_engine::Engine;
-use lockkeeper_engine::Listing;
 use lockkeeper_engine::doctor::{self, Diagnosis, Opened, Pass};
 use lockkeeper_engine::location::Location;
 use lockkeeper_engine::messages::Messages;
@@ -23,7 +12,17 @@ use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RunError, Runs};
 use lockkeeper_engine::stages::report::Report as Executions;
 use lockkeeper_engine::work::{Teller, Told};
+use lockkeeper_engine::{Engine, Listing};
 use lockkeeper_platform::wall_clock::WallTime;
+
+use crate::broadcast::Broadcaster;
+use crate::error::ApiError;
+use crate::idempotency::IdempotencyCache;
+use crate::log;
+use crate::metrics::HttpMetrics;
+use crate::otlp::{Exporter, Span};
+use crate::run_spawner::RunSpawner;
+use crate::settings::{Limits, Settings};
 
 /// State shared by all HTTP requests. Clones share one instance.
 #[derive(Clone)]

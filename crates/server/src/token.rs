@@ -7,10 +7,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use thiserror::Error;
-
 use lockkeeper_platform::fs::NO_FOLLOW;
 use lockkeeper_platform::random;
+use thiserror::Error;
 
 /// The shortest token, in characters.
 const MIN_LENGTH: usize = 16;

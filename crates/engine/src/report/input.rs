@@ -7,14 +7,14 @@ use lockkeeper_core::request::NotARequestStatus;
 use lockkeeper_core::run::NotAStatus;
 use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
+use lockkeeper_formats::group::GroupIdError;
+use lockkeeper_formats::status::StatusError;
+use lockkeeper_platform::anchor::AnchorError;
 
 use super::{Exit, Report};
 use crate::history::HistoryError;
 use crate::location::OutsideError;
 use crate::runs::template::TemplateError;
-use lockkeeper_formats::group::GroupIdError;
-use lockkeeper_formats::status::StatusError;
-use lockkeeper_platform::anchor::AnchorError;
 
 /// Reports errors of parsers as bad input, with the hint of the error.
 macro_rules! bad_input {

@@ -3,16 +3,16 @@
 use lockkeeper_core::deadlock::Link;
 use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::waiting::Jam;
-use serde_json::{Value, json};
-
-use super::{Exit, Report};
-use crate::open::OpenError;
 use lockkeeper_formats::aiflow::AiflowError;
 use lockkeeper_formats::group::GroupError;
 use lockkeeper_formats::guard::GuardError;
 use lockkeeper_formats::registry::RegistryError;
 use lockkeeper_formats::swarm::SwarmError;
 use lockkeeper_store::StoreError;
+use serde_json::{Value, json};
+
+use super::{Exit, Report};
+use crate::open::OpenError;
 
 impl From<StoreError> for Report {
     fn from(error: StoreError) -> Self {

@@ -6,7 +6,6 @@ use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::Moment;
-
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{AutoRun, Filter, RequestFilter, StoredEvent, StoredRequest, Tables};
 

@@ -82,7 +82,7 @@ pub struct LeaseView {
     pub reason: Option<String>,
     /// What happens when its TTL ends: `strict`, `lease` or `kill`.
     pub contract: String,
-    /// The state of its holder: `alive`, `unknown`, `dead`, `expired` or `overdue`. Left out where nobody looked.
+    /// The state of its holder: `alive`, `unknown`, `dead`, `expired` or `overdue`. Left out when it was not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }

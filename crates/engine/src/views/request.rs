@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::{RunView, time};
 
-/// A request: what somebody wants executed.
+/// A request: a command to be executed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Request))]
 pub struct RequestView {

@@ -42,7 +42,7 @@ enum Command {
 #[derive(clap::Args)]
 #[command(
     after_help = "EXACT, PARENT_CHILD and OVERLAP conflict and come with a path that both match; SAME_DIR is \
-    advice only, and told of \
+    advice only, and listed for \
     each pattern once.\nExample: lockkeeper conflicts check 'src/**/*.rs' 'src/api/**'"
 )]
 struct CheckArgs {

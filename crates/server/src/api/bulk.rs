@@ -9,6 +9,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::RequestFilter;
+use lockkeeper_engine::runs::bulk::{Bulk, Done, Forecast};
+use lockkeeper_engine::views::{ChangedView, RefusedView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -16,10 +20,6 @@ use super::runs::checked_reason;
 use crate::error::{ApiError, ErrorView};
 use crate::extract::Body;
 use crate::state::AppState;
-use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::RequestFilter;
-use lockkeeper_engine::runs::bulk::{Bulk, Done, Forecast};
-use lockkeeper_engine::views::{ChangedView, RefusedView};
 
 /// How many requests one call changes by default.
 const DEFAULT_LIMIT: usize = 1_000;

@@ -3,13 +3,13 @@
 use axum::Json;
 use lockkeeper_core::overlap::{Relation, relate};
 use lockkeeper_core::pattern::Pattern;
+use lockkeeper_engine::report::Report;
 use lockkeeper_engine::views::PatternConflictView;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::error::{ApiError, ErrorView};
 use crate::extract::Params;
-use lockkeeper_engine::report::Report;
 
 /// How many patterns one call compares at most.
 const MAX_PATTERNS: usize = 100;

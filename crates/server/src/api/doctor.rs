@@ -2,6 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
+use lockkeeper_engine::doctor::Pass;
+use lockkeeper_engine::report::Report;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
@@ -9,8 +11,6 @@ use utoipa::IntoParams;
 use crate::error::{ApiError, ErrorView};
 use crate::extract::Params;
 use crate::state::AppState;
-use lockkeeper_engine::doctor::Pass;
-use lockkeeper_engine::report::Report;
 
 /// The mode of the examination.
 #[derive(Debug, Deserialize, IntoParams)]

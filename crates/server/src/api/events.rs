@@ -11,6 +11,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
+use lockkeeper_engine::report::{Exit, Report};
 use serde::Deserialize;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -23,7 +24,6 @@ use crate::error::{ApiError, ErrorView};
 use crate::extract::Params;
 use crate::shutdown::Shutdown;
 use crate::state::AppState;
-use lockkeeper_engine::report::{Exit, Report};
 
 /// How many events are buffered for a slow client.
 const BUFFERED: usize = 32;

@@ -8,16 +8,16 @@ use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::Ttl;
+use lockkeeper_engine::open::{OpenError, unique_owner};
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::views::ResourceView;
+use lockkeeper_platform::anchor;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::connections::Peer;
 use crate::extract::Span;
 use crate::state::AppState;
-use lockkeeper_engine::open::{OpenError, unique_owner};
-use lockkeeper_engine::report::Report;
-use lockkeeper_engine::views::ResourceView;
-use lockkeeper_platform::anchor;
 
 /// The longest reason.
 const MAX_REASON_BYTES: usize = 1_000;

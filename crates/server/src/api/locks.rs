@@ -11,6 +11,9 @@ use lockkeeper_core::lease::{Grant, NotCurrent, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::Jam;
+use lockkeeper_engine::Engine;
+use lockkeeper_engine::report::{self, Exit, Report};
+use lockkeeper_engine::views::{AlertView, LeaseView, TicketView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -20,9 +23,6 @@ use crate::connections::Peer;
 use crate::error::{ApiError, ErrorView};
 use crate::extract::{Body, Id, Params, Span};
 use crate::state::AppState;
-use lockkeeper_engine::Engine;
-use lockkeeper_engine::report::{self, Exit, Report};
-use lockkeeper_engine::views::{AlertView, LeaseView, TicketView};
 
 /// Leases and tickets.
 #[derive(Serialize, ToSchema)]

@@ -6,6 +6,9 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::{Extension, Json};
 use lockkeeper_core::id::RunId;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::output::Output;
+use lockkeeper_platform::changes::Changes;
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::broadcast::Receiver;
@@ -19,9 +22,6 @@ use crate::error::{ApiError, ErrorView};
 use crate::extract::{Id, Params};
 use crate::shutdown::Shutdown;
 use crate::state::AppState;
-use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::output::Output;
-use lockkeeper_platform::changes::Changes;
 
 /// The default size of a window, in bytes.
 const DEFAULT_BYTES: usize = 64 * 1024;

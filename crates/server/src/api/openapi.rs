@@ -7,11 +7,11 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use lockkeeper_engine::messages::{Language, source};
 use serde_json::Value;
 use utoipa::OpenApi;
 
 use crate::state::AppState;
-use lockkeeper_engine::messages::{Language, source};
 
 /// Title, description and tags of the document.
 #[derive(OpenApi)]

@@ -1,9 +1,8 @@
 //! Pagination: `limit` and `after` of lists.
 
+use lockkeeper_engine::report::Report;
 use serde::Deserialize;
 use utoipa::IntoParams;
-
-use lockkeeper_engine::report::Report;
 
 /// The default length of a page.
 const DEFAULT_LIMIT: usize = 100;

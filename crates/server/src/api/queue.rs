@@ -5,6 +5,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::queue::Selection;
+use lockkeeper_engine::queue::{self, QueueBusy};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::AutoRun;
+use lockkeeper_engine::views::{AutoRunView, PassedOverView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -12,10 +16,6 @@ use crate::error::{ApiError, ErrorView};
 use crate::extract::Body;
 use crate::run_spawner::QueueStart;
 use crate::state::AppState;
-use lockkeeper_engine::queue::{self, QueueBusy};
-use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::AutoRun;
-use lockkeeper_engine::views::{AutoRunView, PassedOverView};
 
 /// The queue.
 #[derive(Serialize, ToSchema)]

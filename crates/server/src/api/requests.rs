@@ -9,6 +9,11 @@ use lockkeeper_core::id::{RequestId, WorkerId};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::new_request::NewRequest;
+use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, RunFilter};
+use lockkeeper_engine::views::{BlockedView, LatestRun, RequestView, RunView};
+use lockkeeper_platform::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -19,11 +24,6 @@ use crate::error::{ApiError, ErrorView};
 use crate::extract::{Body, Id, Params};
 use crate::run_spawner::Started;
 use crate::state::AppState;
-use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::new_request::NewRequest;
-use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, RunFilter};
-use lockkeeper_engine::views::{BlockedView, LatestRun, RequestView, RunView};
-use lockkeeper_platform::clock;
 
 /// How many runs are shown with a request.
 const LATEST_RUNS: usize = 50;

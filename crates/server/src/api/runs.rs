@@ -8,6 +8,10 @@ use axum::response::{IntoResponse, Response};
 use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::run::Status;
 use lockkeeper_core::run::life::Mark;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::RunFilter;
+use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunListItem, RunView};
+use lockkeeper_platform::clock;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -15,10 +19,6 @@ use super::paging::{Paging, truncate_page};
 use crate::error::{ApiError, ErrorView};
 use crate::extract::{Body, Id, Params};
 use crate::state::AppState;
-use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::RunFilter;
-use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunListItem, RunView};
-use lockkeeper_platform::clock;
 
 /// The longest reason, in bytes.
 const MAX_REASON_BYTES: usize = 1_000;

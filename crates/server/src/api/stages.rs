@@ -3,6 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN, Limits, raise};
+use lockkeeper_engine::Listing;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::stages::overview::{Detail, Entry, Overview, conflicts_logged};
+use lockkeeper_engine::views::{AlertView, ExecutionView};
+use lockkeeper_platform::load;
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_stages::{Conditions, File, PhasePlan, PlanShape};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -11,13 +18,6 @@ use crate::error::{ApiError, ErrorView};
 use crate::extract::{Id, Params};
 use crate::stages_files;
 use crate::state::AppState;
-use lockkeeper_engine::Listing;
-use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::stages::overview::{Detail, Entry, Overview, conflicts_logged};
-use lockkeeper_engine::views::{AlertView, ExecutionView};
-use lockkeeper_platform::load;
-use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::{Conditions, File, PhasePlan, PlanShape};
 
 /// A page of executions.
 #[derive(Serialize, ToSchema)]

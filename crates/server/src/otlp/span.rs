@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use lockkeeper_core::run::Run;
-use serde_json::{Value, json};
-
 use lockkeeper_platform::random;
 use lockkeeper_platform::wall_clock::WallTime;
+use serde_json::{Value, json};
 
 /// Span kinds of OTLP.
 const INTERNAL: u8 = 1;

@@ -3,6 +3,9 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use lockkeeper_engine::runs::{RunEntry, RunFilter, StoredEvent};
+use lockkeeper_platform::clock;
+use lockkeeper_platform::wall_clock::WallTime;
 
 use super::status::{Badge, of_run};
 use super::texts::Texts;
@@ -10,9 +13,6 @@ use super::times::{TimeFormat, TimePoint};
 use super::{Layout, render};
 use crate::error::ApiError;
 use crate::state::AppState;
-use lockkeeper_engine::runs::{RunEntry, RunFilter, StoredEvent};
-use lockkeeper_platform::clock;
-use lockkeeper_platform::wall_clock::WallTime;
 
 /// How many runs and events are shown.
 const MAX_ROWS: usize = 100;

@@ -5,6 +5,9 @@ use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Run, Status};
+use lockkeeper_engine::Listing;
+use lockkeeper_engine::runs::{Blocked, RequestEntry};
+use lockkeeper_platform::clock;
 
 use super::filter::{Choice, Query};
 use super::status::{Badge, of_request};
@@ -14,9 +17,6 @@ use super::{Layout, render};
 use crate::error::ApiError;
 use crate::extract::Params;
 use crate::state::AppState;
-use lockkeeper_engine::Listing;
-use lockkeeper_engine::runs::{Blocked, RequestEntry};
-use lockkeeper_platform::clock;
 
 /// How many requests are shown. The API has all of them.
 const MAX_ROWS: usize = 200;

@@ -1,8 +1,9 @@
 //! Conflict graph of a plan, as a drawing and as a table for screen readers.
 
-use super::texts::Texts;
 use lockkeeper_stages::picture::{Figure, Mark};
 use lockkeeper_stages::{ConflictShape, FolderShape, PlanShape};
+
+use super::texts::Texts;
 
 /// Plans with more groups are not drawn.
 const MAX_GROUPS: usize = 60;

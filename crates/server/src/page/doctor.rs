@@ -3,11 +3,11 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use lockkeeper_engine::doctor::{Check, Pass, Status};
 
 use super::{Layout, render};
 use crate::error::ApiError;
 use crate::state::AppState;
-use lockkeeper_engine::doctor::{Check, Pass, Status};
 
 #[derive(Template)]
 #[template(path = "doctor.html")]

@@ -5,10 +5,10 @@ use axum::body::to_bytes;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use lockkeeper_engine::messages::Language;
 use serde_json::Value;
 
 use super::{Layout, render};
-use lockkeeper_engine::messages::Language;
 
 /// The largest error response.
 const MAX_BYTES: usize = 1024 * 1024;

@@ -3,6 +3,11 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use lockkeeper_engine::stages::overview::{Detail, ExecutionState, GroupView};
+use lockkeeper_platform::clock;
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_stages::picture::{Chart, Mark};
+use lockkeeper_stages::span_in_words;
 
 use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
 use super::status::{Badge, of_execution, of_group, of_run, of_view};
@@ -14,11 +19,6 @@ use crate::error::ApiError;
 use crate::extract::Id;
 use crate::stages_files;
 use crate::state::AppState;
-use lockkeeper_engine::stages::overview::{Detail, ExecutionState, GroupView};
-use lockkeeper_platform::clock;
-use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::picture::{Chart, Mark};
-use lockkeeper_stages::span_in_words;
 
 #[derive(Template)]
 #[template(path = "execution.html")]

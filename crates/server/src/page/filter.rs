@@ -1,13 +1,13 @@
 //! Filter of the board: the query string that its form sends.
 
 use lockkeeper_core::request::RequestStatus;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::RequestFilter;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::status::of_request;
 use super::texts::Texts;
-use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::RequestFilter;
 
 /// The fields of the form. An empty field is no filter.
 #[derive(Debug, Default, Deserialize)]

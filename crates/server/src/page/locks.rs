@@ -8,6 +8,7 @@ use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::record::Claim;
 use lockkeeper_core::resource::Mode;
 use lockkeeper_core::waiting::Jam;
+use lockkeeper_engine::{HolderEntry, Listing, WaiterEntry};
 
 use super::texts::Texts;
 use super::times::{TimeFormat, TimePoint};
@@ -15,7 +16,6 @@ use super::wait_graph::WaitGraph;
 use super::{Layout, render};
 use crate::error::ApiError;
 use crate::state::AppState;
-use lockkeeper_engine::{HolderEntry, Listing, WaiterEntry};
 
 /// How many holders and waiters are shown. The API has all of them.
 const MAX_ROWS: usize = 200;

@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use lockkeeper_stages::{PhasePlan, PlanShape, span_in_words};
 
 use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
 use super::texts::Texts;
@@ -11,7 +12,6 @@ use crate::api::stages::{PlanQuery, plans};
 use crate::error::ApiError;
 use crate::extract::Params;
 use crate::state::AppState;
-use lockkeeper_stages::{PhasePlan, PlanShape, span_in_words};
 
 #[derive(Template)]
 #[template(path = "plan.html")]

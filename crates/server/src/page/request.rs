@@ -5,6 +5,10 @@ use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::id::RequestId;
 use lockkeeper_core::request::RequestStatus;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::RunFilter;
+use lockkeeper_engine::stages::execution_of;
+use lockkeeper_platform::clock;
 
 use super::activity::RunRow;
 use super::status::{Badge, of_request};
@@ -13,10 +17,6 @@ use super::{Layout, render};
 use crate::error::ApiError;
 use crate::extract::Id;
 use crate::state::AppState;
-use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::RunFilter;
-use lockkeeper_engine::stages::execution_of;
-use lockkeeper_platform::clock;
 
 /// How many runs are shown.
 const MAX_ROWS: usize = 100;

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use lockkeeper_core::conflict::{Action, Conflict, Group, detect};
 use lockkeeper_core::request::RequestStatus;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::{RequestEntry, RequestFilter};
+use lockkeeper_stages::picture::Mark;
+use lockkeeper_stages::{ConflictShape, GroupShape, PlanShape};
 
 use super::conflict_graph::ConflictGraph;
 use super::status::of_request;
 use super::texts::Texts;
 use crate::state::AppState;
-use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::{RequestEntry, RequestFilter};
-use lockkeeper_stages::picture::Mark;
-use lockkeeper_stages::{ConflictShape, GroupShape, PlanShape};
 
 /// How many open requests are compared.
 const MAX_REQUESTS: usize = 300;

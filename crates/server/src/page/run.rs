@@ -5,6 +5,8 @@ use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Status;
+use lockkeeper_engine::report::Report;
+use lockkeeper_platform::clock;
 
 use super::activity::EventRow;
 use super::status::{Badge, of_run};
@@ -14,8 +16,6 @@ use crate::api::log::{WindowQuery, window};
 use crate::error::ApiError;
 use crate::extract::Id;
 use crate::state::AppState;
-use lockkeeper_engine::report::Report;
-use lockkeeper_platform::clock;
 
 /// How many bytes of the output are shown.
 const LOG_BYTES: usize = 64 * 1024;

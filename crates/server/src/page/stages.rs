@@ -4,6 +4,11 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN, Limits, raise};
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::stages::overview::{Entry, ExecutionState};
+use lockkeeper_platform::clock;
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_stages::span_in_words;
 
 use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
 use super::request_conflicts::request_conflicts;
@@ -15,11 +20,6 @@ use crate::api::stages::read_overview;
 use crate::error::ApiError;
 use crate::stages_files;
 use crate::state::AppState;
-use lockkeeper_engine::report::Report;
-use lockkeeper_engine::stages::overview::{Entry, ExecutionState};
-use lockkeeper_platform::clock;
-use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::span_in_words;
 
 /// How many executions are shown. The API has all of them.
 const MAX_ROWS: usize = 50;

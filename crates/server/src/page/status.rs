@@ -2,9 +2,9 @@
 
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
+use lockkeeper_engine::stages::overview::{ExecutionState, GroupView};
 
 use super::texts::Texts;
-use lockkeeper_engine::stages::overview::{ExecutionState, GroupView};
 
 /// A badge: its text and its colour class.
 pub(super) struct Badge {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use lockkeeper_core::time::{Moment, format_span};
-
 use lockkeeper_platform::wall_clock::{Dial, WallTime};
 
 /// A time in the past or future.

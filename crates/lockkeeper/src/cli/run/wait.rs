@@ -22,8 +22,8 @@ use crate::cli::print;
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit code: that of the command, 128+n when signal n ended it, 126 or 127 when it did not start; \
-    10 when it needs input; 75 when the run timed out, was called off or refused, or --timeout is over; 1 when nobody \
-    knows how it ended."
+    10 when it needs input; 75 when the run timed out, was canceled or refused, or --timeout is over; 1 when it is \
+    unknown how it ended."
 )]
 pub(super) struct Args {
     #[command(flatten)]

@@ -1,7 +1,8 @@
 //! User interface texts in English.
 
-use super::Texts;
 use lockkeeper_stages::picture::Labels;
+
+use super::Texts;
 
 pub(super) const EN: Texts = Texts {
     skip: "Skip to the content",

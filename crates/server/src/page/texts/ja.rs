@@ -1,7 +1,8 @@
 //! User interface texts in Japanese.
 
-use super::Texts;
 use lockkeeper_stages::picture::Labels;
+
+use super::Texts;
 
 pub(super) const JA: Texts = Texts {
     skip: "本文へ移動",

@@ -1,7 +1,8 @@
 //! User interface texts in Chinese.
 
-use super::Texts;
 use lockkeeper_stages::picture::Labels;
+
+use super::Texts;
 
 pub(super) const ZH: Texts = Texts {
     skip: "跳到正文",
