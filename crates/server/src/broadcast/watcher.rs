@@ -194,3 +194,47 @@ fn timeout(listing: &Listing, files_are_watched: bool) -> Option<Duration> {
     let next = ends.map(|end| end.since(listing.now) + Duration::from_millis(1)).min();
     Some(next.unwrap_or(FALLBACK_INTERVAL).min(FALLBACK_INTERVAL))
 }
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::request::Request;
+    use lockkeeper_engine::open::open_engine;
+    use lockkeeper_engine::runs::Runs;
+    use tokio::sync::broadcast::error::RecvError;
+
+    use super::*;
+    use crate::broadcast::Broadcaster;
+
+    #[test]
+    fn more_events_than_one_step_publishes_follow_without_another_change() {
+        let count = EVENTS_PER_STEP + 50;
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::open(folder.path()).unwrap();
+        let leases = Arc::new(open_engine(folder.path()).unwrap());
+        let broadcaster = Broadcaster::new();
+        let thread = broadcaster.start(&leases, folder.path()).unwrap();
+        let requests: Vec<Request> = (0..count)
+            .map(|number| {
+                let id = format!("RQ-{number}").parse().unwrap();
+                Request::new(id, vec!["true".to_owned()], "/".to_owned())
+            })
+            .collect();
+        // All events are in one transaction, and nobody subscribes before it is committed.
+        runs.submit_all(&requests, None).unwrap();
+        let mut receiver = broadcaster.subscribe(None).receiver;
+        let last = async {
+            loop {
+                match receiver.recv().await {
+                    Ok(event) if event.number >= count as u64 => return,
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => panic!("the broadcaster closed"),
+                }
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime
+            .block_on(async { tokio::time::timeout(Duration::from_secs(30), last).await })
+            .expect("the last event is published");
+        thread.stop();
+    }
+}
