@@ -20,9 +20,9 @@ mod probe;
 pub mod queue;
 pub mod report;
 pub mod runs;
-pub mod shape;
 #[cfg(feature = "stages")]
 pub mod stages;
+pub mod views;
 mod waiting;
 pub mod work;
 

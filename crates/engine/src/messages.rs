@@ -1,10 +1,10 @@
-//! What reason codes mean and what to do about them, in English, Japanese and Chinese.
+//! Message tables: what each reason code means and what to do, in English, Japanese and Chinese.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A language that messages exist in.
+/// A language of the message tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Language {
     /// English.
@@ -17,7 +17,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// All of them.
+    /// All languages.
     pub const ALL: [Self; 3] = [Self::En, Self::Ja, Self::Zh];
 
     /// `en`, `ja` or `zh`.
@@ -35,7 +35,7 @@ impl Language {
         Self::ALL.into_iter().find(|language| primary.eq_ignore_ascii_case(language.code()))
     }
 
-    /// The best language of an `Accept-Language` header.
+    /// The language with the highest weight in an `Accept-Language` header.
     pub fn accepted(header: &str) -> Option<Self> {
         let mut best: Option<(f32, Self)> = None;
         for range in header.split(',') {
@@ -50,20 +50,20 @@ impl Language {
     }
 }
 
-/// What a reason code means.
+/// The message of one reason code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Message {
-    /// In a few words.
+    /// The meaning in a few words.
     pub title: String,
-    /// In a sentence.
+    /// The meaning in a sentence.
     pub summary: String,
-    /// What to do, the most likely first.
+    /// What the user can do, the most likely first.
     pub actions: Vec<String>,
 }
 
-/// The table of one language, by reason code.
+/// The messages of one language, by reason code.
 pub type Table = BTreeMap<String, Message>;
 
 /// The tables of all languages.
@@ -71,11 +71,13 @@ pub type Table = BTreeMap<String, Message>;
 pub struct Messages([Table; 3]);
 
 impl Messages {
-    /// Reads the tables that the program carries.
+    /// Parses the tables that are compiled into the program.
     pub fn load() -> Self {
-        Self(Language::ALL.map(|language| {
-            serde_json::from_str(source(language)).expect("a test reads every table that is built in")
-        }))
+        Self(
+            Language::ALL.map(|language| {
+                serde_json::from_str(source(language)).expect("a unit test parses every table")
+            }),
+        )
     }
 
     /// The table of a language.
@@ -88,13 +90,13 @@ impl Messages {
         }
     }
 
-    /// What a code means; none for codes that only a command gives.
+    /// The message of a code; none for codes that only commands use.
     pub fn get(&self, language: Language, code: &str) -> Option<&Message> {
         self.table(language).get(code)
     }
 }
 
-/// The text of a table: `messages.v1.LANG.json`.
+/// The JSON text of a table, the file `messages.v1.LANG.json`.
 pub const fn source(language: Language) -> &'static str {
     match language {
         Language::En => include_str!("messages/messages.v1.en.json"),

@@ -1,4 +1,4 @@
-//! Errors as people and programs see them: one sentence, its causes, a hint, a stable code and an exit code.
+//! Error reports: one sentence, its causes, a hint, a stable code and an exit code.
 
 mod input;
 mod locks;
@@ -10,6 +10,8 @@ use std::error::Error;
 use std::fmt;
 
 use serde_json::{Map, Value, json};
+
+pub use locks::{deadlock, plain, reason};
 
 /// How a command ends. The numbers are public and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +47,9 @@ impl Exit {
     }
 }
 
-/// A failure on its way to whoever started the command.
+/// An error report. Every front end prints it in its own way.
 ///
-/// It is small to hand on, since every command returns one.
+/// It is one pointer wide, so that a `Result` with it stays small.
 #[derive(Debug)]
 pub struct Report(Box<Details>);
 
@@ -62,45 +64,45 @@ struct Details {
 }
 
 impl Report {
-    /// A failure in one sentence, under a stable code.
+    /// Reports a failure in one sentence, with a stable code.
     pub fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
         let (causes, hint, context) = (Vec::new(), None, Map::new());
         Self(Box::new(Details { exit, code, message: message.into(), causes, hint, context }))
     }
 
-    /// Bad input.
+    /// Reports bad input.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, "BAD_INPUT", message)
     }
 
-    /// The system did not tell what is needed about this process or machine.
+    /// Reports that the system gave no information about this process or machine.
     pub fn machine(error: &dyn Error) -> Self {
         Self::of(Exit::Failed, "MACHINE", error).with_hint(
             "nothing was changed; check the limits of this process with `ulimit -a`, and that /proc is mounted",
         )
     }
 
-    /// Adds the way out.
+    /// Adds what the user can do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into()).filter(|hint: &String| !hint.is_empty());
         self
     }
 
-    /// Adds something for programs.
+    /// Adds a value for programs.
     #[must_use]
     pub fn with_context(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.context.insert(key.to_owned(), value.into());
         self
     }
 
-    /// Takes sentence and causes from an error.
+    /// Takes the sentence and the causes from an error.
     pub fn of(exit: Exit, code: &'static str, error: &dyn Error) -> Self {
         let mut report = Self::new(exit, code, error.to_string());
         let mut cause = error.source();
         while let Some(error) = cause {
             let text = error.to_string();
-            // A transparent error repeats its cause word for word.
+            // A transparent error has the same text as its cause.
             if text != report.0.message {
                 report.0.causes.push(text);
             }
@@ -119,17 +121,17 @@ impl Report {
         self.0.code
     }
 
-    /// Something for programs.
+    /// A value for programs.
     pub fn context(&self, key: &str) -> Option<&Value> {
         self.0.context.get(key)
     }
 
-    /// The way out, if there is one.
+    /// What the user can do about it.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
 
-    /// The shape that every interface gives errors in.
+    /// The report as JSON, the same for every front end.
     pub fn to_json(&self) -> Value {
         let category = match self.0.exit {
             Exit::Usage => "INPUT",

@@ -8,16 +8,15 @@ pub(super) mod claiming;
 pub(super) mod completing;
 pub mod environment;
 mod folder;
+mod lookup;
 mod moves;
 pub mod new_request;
 pub mod output;
 mod rescuing;
-pub mod shape;
 mod stats;
 mod submit;
 pub mod swarm;
 pub mod template;
-mod view;
 mod wait;
 
 use std::io;
@@ -31,10 +30,11 @@ use thiserror::Error;
 pub use folder::RunFolder;
 #[cfg(feature = "stages")]
 pub(super) use folder::write_whole;
+pub use lockkeeper_store::runs::{AutoRun, Filter as RunFilter, RequestFilter, StoredEvent, StoredRequest};
+pub use lookup::{Blocked, Changes, RequestEntry, RunDetail, RunEntry};
 pub use moves::Canceled;
 pub use stats::{Group, Spread, Stats};
 pub use submit::{Refused, Submitted};
-pub use view::{Blocked, RequestEntry, RunEntry, RunView};
 pub use wait::Heard;
 
 use lockkeeper_platform::{origin, random};

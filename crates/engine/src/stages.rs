@@ -16,7 +16,6 @@ pub mod overview;
 mod recent;
 mod record;
 pub mod report;
-pub mod shape;
 mod signs;
 
 use std::time::Duration;

@@ -13,9 +13,12 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("formats", &["core", "platform"]),
     ("stages", &["core"]),
     ("engine", &["core", "platform", "store", "formats", "stages"]),
-    ("server", &["core", "platform", "store", "formats", "stages", "engine"]),
+    ("server", &["core", "platform", "formats", "stages", "engine"]),
     ("lockkeeper", &["core", "platform", "store", "formats", "stages", "engine", "server"]),
 ];
+
+/// Commands that still take wakers from the lease store.
+const USE_THE_LEASE_STORE: [&str; 4] = ["acquire.rs", "exec.rs", "lifecycle.rs", "obtain.rs"];
 
 /// The only file outside of the store that names a backend.
 const CHOOSES_THE_BACKEND: &str = "engine/src/open.rs";
@@ -105,6 +108,18 @@ fn one_place_chooses_the_backend() {
     for source in all_sources().iter().filter(|source| !source.path.starts_with("store/")) {
         let named = stores.iter().find(|store| source.text.contains(store.as_str()));
         assert!(named.is_none() || source.path == CHOOSES_THE_BACKEND, "{} names {named:?}", source.path);
+    }
+}
+
+#[test]
+fn front_ends_reach_stores_through_the_engine_only() {
+    let commands = sources("lockkeeper").into_iter().filter(|source| source.path.contains("/src/cli"));
+    let commands = commands.filter(|source| {
+        !USE_THE_LEASE_STORE.iter().any(|file| source.path == format!("lockkeeper/src/cli/{file}"))
+    });
+    for source in sources("server").into_iter().chain(commands) {
+        let named = ["lockkeeper_store", ".store()"].into_iter().find(|name| source.text.contains(name));
+        assert!(named.is_none(), "{} uses {named:?}", source.path);
     }
 }
 

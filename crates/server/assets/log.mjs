@@ -1,35 +1,35 @@
-// A window that is moved over the output of a run: however long that is, the page keeps only a few pieces of it. All of
-// it arrives as text, never as markup.
+// Log viewer: a window over the output of a run. The output may be very long; the page keeps only a few chunks of it.
+// Output is always inserted as text, never as markup.
 
-const PIECE = 64 * 1024;
-// So many pieces are kept; those at the other end go first.
-const KEPT = 6;
-// Further behind than this, one who follows does not read everything in between.
-const LEAP = 4 * PIECE;
-// How near to an edge, in pixels, more is asked for.
+const CHUNK = 64 * 1024;
+// How many chunks are kept. Chunks at the other end are removed first.
+const MAX_CHUNKS = 6;
+// When following is farther behind than this, it skips to the end.
+const MAX_LAG = 4 * CHUNK;
+// How close to an edge, in pixels, more output is loaded.
 const EDGE = 600;
-// Between two questions of one who follows a command that writes all the time, in milliseconds.
-const BREATH = 150;
+// The pause between two requests while following, in milliseconds.
+const PAUSE = 150;
 
 const box = document.getElementById("log");
 const place = document.getElementById("log-place");
 const buttons = { begin: document.getElementById("log-begin"), end: document.getElementById("log-end") };
 const address = box.dataset.log;
 
-/** What is shown, in its order: the first byte of each, the byte after it, and its text in the page. */
-const pieces = [];
+/** The chunks that are shown, in order: first byte, byte after the last, and the text node. */
+const chunks = [];
 let size = Number(box.dataset.size);
 let ended = box.dataset.ended === "true";
 let follows = true;
-// Counts the jumps: an answer to a question from before the last one is not shown any more.
+// The number of jumps so far. A response to a request from before the last jump is discarded.
 let epoch = 0;
-// Counts those who follow: only the last one does.
-let turn = 0;
+// The number of follow loops started so far. Only the last one continues.
+let follower = 0;
 let loading = false;
 let waiting = null;
 
-const first = () => pieces[0]?.from ?? 0;
-const last = () => pieces.at(-1)?.to ?? 0;
+const first = () => chunks[0]?.from ?? 0;
+const last = () => chunks.at(-1)?.to ?? 0;
 const atEnd = () => box.scrollTop + box.clientHeight >= box.scrollHeight - 8;
 
 async function read(query, signal) {
@@ -51,10 +51,10 @@ function append(part) {
   const stays = follows;
   const one = piece(part);
   box.append(one.node);
-  pieces.push(one);
-  while (pieces.length > KEPT) {
+  chunks.push(one);
+  while (chunks.length > MAX_CHUNKS) {
     const before = box.scrollHeight;
-    pieces.shift().node.remove();
+    chunks.shift().node.remove();
     if (!stays) box.scrollTop -= before - box.scrollHeight;
   }
   if (stays) box.scrollTop = box.scrollHeight;
@@ -66,8 +66,8 @@ function prepend(part) {
   const before = box.scrollHeight;
   box.prepend(one.node);
   box.scrollTop += box.scrollHeight - before;
-  pieces.unshift(one);
-  while (pieces.length > KEPT) pieces.pop().node.remove();
+  chunks.unshift(one);
+  while (chunks.length > MAX_CHUNKS) chunks.pop().node.remove();
 }
 
 function show() {
@@ -76,14 +76,14 @@ function show() {
   buttons.end.disabled = follows && last() >= size;
 }
 
-/** Shows another place. */
+/** Jumps to another position of the output. */
 async function jump(query, toEnd) {
   const now = ++epoch;
   follows = false;
   waiting?.abort();
-  const part = await read({ ...query, limit: PIECE });
+  const part = await read({ ...query, limit: CHUNK });
   if (now !== epoch) return;
-  pieces.length = 0;
+  chunks.length = 0;
   box.replaceChildren();
   follows = toEnd;
   append(part);
@@ -93,7 +93,7 @@ async function jump(query, toEnd) {
   else await edges();
 }
 
-/** Asks for more where the window comes near an edge. */
+/** Loads more output when the view is close to an edge. */
 async function edges() {
   if (loading) return;
   loading = true;
@@ -101,43 +101,43 @@ async function edges() {
   try {
     while (now === epoch && box.scrollTop < EDGE && first() > 0) {
       const to = first();
-      const from = Math.max(0, to - PIECE);
+      const from = Math.max(0, to - CHUNK);
       const part = await read({ from, limit: to - from });
-      // What was cut out of a very long output leaves nothing to be shown there.
+      // These bytes were cut out of a very long output.
       if (now !== epoch || part.from >= to || !part.text) break;
       prepend(part);
     }
     while (now === epoch && !follows && box.scrollTop + box.clientHeight > box.scrollHeight - EDGE && last() < size) {
-      const part = await read({ from: last(), limit: PIECE });
+      const part = await read({ from: last(), limit: CHUNK });
       if (now !== epoch || !part.text) break;
       append(part);
     }
   } catch {
-    // The stream tells that the server is gone; the next move of the window asks again.
+    // The event stream shows that the server is gone. The next scroll event tries again.
   }
   loading = false;
   if (now === epoch) show();
 }
 
-/** Shows what is written as it is written, while the end is looked at. */
+/** Shows new output as it is written, while the end is visible. */
 async function follow() {
-  const mine = ++turn;
-  const goesOn = () => mine === turn && follows && !document.hidden;
-  while (goesOn() && !ended) {
+  const mine = ++follower;
+  const isCurrent = () => mine === follower && follows && !document.hidden;
+  while (isCurrent() && !ended) {
     waiting = new AbortController();
     let part;
     try {
-      part = await read({ from: last(), limit: PIECE, wait: 20 }, waiting.signal);
+      part = await read({ from: last(), limit: CHUNK, wait: 20 }, waiting.signal);
     } catch {
-      if (goesOn()) await new Promise((resolve) => setTimeout(resolve, 2000));
+      if (isCurrent()) await new Promise((resolve) => setTimeout(resolve, 2000));
       continue;
     }
-    if (!goesOn()) return;
-    // Another attempt began anew, or much more was written than anybody reads.
-    if (part.size < last() || part.size - part.to > LEAP) return jump({}, true);
+    if (!isCurrent()) return;
+    // Another attempt started from the beginning, or the command writes faster than we show.
+    if (part.size < last() || part.size - part.to > MAX_LAG) return jump({}, true);
     append(part);
     show();
-    await new Promise((resolve) => setTimeout(resolve, BREATH));
+    await new Promise((resolve) => setTimeout(resolve, PAUSE));
   }
 }
 

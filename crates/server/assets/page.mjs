@@ -1,13 +1,13 @@
-// Keeps a page up to date: it listens to the events, and shows anew what the server draws. All text that others wrote
-// arrives as text, never as markup of ours.
+// Keeps a page up to date: receives events, loads the page again, and replaces the parts that changed. Text of users is
+// always inserted as text, never as markup.
 
 const byId = (id) => document.getElementById(id);
 const texts = byId("texts").dataset;
 const dialog = byId("confirm");
 
-// What moves with the clock -------------------------------------------------------------------------------------------
+// Times that count on ------------------------------------------------------------------------------------------------
 
-/** As the server writes spans. */
+/** Formats a duration like the server. */
 function span(ms) {
   const s = Math.max(0, Math.floor(ms / 1000));
   const [d, h, m] = [Math.floor(s / 86400), Math.floor(s / 3600) % 24, Math.floor(s / 60) % 60];
@@ -17,49 +17,49 @@ function span(ms) {
   return `${s}s`;
 }
 
-// The server's clock counts: ours may be wrong.
-let ahead = 0;
+// The clock of the server is used, because the clock of the browser may be wrong.
+let clockOffset = 0;
 function readClock(root) {
   const drawn = Number(root.querySelector("[data-now]")?.dataset.now);
-  if (drawn) ahead = drawn - Date.now();
+  if (drawn) clockOffset = drawn - Date.now();
 }
 
 function tick() {
-  const now = Date.now() + ahead;
+  const now = Date.now() + clockOffset;
   for (const one of document.querySelectorAll("time[data-since]")) one.textContent = span(now - one.dataset.since);
   for (const one of document.querySelectorAll("time[data-until]")) one.textContent = span(one.dataset.until - now);
 }
 
-// What changes --------------------------------------------------------------------------------------------------------
+// Updates -------------------------------------------------------------------------------------------------------------
 
-let drawing = false;
+let updating = false;
 let again = false;
 let timer = 0;
 
-/** Draws soon; many events at once are one drawing, and events that never end do not put it off. */
-function drawSoon() {
+/** Schedules an update. Many events at once cause one update, and a constant flow of events does not delay it. */
+function updateSoon() {
   timer ||= setTimeout(() => {
     timer = 0;
-    draw();
+    update();
   }, 120);
 }
 
-async function draw() {
-  if (drawing || dialog.open) {
+async function update() {
+  if (updating || dialog.open) {
     again = true;
     return;
   }
-  drawing = true;
+  updating = true;
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
     if (answer.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch {
-    // The stream tells that the server is gone.
+    // The event stream shows that the server is gone.
   }
-  drawing = false;
+  updating = false;
   if (again) {
     again = false;
-    drawSoon();
+    updateSoon();
   }
 }
 
@@ -82,7 +82,7 @@ function replace(drawn) {
   tick();
 }
 
-// The stream ----------------------------------------------------------------------------------------------------------
+// Event stream --------------------------------------------------------------------------------------------------------
 
 let stream = null;
 let last = "";
@@ -93,15 +93,15 @@ function listen() {
   for (const name of ["hello", "reset", ...texts.topics.split(" ")]) {
     stream.addEventListener(name, (event) => {
       last = event.lastEventId || last;
-      drawSoon();
+      updateSoon();
     });
   }
   stream.onopen = () => state("on", texts.liveOn);
   stream.onerror = () => state("off", texts.liveOff);
 }
 
-// A browser keeps few connections to one server: pages that nobody looks at give theirs back.
-function hush() {
+// A browser opens only few connections to one server, so hidden pages close theirs.
+function disconnect() {
   stream?.close();
   stream = null;
 }
@@ -112,7 +112,7 @@ function state(value, text) {
   shown.textContent = text;
 }
 
-// What a person does --------------------------------------------------------------------------------------------------
+// Actions of the user -------------------------------------------------------------------------------------------------
 
 function say(text, bad) {
   const line = document.createElement("div");
@@ -123,16 +123,16 @@ function say(text, bad) {
   return line;
 }
 
-/** A text with numbers in it. */
+/** Fills numbers into a text. */
 function filled(text, values) {
   return text.replace(/\{(\w)\}/g, (_, name) => values[name].toLocaleString(document.documentElement.lang));
 }
 
 let decide = null;
 
-/** Asks with a dialog; true when the person wants it. */
+/** Asks with a dialog; true when the user confirms. */
 function confirmed(text) {
-  // A dialog closes at once, and says so later: by then another question may have been asked.
+  // The close event of a dialog comes late: another question may have been opened before it.
   decide?.(false);
   byId("confirm-text").textContent = text;
   dialog.returnValue = "";
@@ -144,7 +144,7 @@ function closed() {
   if (dialog.open) return;
   decide?.(dialog.returnValue === "yes");
   decide = null;
-  if (again) draw();
+  if (again) update();
 }
 
 async function call(button) {
@@ -164,11 +164,11 @@ async function call(button) {
     say(texts.liveOff, true);
   } finally {
     button.disabled = false;
-    drawSoon();
+    updateSoon();
   }
 }
 
-/** Does something to all that match: first asks the server how many those are, then the person, then part by part. */
+/** Bulk operation on all matching requests: a dry run counts them, the user confirms, then they are changed in batches. */
 async function callForAll(button) {
   const { bulk: path, filter, confirm: question } = button.dataset;
   const ask = async (more) => {
@@ -185,7 +185,7 @@ async function callForAll(button) {
     if (forecast.moved === 0) return say(texts.bulkNone);
     if (!(await confirmed(filled(question, { n: forecast.moved })))) return;
     const [line, sum] = [say(""), { n: 0, m: 0 }];
-    // What came after the question was asked is not meant by the answer.
+    // Requests that are newer than the question are left out.
     for (let after; ; ) {
       const part = await ask({ newest: forecast.newest, after });
       if (!part) return;
@@ -201,11 +201,11 @@ async function callForAll(button) {
     say(texts.liveOff, true);
   } finally {
     button.disabled = false;
-    drawSoon();
+    updateSoon();
   }
 }
 
-/** A refusal says why and what to do; the one about a run in progress leads to that run. */
+/** Shows why a call was refused and what to do. A run in progress is linked. */
 function refused(error, answer) {
   if (error.reason_code === "QUEUE_IN_PROGRESS") return say(`${texts.queueBusy} — ${(error.actions ?? []).join(" — ")}`, true);
   if (error.context?.latest_run_url) {
@@ -234,7 +234,7 @@ byId("theme").addEventListener("change", (event) => {
   document.documentElement.dataset.theme = event.target.value;
 });
 dialog.addEventListener("close", closed);
-document.addEventListener("visibilitychange", () => (document.hidden ? hush() : listen()));
+document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : listen()));
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(input|select|textarea)$/i.test(event.target.tagName)) return;
   const field = document.querySelector(`[data-focus-key="${CSS.escape(event.key)}"]`);

@@ -1,18 +1,18 @@
-//! The addresses of the API, by what they are about, and what stands around all of them.
+//! Routes of the API, one module for each topic, and the middleware around all of them.
 
 mod bulk;
 mod conflicts;
-mod description;
 mod doctor;
 mod events;
+mod lock_request;
 mod locks;
 pub(super) mod log;
+mod openapi;
 mod paging;
 pub(super) mod queue;
 pub(super) mod requests;
 pub(super) mod runs;
 pub(super) mod stages;
-mod wish;
 
 use std::net::SocketAddr;
 
@@ -23,44 +23,44 @@ use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use lockkeeper_engine::report::{Exit, Report};
 use serde::Serialize;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::failure::{Failure, localize};
-use super::metrics;
-use super::page;
-use super::replay::replay;
-use super::security::{Door, guard};
-use super::shutdown::Shutdown;
-use super::site::{Site, too_slow};
-use lockkeeper_engine::report::{Exit, Report};
+use crate::access_policy::{AccessPolicy, enforce};
+use crate::error::{ApiError, localize};
+use crate::idempotency::replay;
+use crate::metrics;
+use crate::page;
+use crate::shutdown::Shutdown;
+use crate::state::{AppState, timed_out};
 
-/// Everything that is served at `address`.
-pub(super) fn router(site: &Site, address: SocketAddr, shutdown: &Shutdown) -> Router {
-    let (router, description) = described(shutdown).split_for_parts();
-    let description = description::Description::new(&description);
-    let timed = middleware::from_fn_with_state(site.clone(), in_time);
+/// The router of everything that is served at `address`.
+pub(super) fn router(state: &AppState, address: SocketAddr, shutdown: &Shutdown) -> Router {
+    let (router, description) = documented_routes(shutdown).split_for_parts();
+    let document = openapi::Document::new(&description);
+    let timed = middleware::from_fn_with_state(state.clone(), limit_time);
     router
-        .merge(page::routes(page::Catalogue::new(description.document())))
-        .merge(description.routes())
-        .layer(middleware::from_fn_with_state(site.clone(), replay))
+        .merge(page::routes(page::ApiReference::new(document.json())))
+        .merge(document.routes())
+        .layer(middleware::from_fn_with_state(state.clone(), replay))
         .layer(timed)
-        .layer(DefaultBodyLimit::max(site.limits().body_bytes))
+        .layer(DefaultBodyLimit::max(state.limits().body_bytes))
         .layer(CatchPanicLayer::custom(panicked))
         .method_not_allowed_fallback(wrong_method)
-        .fallback(nowhere)
-        .layer(middleware::from_fn_with_state(Door::new(site, address), guard))
-        .layer(middleware::from_fn_with_state(site.clone(), localize))
-        .layer(middleware::from_fn_with_state(site.clone(), metrics::measure))
-        .with_state(site.clone())
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(AccessPolicy::new(state, address), enforce))
+        .layer(middleware::from_fn_with_state(state.clone(), localize))
+        .layer(middleware::from_fn_with_state(state.clone(), metrics::measure))
+        .with_state(state.clone())
 }
 
-/// The addresses together with their descriptions.
-fn described(shutdown: &Shutdown) -> OpenApiRouter<Site> {
-    OpenApiRouter::with_openapi(description::outline())
+/// The routes of the API with their OpenAPI descriptions.
+fn documented_routes(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
+    OpenApiRouter::with_openapi(openapi::outline())
         .routes(routes!(locks::list, locks::acquire))
         .routes(routes!(locks::show, locks::release))
         .routes(routes!(locks::renew))
@@ -88,7 +88,7 @@ fn described(shutdown: &Shutdown) -> OpenApiRouter<Site> {
         .routes(routes!(metrics::metrics))
 }
 
-/// Whether the server lives.
+/// The state of the server.
 #[derive(Serialize, ToSchema)]
 struct Health {
     /// `ok`.
@@ -97,36 +97,36 @@ struct Health {
     version: &'static str,
 }
 
-/// Whether the server lives.
+/// Health check.
 #[utoipa::path(get, path = "/healthz", tag = "server", security(()), responses(
-    (status = OK, description = "It lives", body = Health)
+    (status = OK, description = "The server is running", body = Health)
 ))]
 async fn health() -> Json<Health> {
     Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Ends a request that takes too long, as one does whose body never comes.
-async fn in_time(State(site): State<Site>, request: Request, next: Next) -> Response {
+/// Middleware that ends requests after a timeout, for example when the body never arrives.
+async fn limit_time(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api");
-    let answered = tokio::time::timeout(site.limits().request_time, next.run(request)).await;
-    let mut response = answered.unwrap_or_else(|_| too_slow().into_response());
+    let answered = tokio::time::timeout(state.limits().request_time, next.run(request)).await;
+    let mut response = answered.unwrap_or_else(|_| timed_out().into_response());
     if is_api {
-        // The state of a moment is worth nothing in a cache.
+        // State changes all the time, so responses must not be cached.
         response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
     response
 }
 
-async fn nowhere() -> Failure {
-    Failure::not_found("such address")
+async fn not_found() -> ApiError {
+    ApiError::not_found("such address")
 }
 
-async fn wrong_method() -> Failure {
+async fn wrong_method() -> ApiError {
     let report = Report::new(Exit::Usage, "METHOD_NOT_ALLOWED", "this address does not know that method")
         .with_hint("/api lists the methods of every address");
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, report)
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, report)
 }
 
 fn panicked(_panic: Box<dyn std::any::Any + Send>) -> Response {
-    Failure::internal("the server stumbled over this request").into_response()
+    ApiError::internal("the server stumbled over this request").into_response()
 }

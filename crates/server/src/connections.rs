@@ -1,4 +1,4 @@
-//! Taking connections in, as many as there is room for, and seeing them out.
+//! Connections: accepts them up to a limit, serves them, and drains them at the end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,25 +16,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
 
-use super::settings::Limits;
-use super::shutdown::Shutdown;
+use crate::settings::Limits;
+use crate::shutdown::Shutdown;
 
-/// A request's head is not larger than this.
+/// The largest head of a request.
 const HEAD_BYTES: usize = 64 * 1024;
-/// How long to leave a socket alone that cannot take anybody in, as when there are no descriptors left.
-const BREATHER: Duration = Duration::from_millis(100);
-/// How long somebody who is turned away may take to hear it.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// The pause after a failed accept, for example when no file descriptors are left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long sending a rejection may take.
+const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Who is at the other end.
+/// The address of the client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
-/// Serves connections until told to drain, then sees out those that are there.
+/// Accepts connections until the server drains, then waits for the open ones.
 pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits, shutdown: &Shutdown) {
-    let places = Arc::new(Semaphore::new(limits.connections));
-    // Every connection keeps a clone; the last one to go closes the channel.
-    let (present, mut all_gone) = mpsc::channel::<()>(1);
+    let permits = Arc::new(Semaphore::new(limits.connections));
+    // Every connection owns a clone of the sender; the receiver ends when the last connection has ended.
+    let (open, mut all_closed) = mpsc::channel::<()>(1);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -44,31 +44,37 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits,
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot take a connection in");
-                tokio::time::sleep(BREATHER).await;
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tracing::warn!(%peer, limit = limits.connections, "turned away: too many connections");
-            tokio::spawn(turn_away(stream));
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
+            tracing::warn!(%peer, limit = limits.connections, "rejected: too many connections");
+            tokio::spawn(reject(stream));
             continue;
         };
-        let (router, shutdown, present) = (router.clone(), shutdown.clone(), present.clone());
+        let (router, shutdown, open) = (router.clone(), shutdown.clone(), open.clone());
         tokio::spawn(async move {
-            converse(stream, peer, router, limits, &shutdown).await;
-            drop((place, present));
+            serve_connection(stream, peer, router, limits, &shutdown).await;
+            drop((permit, open));
         });
     }
-    drop((listener, present));
+    drop((listener, open));
     tokio::select! {
-        _ = all_gone.recv() => {}
+        _ = all_closed.recv() => {}
         () = shutdown.stopped() => {}
     }
 }
 
-async fn converse(stream: TcpStream, peer: SocketAddr, router: Router, limits: Limits, shutdown: &Shutdown) {
-    // Answers are small and complete: waiting for more to send only delays them.
+async fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    limits: Limits,
+    shutdown: &Shutdown,
+) {
+    // Responses are written as a whole, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(Peer(peer));
@@ -93,19 +99,19 @@ async fn converse(stream: TcpStream, peer: SocketAddr, router: Router, limits: L
     }
 }
 
-/// Says that there is no room, in the shape of every error.
-async fn turn_away(mut stream: TcpStream) {
+/// Answers that there are too many connections, as a JSON error like any other.
+async fn reject(mut stream: TcpStream) {
     let body = r#"{"error":{"category":"ENVIRONMENT","reason_code":"TOO_MANY_CONNECTIONS","message":"too many connections are open","hint":"try again in a moment","context":{}}}"#;
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          retry-after: 1\r\nconnection: close\r\n\r\n{body}",
         body.len()
     );
-    let told: Result<io::Result<()>, _> = tokio::time::timeout(FAREWELL, async {
-        stream.write_all(answer.as_bytes()).await?;
+    let sent: Result<io::Result<()>, _> = tokio::time::timeout(REJECT_TIMEOUT, async {
+        stream.write_all(response.as_bytes()).await?;
         stream.shutdown().await
     })
     .await;
-    // Who does not listen is gone all the same.
-    let _ = told;
+    // A client that does not read is disconnected all the same.
+    let _ = sent;
 }

@@ -1,4 +1,6 @@
-//! Reading requests: bodies, queries and ids, each refused in the one shape when it cannot be read.
+//! Extractors for bodies, queries and ids. What they reject becomes a JSON error like any other.
+
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -7,40 +9,37 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
+use lockkeeper_core::time::parse_span;
+use lockkeeper_engine::report::{Exit, Report};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use std::time::Duration;
-
-use lockkeeper_core::time::parse_span;
-
-use super::failure::Failure;
-use super::site::Site;
-use lockkeeper_engine::report::{Exit, Report};
+use crate::error::ApiError;
+use crate::state::AppState;
 
 /// A JSON body.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<Site> for Body<T> {
-    type Rejection = Failure;
+impl<T: DeserializeOwned> FromRequest<AppState> for Body<T> {
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, site: &Site) -> Result<Self, Failure> {
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        // A form on a foreign page can send other kinds without being asked for permission first.
+        // A form on a page of another origin can send other content types without a preflight request.
         let is_json = kind.is_some_and(|kind| {
             let essence = kind.split(';').next().unwrap_or_default().trim();
             essence.eq_ignore_ascii_case("application/json")
         });
-        let bytes = match Bytes::from_request(request, site).await {
+        let bytes = match Bytes::from_request(request, state).await {
             Ok(bytes) => bytes,
-            Err(rejection) => return Err(unread(rejection, site)),
+            Err(rejection) => return Err(body_error(rejection, state)),
         };
         if !is_json && !bytes.is_empty() {
             let report =
                 Report::new(Exit::Usage, "UNSUPPORTED_MEDIA_TYPE", "the body is not said to be JSON")
                     .with_hint("send the header Content-Type: application/json");
-            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, report));
+            return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, report));
         }
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         serde_json::from_slice(text).map(Self).map_err(|error| {
@@ -50,27 +49,27 @@ impl<T: DeserializeOwned> FromRequest<Site> for Body<T> {
     }
 }
 
-fn unread(rejection: BytesRejection, site: &Site) -> Failure {
+fn body_error(rejection: BytesRejection, state: &AppState) -> ApiError {
     let status = rejection.into_response().status();
-    let limit = site.limits().body_bytes;
+    let limit = state.limits().body_bytes;
     if status == StatusCode::PAYLOAD_TOO_LARGE {
         let report =
             Report::new(Exit::Usage, "BODY_TOO_LARGE", format!("the body has more than {limit} bytes"))
                 .with_hint("send less")
                 .with_context("limit", limit);
-        return Failure::new(status, report);
+        return ApiError::new(status, report);
     }
     Report::usage("the body ended early").with_hint("send it again").into()
 }
 
-/// The query of an address.
+/// The query string.
 pub(super) struct Params<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequestParts<Site> for Params<T> {
-    type Rejection = Failure;
+impl<T: DeserializeOwned> FromRequestParts<AppState> for Params<T> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
-        let read = Query::<T>::from_request_parts(parts, site).await;
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let read = Query::<T>::from_request_parts(parts, state).await;
         read.map(|Query(query)| Self(query)).map_err(|rejection| {
             let message = format!("the query cannot be used: {}", rejection.body_text());
             Report::usage(message).with_hint("/api lists what each address takes").into()
@@ -78,19 +77,19 @@ impl<T: DeserializeOwned> FromRequestParts<Site> for Params<T> {
     }
 }
 
-/// The text in the variable part of an address.
+/// The variable segment of a path.
 pub(super) struct Id(pub(super) String);
 
-impl FromRequestParts<Site> for Id {
-    type Rejection = Failure;
+impl FromRequestParts<AppState> for Id {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
-        let read = Path::<String>::from_request_parts(parts, site).await;
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let read = Path::<String>::from_request_parts(parts, state).await;
         read.map(|Path(id)| Self(id)).map_err(|_| Report::usage("the id in the address is not text").into())
     }
 }
 
-/// A span: a number of seconds, or a text such as `5m`.
+/// A duration: a number of seconds, or a text such as `5m`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum Span {

@@ -1,89 +1,89 @@
-//! The HTTP API and the page, over the same engine as the command line.
+//! HTTP server: the API, the event stream and the web page, over the same engine as the command line.
 //!
-//! [`run`] is all of it: it takes a listening socket, a site and a way to be stopped, and returns when everybody who was
-//! being served has been. Engine calls block, so each runs on a thread of its own; no call waits for a lease.
+//! [`run`] serves a listening socket with an [`AppState`] until a [`Shutdown`] ends it. Calls to the engine block, so each
+//! runs on a blocking thread of the runtime. No HTTP call waits for a lease.
 
+mod access_policy;
 mod api;
+mod broadcast;
 mod connections;
 mod cookies;
+mod error;
 mod extract;
-mod failure;
-mod feed;
+mod idempotency;
 pub mod log;
 mod metrics;
 mod otlp;
 mod page;
-mod project;
-mod replay;
-pub mod secret;
-mod security;
+mod run_spawner;
 mod settings;
 mod shutdown;
-mod site;
-mod workshop;
+mod stages_files;
+mod state;
+pub mod token;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
+use lockkeeper_engine::report::{Exit, Report};
 use thiserror::Error;
 
-use lockkeeper_engine::report::{Exit, Report};
-
 pub use otlp::{BadEndpoint, Endpoint};
-pub use settings::{Clinic, Limits, Settings};
+pub use settings::{DoctorSettings, Limits, Settings};
 pub use shutdown::Shutdown;
-pub use site::Site;
+pub use state::AppState;
 
-/// How many threads wait for the store at the same time.
-const ENGINE_THREADS: usize = 16;
-/// How long calls to the store get to end after the last connection.
-const LAST_CALLS: Duration = Duration::from_secs(2);
+/// The largest number of blocking threads, which call the engine.
+const BLOCKING_THREADS: usize = 16;
+/// How long blocking calls may go on after the last connection has closed.
+const BLOCKING_GRACE: Duration = Duration::from_secs(2);
 
-/// Serves until told to stop: the first time those who are connected are served to their end, the second time not.
-pub fn run(listener: TcpListener, site: &Site, shutdown: &Shutdown) -> Result<(), ServeError> {
+/// Serves until `shutdown` asks it to drain (open connections are served to their end) or to stop (they are closed).
+pub fn run(listener: TcpListener, state: &AppState, shutdown: &Shutdown) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(ServeError::Socket)?;
-    if !address.ip().is_loopback() && site.settings().token.is_none() {
+    if !address.ip().is_loopback() && state.settings().token.is_none() {
         return Err(ServeError::TokenNeeded(address));
     }
     listener.set_nonblocking(true).map_err(ServeError::Socket)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(2).max_blocking_threads(ENGINE_THREADS).thread_name("serve").enable_all();
+    builder.worker_threads(2).max_blocking_threads(BLOCKING_THREADS).thread_name("serve").enable_all();
     let runtime = builder.build().map_err(ServeError::Runtime)?;
-    let feeding = site.feed().start(site.leases(), site.state_folder()).map_err(ServeError::Runtime)?;
+    let watcher =
+        state.broadcaster().start(state.leases(), state.state_folder()).map_err(ServeError::Runtime)?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Socket)?;
-        connections::serve(listener, api::router(site, address, shutdown), site.limits(), shutdown).await;
-        finish(site, shutdown).await;
+        connections::serve(listener, api::router(state, address, shutdown), state.limits(), shutdown).await;
+        finish_runs(state, shutdown).await;
         Ok(())
     });
-    feeding.stop();
-    runtime.shutdown_timeout(LAST_CALLS);
+    watcher.stop();
+    runtime.shutdown_timeout(BLOCKING_GRACE);
     served
 }
 
-/// Waits for what is executed here; who is in a hurry has it ended.
-async fn finish(site: &Site, shutdown: &Shutdown) {
-    site.workshop().drain(site);
+/// Waits for the runs that this server executes; a stop cancels them.
+async fn finish_runs(state: &AppState, shutdown: &Shutdown) {
+    state.run_spawner().drain(state);
     tokio::select! {
-        () = site.workshop().ended() => {}
+        () = state.run_spawner().ended() => {}
         () = shutdown.stopped() => {
-            site.workshop().stop(site.runs());
-            let patience = site.settings().grace + LAST_CALLS;
-            let _ = tokio::time::timeout(patience, site.workshop().ended()).await;
+            state.run_spawner().stop(state.runs());
+            let limit = state.settings().grace + BLOCKING_GRACE;
+            let _ = tokio::time::timeout(limit, state.run_spawner().ended()).await;
         }
     }
 }
 
-/// Why nothing is served.
+/// Why the server cannot serve.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Listen {
-        /// Which one.
+        /// The address.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The socket failed.
@@ -92,16 +92,16 @@ pub enum ServeError {
     /// Threads or the runtime could not be started.
     #[error("cannot start the threads that serve")]
     Runtime(#[source] io::Error),
-    /// Everybody could come, and nothing would stop them.
+    /// Other machines could connect, and no token protects the server.
     #[error("{0} can be reached from other machines, and no token protects it")]
     TokenNeeded(SocketAddr),
-    /// The token's file cannot be used.
+    /// The token file cannot be used.
     #[error(transparent)]
-    Secret(#[from] secret::SecretError),
+    Token(#[from] token::TokenError),
 }
 
 impl ServeError {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
@@ -120,15 +120,15 @@ impl ServeError {
             Self::TokenNeeded(_) => {
                 "add --token-file FILE, which is made if it is not there, or listen on 127.0.0.1".to_owned()
             }
-            Self::Secret(error) => error.hint(),
+            Self::Token(error) => error.hint(),
         }
     }
 
-    /// Whether somebody asked for what cannot be, rather than that something failed.
+    /// Whether the arguments were wrong, rather than the system.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::TokenNeeded(_) => true,
-            Self::Listen { .. } | Self::Socket(_) | Self::Runtime(_) | Self::Secret(_) => false,
+            Self::Listen { .. } | Self::Socket(_) | Self::Runtime(_) | Self::Token(_) => false,
         }
     }
 }
@@ -140,7 +140,7 @@ impl From<ServeError> for Report {
     }
 }
 
-/// Listens on an address; somebody else being there is told as such.
+/// Binds the listening socket.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).map_err(|source| ServeError::Listen { address: address.to_string(), source })
 }

@@ -1,34 +1,33 @@
-//! What the server says about itself: lines for people or JSON for programs, on stderr.
+//! Log of the server on stderr: lines for people, or JSON for programs.
 
 use std::io;
 
+use lockkeeper_engine::work::WorkerEvent;
 use tracing_subscriber::filter::LevelFilter;
 
-use lockkeeper_engine::work::WorkerEvent;
-
-/// How the log is written.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A line that people read.
+    /// Lines for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
-    /// What failed.
+    /// Failures.
     Error,
-    /// And what is suspicious.
+    /// Also suspicious events.
     Warn,
-    /// And what was changed.
+    /// Also changes.
     Info,
-    /// And every request.
+    /// Also every request.
     Debug,
 }
 
-/// Begins to log, once for the whole process; later calls change nothing.
+/// Starts the log of this process. Later calls change nothing.
 pub fn start(format: Format, verbosity: Verbosity) {
     let level = match verbosity {
         Verbosity::Error => LevelFilter::ERROR,
@@ -41,7 +40,7 @@ pub fn start(format: Format, verbosity: Verbosity) {
         .with_max_level(level)
         .with_target(false)
         .with_ansi(false);
-    // Somebody who logs already goes on logging.
+    // It fails when the process has a logger already; that one stays.
     let _ = match format {
         Format::Text => builder.try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),

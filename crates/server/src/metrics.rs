@@ -1,7 +1,7 @@
-//! What a monitoring system asks for: counts of requests, and the locks as they are at that moment.
+//! Metrics in the OpenMetrics text format: HTTP requests since the start, and leases at this moment.
 //!
-//! The four alerts of the group executor are metrics of their own, next to the values that they judge, so that a rule
-//! needs no threshold; `examples/alerts.rules.yml` has rules for all of them.
+//! Each of the four alerts is a metric beside its value, so that a rule needs no threshold.
+//! `examples/alerts.rules.yml` has rules for all of them.
 
 use std::fmt;
 
@@ -10,6 +10,9 @@ use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::alert::{Counts, Limits, raise};
+use lockkeeper_engine::Listing;
+use lockkeeper_engine::evidence::verdict_word;
+use lockkeeper_platform::wall_clock::WallTime;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -20,19 +23,16 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
-use super::failure::Failure;
-use super::otlp::{Span, TraceParent};
-use super::site::Site;
-use lockkeeper_engine::Listing;
-use lockkeeper_engine::evidence::verdict_word;
-use lockkeeper_platform::wall_clock::WallTime;
+use crate::error::ApiError;
+use crate::otlp::{Span, TraceParent};
+use crate::state::AppState;
 
 /// The bounds of the histogram, in seconds.
 const BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is counted while the server runs.
-pub(super) struct Meters {
+/// Counters of HTTP requests since the start.
+pub(super) struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
     seconds: Histogram,
 }
@@ -59,28 +59,28 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
-impl Default for Meters {
+impl Default for HttpMetrics {
     fn default() -> Self {
         Self { requests: Family::default(), seconds: Histogram::new(BUCKETS) }
     }
 }
 
-/// Counts and logs a request.
-pub(super) async fn measure(State(site): State<Site>, request: Request, next: Next) -> Response {
+/// Middleware that counts, logs and traces a request.
+pub(super) async fn measure(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let begun_at = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let header = request.headers().get("traceparent").and_then(|value| value.to_str().ok());
     let parent = header.and_then(TraceParent::read);
-    // Only addresses that exist become labels: others could be any number.
+    // The route is the label, not the path: clients can send any number of different paths.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let response = next.run(request).await;
     let (status, took) = (response.status(), begun_at.elapsed());
     let known = matches!(method.as_str(), "GET" | "HEAD" | "POST" | "DELETE");
     let label = if known { method.as_str() } else { "other" };
-    if let Some(exporter) = site.exporter() {
+    if let Some(exporter) = state.exporter() {
         let began_at = WallTime::from_micros(WallTime::now().as_micros() - micros(took));
         let mut span = Span::of_request(&method, &route, status, began_at, took, parent);
-        // Who looks at the request finds the run that it began.
+        // The span of a request that started a run names the run.
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         if let Some(run) = location.and_then(|location| location.strip_prefix("/api/runs/")) {
             span = span.with("lockkeeper.run.id", run);
@@ -88,10 +88,10 @@ pub(super) async fn measure(State(site): State<Site>, request: Request, next: Ne
         exporter.send(span);
     }
     let labels = RequestLabels { method: label.to_owned(), route, status: status.as_u16() };
-    site.meters().requests.get_or_create(&labels).inc();
-    site.meters().seconds.observe(took.as_secs_f64());
+    state.http_metrics().requests.get_or_create(&labels).inc();
+    state.http_metrics().seconds.observe(took.as_secs_f64());
     let ms = took.as_secs_f64() * 1e3;
-    if super::security::is_safe(&method) {
+    if super::access_policy::is_safe(&method) {
         tracing::debug!(%method, path, status = status.as_u16(), ms, "answered");
     } else {
         tracing::info!(%method, path, status = status.as_u16(), ms, "answered");
@@ -99,36 +99,36 @@ pub(super) async fn measure(State(site): State<Site>, request: Request, next: Ne
     response
 }
 
-/// Everything as text.
+/// All metrics as text.
 #[utoipa::path(get, path = "/metrics", tag = "server", responses(
     (status = OK, description = "OpenMetrics text", content_type = "application/openmetrics-text", body = String)
 ))]
-pub(super) async fn metrics(State(site): State<Site>) -> Result<Response, Failure> {
-    let (listing, counts) = site
-        .consult(|site| {
-            let listing = site.leases().listing()?;
-            let counts = site.counts(&listing)?;
+pub(super) async fn metrics(State(state): State<AppState>) -> Result<Response, ApiError> {
+    let (listing, counts) = state
+        .blocking(|state| {
+            let listing = state.leases().listing()?;
+            let counts = state.counts(&listing)?;
             Ok((listing, counts))
         })
         .await?;
-    let text = site.render(&listing, counts).map_err(|error| Failure::internal(error.to_string()))?;
+    let text = state.render(&listing, counts).map_err(|error| ApiError::internal(error.to_string()))?;
     Ok(([(CONTENT_TYPE, OPEN_METRICS)], text).into_response())
 }
 
-impl Site {
+impl AppState {
     fn render(&self, listing: &Listing, counts: Counts) -> Result<String, fmt::Error> {
         let mut registry = Registry::with_prefix("lockkeeper");
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "Version of the server", version);
-        let meters = self.meters();
-        registry.register("http_requests", "Requests that were answered", meters.requests.clone());
+        let http_metrics = self.http_metrics();
+        registry.register("http_requests", "Requests that were answered", http_metrics.requests.clone());
         let help = "How long it took to answer, event streams until their beginning";
-        registry.register_with_unit("http_request", help, Unit::Seconds, meters.seconds.clone());
+        registry.register_with_unit("http_request", help, Unit::Seconds, http_metrics.seconds.clone());
         gauge(
             &mut registry,
             "event_streams",
             "Event streams that are open, and readers who wait for more output",
-            self.feed().listeners(),
+            self.broadcaster().subscribers(),
         );
         if let Some(exporter) = self.exporter() {
             let spans = Family::<OutcomeLabel, Counter>::default();

@@ -1,7 +1,7 @@
-//! Telling a collector of OpenTelemetry what was answered and executed: spans as OTLP/JSON over HTTP.
+//! Span exporter: sends spans of requests and runs to an OpenTelemetry collector as OTLP/JSON over HTTP.
 //!
-//! One thread sends, and sleeps while there is nothing to send. Nobody waits for it: where it cannot keep up, or the
-//! collector cannot be reached, spans are dropped and counted, and everything else goes on.
+//! One thread sends batches and sleeps while there is nothing to send. Callers never wait: when the queue is full or the
+//! collector cannot be reached, spans are dropped and counted.
 
 mod endpoint;
 mod span;
@@ -16,22 +16,22 @@ use std::time::{Duration, Instant};
 pub use endpoint::{BadEndpoint, Endpoint};
 pub(super) use span::{Span, TraceParent};
 
-/// So many spans wait to be sent at the most.
-const WAITING: usize = 4_096;
-/// So many are sent at once.
-const AT_ONCE: usize = 512;
-/// The first of them waits for others this long.
-const GATHER: Duration = Duration::from_secs(1);
+/// The length of the queue, in spans.
+const QUEUE_LENGTH: usize = 4_096;
+/// The largest batch.
+const BATCH_SIZE: usize = 512;
+/// How long the first span of a batch waits for others.
+const BATCH_DELAY: Duration = Duration::from_secs(1);
 
-/// Sends spans. What is left is sent when this is dropped.
+/// Queues spans for sending. Dropping it sends the rest.
 pub(super) struct Exporter {
-    /// None while it ends.
+    /// None while it is being dropped.
     sender: Option<SyncSender<Span>>,
     thread: Option<JoinHandle<()>>,
     counts: Arc<Counts>,
 }
 
-/// What became of spans.
+/// How many spans were sent and dropped.
 #[derive(Default)]
 struct Counts {
     sent: AtomicU64,
@@ -39,19 +39,19 @@ struct Counts {
 }
 
 impl Exporter {
-    /// Begins to send to this place.
+    /// Starts the thread that sends to this collector.
     pub(super) fn start(endpoint: Endpoint) -> io::Result<Self> {
-        let (sender, spans) = sync_channel(WAITING);
+        let (sender, spans) = sync_channel(QUEUE_LENGTH);
         let counts = Arc::new(Counts::default());
-        let sending = Sending { endpoint, spans, counts: Arc::clone(&counts), is_told: false };
-        let thread = thread::Builder::new().name("otlp".to_owned()).spawn(move || sending.run())?;
+        let sender_thread = Sender { endpoint, spans, counts: Arc::clone(&counts), is_failing: false };
+        let thread = thread::Builder::new().name("otlp".to_owned()).spawn(move || sender_thread.run())?;
         Ok(Self { sender: Some(sender), thread: Some(thread), counts })
     }
 
-    /// Has a span sent some time soon. Never waits.
+    /// Queues a span. Never waits.
     pub(super) fn send(&self, span: Span) {
-        let taken = self.sender.as_ref().is_some_and(|sender| sender.try_send(span).is_ok());
-        if !taken {
+        let queued = self.sender.as_ref().is_some_and(|sender| sender.try_send(span).is_ok());
+        if !queued {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -66,41 +66,41 @@ impl Drop for Exporter {
     fn drop(&mut self) {
         self.sender.take();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that sends spans had panicked");
+            tracing::error!("the thread that sends spans panicked");
         }
     }
 }
 
 /// The thread that sends.
-struct Sending {
+struct Sender {
     endpoint: Endpoint,
     spans: Receiver<Span>,
     counts: Arc<Counts>,
-    /// Whether it was said that the collector cannot be reached; said once until it can.
-    is_told: bool,
+    /// Whether the failure of the collector was logged. It is logged once until a batch is sent again.
+    is_failing: bool,
 }
 
-impl Sending {
-    /// Goes on until nobody is left who could send anything.
+impl Sender {
+    /// Runs until the exporter is dropped.
     fn run(mut self) {
         while let Ok(first) = self.spans.recv() {
-            let mut few = vec![first];
-            let is_over = self.gather(&mut few);
-            self.post(&few);
-            // Who ends does not wait for a collector that cannot be reached once more.
-            if is_over && self.is_told {
+            let mut batch = vec![first];
+            let is_over = self.fill(&mut batch);
+            self.post(&batch);
+            // At the end, do not wait a second time for a collector that cannot be reached.
+            if is_over && self.is_failing {
                 let left = self.spans.try_iter().count();
                 self.counts.dropped.fetch_add(left as u64, Ordering::Relaxed);
             }
         }
     }
 
-    /// Waits a moment for more; true when no more will come.
-    fn gather(&self, few: &mut Vec<Span>) -> bool {
-        let until = Instant::now() + GATHER;
-        while few.len() < AT_ONCE {
+    /// Fills the batch for a moment; true when no more spans will come.
+    fn fill(&self, batch: &mut Vec<Span>) -> bool {
+        let until = Instant::now() + BATCH_DELAY;
+        while batch.len() < BATCH_SIZE {
             match self.spans.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(span) => few.push(span),
+                Ok(span) => batch.push(span),
                 Err(RecvTimeoutError::Timeout) => return false,
                 Err(RecvTimeoutError::Disconnected) => return true,
             }
@@ -108,18 +108,18 @@ impl Sending {
         false
     }
 
-    fn post(&mut self, few: &[Span]) {
-        let count = few.len() as u64;
-        match self.endpoint.post(&span::document(few, self.endpoint.service()).to_string()) {
+    fn post(&mut self, batch: &[Span]) {
+        let count = batch.len() as u64;
+        match self.endpoint.post(&span::document(batch, self.endpoint.service()).to_string()) {
             Ok(()) => {
                 self.counts.sent.fetch_add(count, Ordering::Relaxed);
-                if std::mem::take(&mut self.is_told) {
+                if std::mem::take(&mut self.is_failing) {
                     tracing::info!(endpoint = %self.endpoint, "spans are sent again");
                 }
             }
             Err(error) => {
                 self.counts.dropped.fetch_add(count, Ordering::Relaxed);
-                if !std::mem::replace(&mut self.is_told, true) {
+                if !std::mem::replace(&mut self.is_failing, true) {
                     tracing::warn!(endpoint = %self.endpoint, %error, "spans cannot be sent and are dropped");
                 }
             }

@@ -1,25 +1,25 @@
-//! The page: drawn on the server, kept up to date by one small module in the browser.
+//! Web pages: rendered on the server, kept up to date by one small script in the browser.
 
 mod activity;
+mod api_reference;
 mod assets;
 mod board;
-mod collisions;
-mod description;
+mod conflict_graph;
 mod doctor;
-mod errors;
+mod error;
 mod execution;
 mod filter;
-mod graph;
 mod locks;
 mod login;
-mod open_requests;
 mod plan;
 mod request;
+mod request_conflicts;
 mod run;
-mod spans;
 mod stages;
 mod status;
-mod words;
+mod texts;
+mod times;
+mod wait_graph;
 
 use askama::Template;
 use axum::Router;
@@ -29,20 +29,20 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
-
-use super::cookies::cookie;
-use super::failure::{Failure, Reader};
-use super::site::Site;
-pub(super) use description::Catalogue;
-pub(super) use errors::{error_page, wants_page};
 use lockkeeper_engine::messages::Language;
-use words::Words;
 
-/// The cookie that keeps the theme of a browser.
+use crate::cookies::cookie;
+use crate::error::{ApiError, RequestLanguage};
+use crate::state::AppState;
+pub(super) use api_reference::ApiReference;
+pub(super) use error::error_page;
+use texts::Texts;
+
+/// The cookie with the theme that the user chose.
 const THEME_COOKIE: &str = "lockkeeper_theme";
 
-/// All addresses that give pages.
-pub(super) fn routes(catalogue: Catalogue) -> Router<Site> {
+/// The routes of all pages.
+pub(super) fn routes(reference: ApiReference) -> Router<AppState> {
     Router::new()
         .route("/", get(board::page))
         .route("/requests", get(|| async { Redirect::to("/") }))
@@ -55,27 +55,27 @@ pub(super) fn routes(catalogue: Catalogue) -> Router<Site> {
         .route("/stages/{id}", get(execution::page))
         .route("/doctor", get(doctor::page))
         .route("/login", get(login::page).post(login::log_in))
-        .merge(catalogue.routes())
+        .merge(reference.routes())
         .merge(assets::routes())
 }
 
-/// What stands around every page.
-struct Frame {
+/// Layout of every page: language, theme, navigation and the banner of the queue.
+struct Layout {
     language: Language,
-    words: &'static Words,
+    texts: &'static Texts,
     theme: &'static str,
     tab: &'static str,
     queue: Option<Banner>,
 }
 
-/// Says that somebody works through the queue.
+/// Banner that is shown while the queue is executed.
 struct Banner {
     runs: u32,
     current: Option<String>,
     stopping: bool,
 }
 
-/// A page that can be gone to.
+/// Entry of the navigation.
 struct Tab {
     href: &'static str,
     name: &'static str,
@@ -83,38 +83,38 @@ struct Tab {
     current: bool,
 }
 
-impl Frame {
+impl Layout {
     fn new(language: Language, headers: &HeaderMap) -> Self {
         let theme = match cookie(headers, THEME_COOKIE) {
             Some("light") => "light",
             Some("dark") => "dark",
             Some(_) | None => "auto",
         };
-        Self { language, words: Words::of(language), theme, tab: "", queue: None }
+        Self { language, texts: Texts::of(language), theme, tab: "", queue: None }
     }
 
-    /// Says which tab it is.
+    /// Sets the current tab.
     fn at(mut self, tab: &'static str) -> Self {
         self.tab = tab;
         self
     }
 
     fn tabs(&self) -> Vec<Tab> {
-        let words = self.words;
+        let texts = self.texts;
         let all = [
-            ("/", words.board, "b"),
-            ("/locks", words.locks, "l"),
-            ("/stages", words.stages, "s"),
-            ("/runs", words.activity, "r"),
-            ("/doctor", words.doctor, "d"),
+            ("/", texts.board, "b"),
+            ("/locks", texts.locks, "l"),
+            ("/stages", texts.stages, "s"),
+            ("/runs", texts.activity, "r"),
+            ("/doctor", texts.doctor, "d"),
             ("/api", "API", "a"),
         ];
         all.into_iter().map(|(href, name, key)| Tab { href, name, key, current: href == self.tab }).collect()
     }
 
     fn themes(&self) -> [(&'static str, &'static str); 3] {
-        let words = self.words;
-        [("auto", words.theme_auto), ("light", words.theme_light), ("dark", words.theme_dark)]
+        let texts = self.texts;
+        [("auto", texts.theme_auto), ("light", texts.theme_light), ("dark", texts.theme_dark)]
     }
 
     fn languages(&self) -> [(Language, &'static str); 3] {
@@ -122,13 +122,13 @@ impl Frame {
     }
 }
 
-impl FromRequestParts<Site> for Frame {
-    type Rejection = Failure;
+impl FromRequestParts<AppState> for Layout {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
-        let reader = parts.extensions.get::<Reader>();
-        let language = reader.map_or(site.settings().language, |reader| reader.0);
-        let auto = site.consult(super::api::queue::auto_run).await?;
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let reader = parts.extensions.get::<RequestLanguage>();
+        let language = reader.map_or(state.settings().language, |reader| reader.0);
+        let auto = state.blocking(super::api::queue::auto_run).await?;
         let queue = auto.map(|auto| Banner {
             runs: auto.runs,
             current: auto.current.map(|run| run.to_string()),
@@ -138,10 +138,10 @@ impl FromRequestParts<Site> for Frame {
     }
 }
 
-/// Draws a page.
-fn draw(page: &impl Template) -> Result<Response, Failure> {
+/// Renders a page.
+fn render(page: &impl Template) -> Result<Response, ApiError> {
     let text =
-        page.render().map_err(|error| Failure::internal(format!("a page cannot be drawn: {error}")))?;
+        page.render().map_err(|error| ApiError::internal(format!("a page cannot be rendered: {error}")))?;
     let headers = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CACHE_CONTROL, "no-store")];
     Ok((headers, text).into_response())
 }

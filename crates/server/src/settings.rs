@@ -1,74 +1,74 @@
-//! What a server is told when it starts: who may come, and how much of anything.
+//! Settings of a server: access, defaults and limits.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
-
-use super::otlp::Endpoint;
-use super::secret::Secret;
 use lockkeeper_engine::messages::Language;
 use lockkeeper_engine::runs::new_request::Defaults;
 use lockkeeper_engine::work;
 use lockkeeper_formats::group::Folders;
 use lockkeeper_formats::swarm::Swarm;
 
-/// How a server behaves.
+use crate::otlp::Endpoint;
+use crate::token::AccessToken;
+
+/// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What everybody must know who is to be answered; nothing on a loopback address that all users share.
-    pub token: Option<Secret>,
-    /// Names besides those of the loopback that the server is called by.
+    /// The token that every client has to send. Without one, every user of this machine is answered on loopback addresses.
+    pub token: Option<AccessToken>,
+    /// Host names that are accepted besides those of the loopback addresses.
     pub allowed_hosts: Vec<String>,
-    /// The language for those who do not say theirs.
+    /// The language for clients that ask for none.
     pub language: Language,
-    /// The TTL of a lease that no process stands for.
+    /// The TTL of a lease that is not tied to a process.
     pub ttl: Ttl,
-    /// How long a ticket stays in line while its owner is away.
+    /// How long a ticket stays in line without being renewed.
     pub stays: Ttl,
-    /// How long a holder gets to stop by itself when its lease is broken.
+    /// How long a holder may take to stop when its lease is broken.
     pub grace: Duration,
-    /// How runs are executed that are asked for over HTTP.
+    /// How runs are executed that are started over HTTP.
     pub execution: work::Settings,
-    /// The folder of the status log, if one is written.
+    /// The folder of the status log; none for no log.
     pub status_dir: Option<PathBuf>,
-    /// What counts where a request says nothing.
+    /// Defaults for fields that a request leaves out.
     pub defaults: Defaults,
-    /// How many runs may wait.
+    /// How many runs may be queued.
     pub queue_limit: Option<u64>,
-    /// What the doctor looks at besides the store.
-    pub clinic: Clinic,
-    /// Where spans are sent to, if anywhere.
+    /// Settings of the doctor.
+    pub doctor: DoctorSettings,
+    /// The collector that receives spans; none to send no spans.
     pub otlp: Option<Endpoint>,
-    /// How much of anything.
+    /// Limits of the server.
     pub limits: Limits,
 }
 
-/// What the doctor looks at besides the store.
+/// Settings of the doctor: what it examines besides the store.
 #[derive(Clone, Debug)]
-pub struct Clinic {
+pub struct DoctorSettings {
     /// The folders of group locks.
     pub groups: Folders,
-    /// How old a group lock may become before it is worth a warning.
+    /// The age from which on a group lock is reported with a warning.
     pub max_group_age: Duration,
     /// The folder of task locks.
     pub swarm: Swarm,
 }
 
-/// How much of anything one server puts up with.
+/// Limits that protect the server from overload.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time; more are turned away.
+    /// Connections at the same time; more are rejected.
     pub connections: usize,
-    /// Event streams at a time; more are refused.
+    /// Event streams at the same time; more are refused.
     pub streams: usize,
-    /// Bytes of a request's body.
+    /// The largest request body, in bytes.
     pub body_bytes: usize,
-    /// How long a connection may take to send the head of a request, and how long it may be idle.
+    /// How long a client may take to send the head of a request, and how long a connection may be idle.
     pub head_time: Duration,
-    /// How long a request may take, its body included.
+    /// How long a request may take, including its body.
     pub request_time: Duration,
-    /// How often a silent event stream says that it lives.
+    /// How often an idle event stream sends a keep-alive comment.
     pub keep_alive: Duration,
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Check, Diagnosis, Opened, Pass, Recovered, Status, Visit};
 use crate::location::Because;
-use crate::shape::alert_to_json;
+use crate::views::AlertView;
 use lockkeeper_platform::volume::Volume;
 
 /// The version of the document.
@@ -76,7 +76,7 @@ impl Diagnosis {
                 "recovered_count": self.recovered().count(),
             },
             "checks": self.checks.iter().map(Check::to_json).collect::<Vec<_>>(),
-            "alerts": self.alerts.iter().map(alert_to_json).collect::<Vec<_>>(),
+            "alerts": self.alerts.iter().map(AlertView::new).collect::<Vec<_>>(),
             "environment": self.environment.to_json(),
         })
     }

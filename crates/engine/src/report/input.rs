@@ -1,4 +1,4 @@
-//! What is wrong with what a user gave: words, settings, folders.
+//! Reports about bad input: words, settings and folders that a user gave.
 
 use lockkeeper_core::id::IdError;
 use lockkeeper_core::pattern::PatternError;
@@ -7,16 +7,16 @@ use lockkeeper_core::request::NotARequestStatus;
 use lockkeeper_core::run::NotAStatus;
 use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
+use lockkeeper_formats::group::GroupIdError;
+use lockkeeper_formats::status::StatusError;
+use lockkeeper_platform::anchor::AnchorError;
 
 use super::{Exit, Report};
 use crate::history::HistoryError;
 use crate::location::OutsideError;
 use crate::runs::template::TemplateError;
-use lockkeeper_formats::group::GroupIdError;
-use lockkeeper_formats::status::StatusError;
-use lockkeeper_platform::anchor::AnchorError;
 
-/// Words of a user that are none: bad input, with the error's own hint.
+/// Reports errors of parsers as bad input, with the hint of the error.
 macro_rules! bad_input {
     ($($error:ty),+ $(,)?) => {$(
         impl From<$error> for Report {

@@ -1,15 +1,18 @@
-//! What goes wrong with leases, their store, and lock files of other formats.
+//! Reports about leases, their store, and lock files of other formats.
 
+use lockkeeper_core::deadlock::Link;
 use lockkeeper_core::lease::NotCurrent;
-
-use super::{Exit, Report};
-use crate::open::OpenError;
+use lockkeeper_core::waiting::Blocker;
 use lockkeeper_formats::aiflow::AiflowError;
 use lockkeeper_formats::group::GroupError;
 use lockkeeper_formats::guard::GuardError;
 use lockkeeper_formats::registry::RegistryError;
 use lockkeeper_formats::swarm::SwarmError;
 use lockkeeper_store::StoreError;
+use serde_json::{Value, json};
+
+use super::{Exit, Report};
+use crate::open::OpenError;
 
 impl From<StoreError> for Report {
     fn from(error: StoreError) -> Self {
@@ -108,4 +111,50 @@ impl From<RegistryError> for Report {
     fn from(error: RegistryError) -> Self {
         Self::of(Exit::Failed, "REGISTRY_FAILED", &error).with_hint(error.hint())
     }
+}
+
+/// Says in one line what a request waits for: "`db`, held by worker:1 (deploy), behind exec:2".
+pub fn reason(blockers: &[Blocker]) -> String {
+    let parts = blockers.iter().map(|blocker| {
+        let mut text = blocker.resource.target.to_string();
+        if let Some(found) = blocker.leases.first() {
+            text.push_str(&format!(", held by {}", found.record.claim.owner));
+            if let Some(reason) = &found.record.claim.reason {
+                text.push_str(&format!(" ({})", plain(reason)));
+            }
+            if found.witness != blocker.resource.target.as_str() {
+                text.push_str(&format!(", both match {}", found.witness));
+            }
+        }
+        if let Some(found) = blocker.tickets.first() {
+            text.push_str(&format!(", behind {}", found.record.claim.owner));
+        }
+        text
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// Replaces control characters, so that text of others cannot send escape sequences to a terminal.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// Reports a deadlock: the wait would close a cycle.
+pub fn deadlock(links: &[Link]) -> Report {
+    let own_command = matches!(links, [link] if link.waiter == link.holder);
+    let cycle: Vec<String> = links.iter().map(ToString::to_string).collect();
+    let (message, hint) = if own_command {
+        let wanted = &links[0].wanted;
+        let message =
+            format!("deadlock refused: this command runs under a lease that holds {wanted} already");
+        (message, "leave the inner lock out, or give both the same --owner")
+    } else {
+        let message = format!("deadlock refused: {}", cycle.join(", and "));
+        (message, "release what you hold and take everything in one call, or in one same order everywhere")
+    };
+    let links: Vec<Value> = links
+        .iter()
+        .map(|link| json!({ "waiter": link.waiter.as_str(), "wanted": link.wanted, "holder": link.holder.as_str() }))
+        .collect();
+    Report::new(Exit::Refused, "DEADLOCK", message).with_hint(hint).with_context("cycle", links)
 }

@@ -1,4 +1,4 @@
-//! What goes wrong with requests, runs and conflicts.
+//! Reports about requests, runs and conflicts.
 
 use super::{Exit, Report};
 use crate::conflicts::ConflictsError;

@@ -1,4 +1,4 @@
-//! Reports of what is wrong with a STAGES.yml, and of executions that failed.
+//! Reports about a STAGES.yml with errors, and about executions that failed.
 
 use lockkeeper_stages::encoding::refusal_to_json;
 use lockkeeper_stages::{File, SelectError, StagesError};
@@ -7,7 +7,7 @@ use super::{Exit, Report};
 use crate::stages::StageError;
 
 impl Report {
-    /// What keeps a STAGES.yml from being planned, under the name that it is to be called by.
+    /// Reports the errors that keep a STAGES.yml from being planned. `name` is the name of the file for the user.
     pub fn unsound(file: &File, name: &str) -> Option<Self> {
         let first = file.obstacles().next()?;
         let count = file.obstacles().count();

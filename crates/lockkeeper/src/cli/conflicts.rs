@@ -1,4 +1,8 @@
-//! `conflicts`: can two patterns match one same path?
+//! `conflicts`: finds patterns that can match the same path.
+
+mod matching;
+mod report;
+mod rules;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,12 +12,13 @@ use clap::Subcommand;
 use lockkeeper_core::overlap::{Meeting, Relation, meetings, relate};
 use lockkeeper_core::pattern::{Pattern, PatternError};
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::views::PatternConflictView;
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
-use super::{Verb, conflicts_match, conflicts_report, conflicts_rules, predict, print};
+use super::{Verb, predict, print};
 
-/// Compare patterns: can two of them match one same path?
+/// Compare patterns: can two of them match the same path?
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -25,26 +30,26 @@ enum Command {
     /// Compare patterns with each other; exit 75 when any two conflict
     Check(CheckArgs),
     /// List the paths that patterns match
-    Match(conflicts_match::Args),
-    /// Show the rules of a STAGES.yml as they are understood, the strictest first
-    Rules(conflicts_rules::Args),
+    Match(matching::Args),
+    /// Show the parsed rules of a STAGES.yml, the strictest first
+    Rules(rules::Args),
     /// Sum up the log of conflicts: by pair of groups, type and rule
-    Report(conflicts_report::Args),
-    /// Tell from the git history which other paths the work will likely touch; advice, exit 0
+    Report(report::Args),
+    /// Predict from the git history which other paths the work will likely touch; advice, exit 0
     Predict(predict::Args),
 }
 
 #[derive(clap::Args)]
 #[command(
     after_help = "EXACT, PARENT_CHILD and OVERLAP conflict and come with a path that both match; SAME_DIR is \
-    advice only, and told of \
+    advice only, and listed for \
     each pattern once.\nExample: lockkeeper conflicts check 'src/**/*.rs' 'src/api/**'"
 )]
 struct CheckArgs {
     /// Patterns, each compared with every other
     #[arg(value_name = "PATTERN", required_unless_present = "pairs")]
     patterns: Vec<String>,
-    /// Pairs instead, two patterns a line with a tab between; one JSON line each
+    /// A file of pairs instead, two patterns per line separated by a tab; prints one JSON line each
     #[arg(long, value_name = "FILE", conflicts_with = "patterns")]
     pairs: Option<String>,
 }
@@ -63,9 +68,9 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             Some(file) => check_pairs(file),
             None => check(context, &args.patterns),
         },
-        Command::Match(args) => conflicts_match::run(context, args),
-        Command::Rules(args) => conflicts_rules::run(context, args),
-        Command::Report(args) => conflicts_report::run(context, args),
+        Command::Match(args) => matching::run(context, args),
+        Command::Rules(args) => rules::run(context, args),
+        Command::Report(args) => report::run(context, args),
         Command::Predict(args) => predict::run(context, args),
     }
 }
@@ -80,13 +85,10 @@ fn check(context: &Context, texts: &[String]) -> Result<Exit, Report> {
     let found = compare(&patterns);
     let conflict = found.iter().any(|(_, _, meeting)| meeting.relation.is_conflict());
     if context.json {
-        let conflicts: Vec<Value> = found
-            .iter()
-            .map(|(a, b, meeting)| {
-                let kind = meeting.relation.as_str();
-                json!({ "a": a.as_str(), "b": b.as_str(), "type": kind, "witness": meeting.witness })
-            })
-            .collect();
+        let view = |(a, b, meeting): &(&Pattern, &Pattern, Meeting)| {
+            PatternConflictView::new(a.as_str(), b.as_str(), meeting.clone())
+        };
+        let conflicts: Vec<PatternConflictView> = found.iter().map(view).collect();
         print::json(&json!({ "conflicts": conflicts }));
     } else {
         for (a, b, meeting) in &found {
@@ -101,7 +103,7 @@ fn check(context: &Context, texts: &[String]) -> Result<Exit, Report> {
     Ok(if conflict { Exit::Refused } else { Exit::Done })
 }
 
-/// Finds what meets, and tells each pattern that has mere neighbours about the first of them.
+/// Finds all conflicts. A pattern that only shares a folder with others is listed with the first of them.
 fn compare(patterns: &[Pattern]) -> Vec<(&Pattern, &Pattern, Meeting)> {
     let all: Vec<&Pattern> = patterns.iter().collect();
     let mut found = Vec::new();
@@ -109,7 +111,7 @@ fn compare(patterns: &[Pattern]) -> Vec<(&Pattern, &Pattern, Meeting)> {
     let mut folders: HashMap<&str, Vec<usize>> = HashMap::new();
     for (place, pattern) in patterns.iter().enumerate() {
         let earlier = folders.entry(pattern.parent()).or_default();
-        // Those that it passes over here were found above.
+        // Conflicting patterns were found above.
         let beside = |other: &&usize| relate(&patterns[**other], pattern).relation == Relation::SameDir;
         if let Some(other) = earlier.iter().find(beside) {
             found.push((*other, place, Meeting { relation: Relation::SameDir, witness: None }));
@@ -120,8 +122,8 @@ fn compare(patterns: &[Pattern]) -> Vec<(&Pattern, &Pattern, Meeting)> {
     found.into_iter().map(|(a, b, meeting)| (&patterns[a], &patterns[b], meeting)).collect()
 }
 
-/// Reads a pattern; an error shows it.
-pub(super) fn parse(text: &str) -> Result<Pattern, Report> {
+/// Parses a pattern; an error names it.
+fn parse(text: &str) -> Result<Pattern, Report> {
     text.parse().map_err(|error: PatternError| match error.column() {
         Some(column) => {
             let message = format!("pattern `{}`: {error}", text.escape_debug());
@@ -132,13 +134,13 @@ pub(super) fn parse(text: &str) -> Result<Pattern, Report> {
     })
 }
 
-/// A file that cannot be read.
-pub(super) fn unreadable(file: &str, error: &io::Error) -> Report {
+/// Reports a file that cannot be read.
+fn unreadable(file: &str, error: &io::Error) -> Report {
     let message = format!("cannot read {file}: {error}");
     Report::new(Exit::Failed, "UNREADABLE", message).with_hint(format!("is `{file}` a readable file?"))
 }
 
-/// Answers line by line, so that a long list needs no memory.
+/// Reads and answers line by line, so that a long list needs little memory.
 fn check_pairs(file: &str) -> Result<Exit, Report> {
     let unreadable = |error: io::Error| unreadable(file, &error);
     let input: Box<dyn BufRead> = match file {
@@ -154,7 +156,7 @@ fn check_pairs(file: &str) -> Result<Exit, Report> {
         conflict |= answer.get("witness").is_some_and(Value::is_string);
         bad += usize::from(answer.get("error").is_some());
         if writeln!(out, "{answer}").is_err() {
-            // The reader has seen enough.
+            // The reader closed the pipe.
             return Ok(Exit::Done);
         }
     }
@@ -174,8 +176,7 @@ fn pair(line: &str) -> Value {
     let parsed = a.parse::<Pattern>().and_then(|first| Ok((first, b.parse::<Pattern>()?)));
     match parsed {
         Ok((first, second)) => {
-            let meeting = relate(&first, &second);
-            json!({ "a": a, "b": b, "type": meeting.relation.as_str(), "witness": meeting.witness })
+            json!(PatternConflictView::new(a, b, relate(&first, &second)))
         }
         Err(error) => {
             let mut value = Report::from(error).to_json();

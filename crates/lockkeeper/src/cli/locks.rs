@@ -6,7 +6,7 @@ use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::liveness::Verdict;
 use lockkeeper_engine::doctor::count_leases;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::shape::alert_to_json;
+use lockkeeper_engine::views::{AlertView, LeaseView, TicketView};
 use lockkeeper_engine::{Broken, Listing};
 use lockkeeper_platform::clock;
 use serde_json::{Value, json};
@@ -117,16 +117,9 @@ fn show(context: &Context) -> Result<Exit, Report> {
 /// The listing as JSON. It is written record by record, since there may be many.
 pub(super) fn as_json(board: &Board) -> String {
     let listing = &board.listing;
-    let leases = listing.holders.iter().map(|holder| {
-        let mut value = print::lease(&holder.lease, listing.now);
-        value["state"] = lockkeeper_engine::evidence::verdict_word(holder.verdict).into();
-        value
-    });
-    let waiters = listing
-        .waiters
-        .iter()
-        .map(|waiter| print::ticket(&waiter.ticket, &waiter.blockers, waiter.position, listing.now));
-    let alerts = board.alerts.iter().map(alert_to_json);
+    let leases = listing.holders.iter().map(|holder| LeaseView::with_state(holder, listing.now));
+    let waiters = listing.waiters.iter().map(|waiter| TicketView::listed(waiter, listing.now));
+    let alerts = board.alerts.iter().map(AlertView::new);
     let (leases, waiters) = (print::json_list(leases), print::json_list(waiters));
     format!(r#"{{"leases":{leases},"waiters":{waiters},"alerts":{}}}"#, print::json_list(alerts))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::lease::{Outcome, Request, WaitTerms, Waiting as InLine};
 use lockkeeper_core::time::{Ttl, format_span};
 use lockkeeper_engine::report::Report;
-pub(super) use lockkeeper_engine::shape::reason;
+pub(super) use lockkeeper_engine::report::reason;
 use lockkeeper_engine::{Acquired, AtEnd, Engine, WaitOptions};
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::terminal::Size;

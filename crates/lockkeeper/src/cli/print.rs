@@ -1,4 +1,4 @@
-//! What people and programs see: data on stdout, talk on stderr, one shape for each thing.
+//! Output of the commands: data on stdout, messages for people on stderr, JSON as the views of the engine.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -10,27 +10,28 @@ use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::record::{Claim, Lease, Ticket};
 use lockkeeper_core::time::{Moment, format_span};
 use lockkeeper_core::waiting::Blocker;
-use lockkeeper_engine::report::{Exit, Report};
-pub(super) use lockkeeper_engine::shape::deadlock;
-use lockkeeper_engine::shape::{LeaseShape, TicketShape, obstacles, reason};
+pub(super) use lockkeeper_engine::report::deadlock;
+use lockkeeper_engine::report::{Exit, Report, reason};
+use lockkeeper_engine::views::{LeaseView, TicketView, obstacles};
 use lockkeeper_platform::exec::{Ending, StartError};
 use lockkeeper_platform::signal::Signal;
+use serde::Serialize;
 use serde_json::Value;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
 
-/// One line of data.
+/// Prints one line of data.
 pub(super) fn data(line: &str) {
     out(&format!("{line}\n"));
 }
 
-/// One JSON value on one line.
-pub(super) fn json(value: &Value) {
-    json_text(&value.to_string());
+/// Prints a view as JSON on one line.
+pub(super) fn json(view: &impl Serialize) {
+    json_text(&to_json(view));
 }
 
-/// JSON that is text already, on one line. It has no colour that a terminal could be spared.
+/// Prints JSON text on one line. It has no colours, so it goes to stdout unfiltered.
 pub(super) fn json_text(text: &str) {
     let mut stdout = io::stdout().lock();
     let _ = stdout
@@ -39,63 +40,67 @@ pub(super) fn json_text(text: &str) {
         .and_then(|()| stdout.flush());
 }
 
-/// Values as a JSON list, without keeping all of them in memory.
-pub(super) fn json_list(values: impl Iterator<Item = Value>) -> String {
+/// Writes views as a JSON list. Only one view is in memory at a time.
+pub(super) fn json_list(views: impl Iterator<Item = impl Serialize>) -> String {
     let mut text = String::from("[");
-    for (place, value) in values.enumerate() {
+    for (place, view) in views.enumerate() {
         text.push_str(if place == 0 { "" } else { "," });
-        text.push_str(&value.to_string());
+        text.push_str(&to_json(&view));
     }
     text.push(']');
     text
 }
 
-/// Text on stdout. A reader that went away, as `head` does, is not an error.
+fn to_json(view: &impl Serialize) -> String {
+    serde_json::to_string(view).expect("strings and numbers can always be serialized")
+}
+
+/// Prints text on stdout. A reader that closed the pipe, as `head` does, is not an error.
 pub(super) fn out(text: &str) {
     let mut stdout = anstream::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// One line for the person at the terminal.
+/// Prints one line for people on stderr.
 pub(super) fn talk(line: &str) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
-/// A failure: as JSON on stdout, or as a sentence, its causes and a hint on stderr.
+/// Prints an error report: as JSON on stdout, or as a sentence, its causes and a hint on stderr.
 pub(super) fn report(report: &Report, as_json: bool) {
     if as_json {
         json(&report.to_json());
         return;
     }
     let mut stderr = anstream::stderr().lock();
-    let told: io::Result<()> = (|| {
+    let written: io::Result<()> = (|| {
         writeln!(stderr, "{ERROR}error{ERROR:#}: {report}")?;
         match report.hint() {
             Some(hint) => writeln!(stderr, "{HINT}hint{HINT:#}: {hint}"),
             None => Ok(()),
         }
     })();
-    let _ = told;
+    let _ = written;
 }
 
-/// How a command ended, as this program's own ending.
+/// Ends this program as its command ended.
 ///
-/// Ctrl-C at a terminal ends this process by the signal too: the shell of a script goes on after a mere exit code,
-/// since it takes it that the interrupt was dealt with. Call it last.
+/// After Ctrl-C at a terminal this process ends by the signal, too. After an exit code alone, the shell of a script would
+/// assume that the interrupt was handled, and go on. Call it last.
 pub(super) fn pass_on(ending: Ending) -> Exit {
     if io::stdin().is_terminal() || io::stderr().is_terminal() {
-        // What remains if it cannot be passed on is the exit code.
+        // If that fails, the exit code is still right.
         let _ = ending.pass_on_interrupt();
     }
     Exit::Command(ending.exit_code())
 }
 
-/// The end of a command that was to wait, by a signal.
+/// Ends a waiting command by the signal that interrupted it.
 pub(super) fn interrupted(signal: Signal) -> Exit {
     pass_on(Ending::Signaled(u8::try_from(signal.as_raw()).unwrap_or(u8::MAX)))
 }
 
-/// A span as people read it.
+/// A duration as people read it.
 pub(super) fn span(span: Duration) -> String {
     format_span(span)
 }
@@ -105,18 +110,18 @@ pub(super) fn targets(claim: &Claim) -> String {
     claim.targets().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A lease in the shape that every interface gives it.
+/// The view of a lease as JSON.
 pub(super) fn lease(lease: &Lease, now: Moment) -> Value {
-    shaped(LeaseShape::of(lease, now))
+    to_value(LeaseView::new(lease, now))
 }
 
-/// A ticket in the shape that every interface gives it.
+/// The view of a ticket as JSON.
 pub(super) fn ticket(ticket: &Ticket, blockers: &[Blocker], position: usize, now: Moment) -> Value {
-    shaped(TicketShape::of(ticket, blockers, position, now))
+    to_value(TicketView::new(ticket, blockers, position, now))
 }
 
-fn shaped(shape: impl serde::Serialize) -> Value {
-    serde_json::to_value(shape).expect("texts and numbers can always be written")
+fn to_value(view: impl Serialize) -> Value {
+    serde_json::to_value(view).expect("strings and numbers can always be serialized")
 }
 
 /// "alert LOCK_WAIT: …", in its colour.
@@ -138,7 +143,7 @@ pub(super) fn verdict(verdict: Verdict) -> String {
     format!("{style}{word}{style:#}")
 }
 
-/// Somebody else has it.
+/// Reports that another owner holds it.
 pub(super) fn held(blockers: &[Blocker], ticket: Option<&str>) -> Report {
     let hint = match (ticket, blockers.iter().flat_map(|blocker| &blocker.leases).next()) {
         (Some(ticket), _) => {
@@ -152,16 +157,16 @@ pub(super) fn held(blockers: &[Blocker], ticket: Option<&str>) -> Report {
     };
     let report =
         Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", reason(blockers))).with_hint(hint);
-    report.with_context("holders", shaped(obstacles(blockers))).with_context("ticket", ticket)
+    report.with_context("holders", to_value(obstacles(blockers))).with_context("ticket", ticket)
 }
 
-/// The ticket was taken away.
+/// Reports that the ticket was removed.
 pub(super) fn ticket_gone() -> Report {
     Report::new(Exit::Refused, "TICKET_REMOVED", "the ticket is not in line any more")
         .with_hint("it waited too long without its owner, or was cleaned up: ask again with the names")
 }
 
-/// The lease was lost while its command ran.
+/// Reports that the lease was lost while its command ran.
 pub(super) fn lease_lost(lease: &Lease, loss: &NotCurrent, stopped: Option<Ending>) -> Report {
     let what = match stopped {
         Some(ending) => format!("the command was stopped and {ending}"),

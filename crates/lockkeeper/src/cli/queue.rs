@@ -1,26 +1,27 @@
-//! `queue`: work through the requests one by one.
+//! `queue`: executes requests one by one.
 
 use std::sync::Arc;
 
 use clap::Subcommand;
-use lockkeeper_core::queue::{Limits, PassedOver, Selection, Stop};
+use lockkeeper_core::queue::{Limits, Selection, Stop};
 use lockkeeper_core::request::RequestStatus;
-use lockkeeper_core::run::Run;
 use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::queue::{self, QueueBusy, QueueTurn};
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::runs::{AutoRun, Runs};
+use lockkeeper_engine::views::{PassedOverView, QueueRunView};
 use lockkeeper_engine::work::{ControlListener, Worker, WorkerEvent};
 use lockkeeper_formats::aiflow::Aiflow;
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::signal::{Signal, Signals};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::context::{Context, Globals};
 use super::work::{LockFormat, Place, in_words};
 use super::{Verb, doctor, print, table};
 
-/// Work through the requests one by one, under the queue's lock
+/// Execute requests one by one, under the lock of the queue
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -29,15 +30,15 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show what is next, and why the others are not
+    /// Show the next request, and why the others are not next
     List,
     /// Execute the next request
     RunNext(Place),
-    /// Execute request after request until one fails, needs input, or nothing is left
+    /// Execute one request after the other until one fails or needs input, or none is left
     Auto(AutoArgs),
-    /// Ask whoever works through the queue to end after the present run
+    /// Ask the worker of the queue to stop after its current run
     Stop {
-        /// End the present run as well
+        /// Cancel the current run, too
         #[arg(long)]
         now: bool,
     },
@@ -47,10 +48,10 @@ enum Command {
 struct AutoArgs {
     #[command(flatten)]
     place: Place,
-    /// At most so many runs
+    /// At most this many runs
     #[arg(long, value_name = "N", default_value_t = Limits::default().runs, value_parser = clap::value_parser!(u32).range(1..))]
     max_runs: u32,
-    /// For so long at most
+    /// At most for this long
     #[arg(long, value_name = "DUR", default_value = "60m")]
     max_time: String,
 }
@@ -78,18 +79,15 @@ fn list(context: &Context) -> Result<Exit, Report> {
     let selection = queue::selection(&runs, &[])?;
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let auto = match queue::is_running(&leases)? {
-        true => runs.store().read(|tables| tables.auto_run())?,
+        true => runs.auto_run()?,
         false => None,
     };
     if context.json {
-        let auto = auto.map(|auto| {
-            json!({ "worker": auto.worker.as_str(), "runs": auto.runs, "stopping": auto.stop,
-                    "current_run_id": auto.current.map(|run| run.to_string()) })
+        print::json(&Listed {
+            selection: SelectionView::new(&selection),
+            running: auto.is_some(),
+            auto_run: auto.as_ref().map(AutoRunItem::new),
         });
-        let mut document = selection_json(&selection);
-        document["running"] = json!(auto.is_some());
-        document["auto_run"] = json!(auto);
-        print::json(&document);
         return Ok(Exit::Done);
     }
     if let Some(auto) = auto {
@@ -113,16 +111,15 @@ fn run_next(context: &Context, place: &Place) -> Result<Exit, Report> {
     drop(turn);
     let Some(run) = step.run else {
         if context.json {
-            print::json(&selection_json(&step.selection));
+            print::json(&SelectionView::new(&step.selection));
             return Ok(Exit::Done);
         }
         print::talk("nothing is ready");
         return Ok(Exit::Done);
     };
     if context.json {
-        let mut document = selection_json(&step.selection);
-        document["run"] = run_json(&run);
-        print::json(&document);
+        let (selection, run) = (SelectionView::new(&step.selection), QueueRunView::new(&run));
+        print::json(&Executed { selection, run });
     }
     Ok(if RequestStatus::from(&run) == RequestStatus::Done { Exit::Done } else { Exit::Failed })
 }
@@ -133,10 +130,11 @@ fn auto(context: &Context, args: &AutoArgs) -> Result<Exit, Report> {
     let end = turn.auto(limits, &mut || doctor::is_well(context), &mut |_| {})?;
     drop(turn);
     if context.json {
-        let mut document = selection_json(&end.selection);
-        document["stopped"] = json!(end.stop.as_str());
-        document["runs"] = end.runs.iter().map(run_json).collect();
-        print::json(&document);
+        print::json(&Ended {
+            selection: SelectionView::new(&end.selection),
+            stopped: end.stop.as_str(),
+            runs: end.runs.iter().map(QueueRunView::new).collect(),
+        });
     } else {
         print::talk(&format!("queue ended: {} after {} runs", end.stop, end.runs.len()));
     }
@@ -152,9 +150,9 @@ fn stop(context: &Context, now: bool) -> Result<Exit, Report> {
     let runs = Runs::open(&context.location.state)?;
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let stopped = queue::stop(&runs, &leases)?;
-    let current = runs.store().read(|tables| tables.auto_run())?.and_then(|auto| auto.current);
+    let current = runs.auto_run()?.and_then(|auto| auto.current);
     if let Some(run) = current.filter(|_| now && stopped) {
-        // It may have ended in the meantime, which is what was wanted.
+        // It fails when the run has just ended, which is fine.
         let _ = runs.cancel(&run, Some("the queue was stopped"));
     }
     if context.json {
@@ -197,23 +195,64 @@ fn busy(busy: QueueBusy) -> Report {
     }
 }
 
-fn selection_json(selection: &Selection) -> Value {
-    let passed_over: Vec<Value> = selection
-        .passed_over
-        .iter()
-        .map(|(id, reason): &(_, PassedOver)| json!({ "request_id": id.as_str(), "reason": reason.as_str() }))
-        .collect();
-    json!({ "next": selection.next.as_ref().map(|id| id.as_str()), "passed_over": passed_over })
+/// What is next in the queue, and why the other requests are not.
+#[derive(Serialize)]
+struct SelectionView {
+    next: Option<String>,
+    passed_over: Vec<PassedOverView>,
 }
 
-fn run_json(run: &Run) -> Value {
-    json!({
-        "id": run.id.as_str(),
-        "request_id": run.request.as_str(),
-        "status": run.status.as_str(),
-        "request_status": RequestStatus::from(run).as_str(),
-        "attempt": run.attempt,
-        "exit_code": run.ending.map(|ending| ending.exit_code()),
-        "reason_code": run.reason.map(|reason| reason.as_str()),
-    })
+impl SelectionView {
+    fn new(selection: &Selection) -> Self {
+        Self {
+            next: selection.next.as_ref().map(ToString::to_string),
+            passed_over: selection.passed_over.iter().map(PassedOverView::new).collect(),
+        }
+    }
+}
+
+/// The output of `queue list`.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    selection: SelectionView,
+    running: bool,
+    auto_run: Option<AutoRunItem>,
+}
+
+/// The auto-run in the output of `queue list`.
+#[derive(Serialize)]
+struct AutoRunItem {
+    worker: String,
+    runs: u32,
+    stopping: bool,
+    current_run_id: Option<String>,
+}
+
+impl AutoRunItem {
+    fn new(auto: &AutoRun) -> Self {
+        Self {
+            worker: auto.worker.to_string(),
+            runs: auto.runs,
+            stopping: auto.stop,
+            current_run_id: auto.current.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+/// The output of `queue run-next`.
+#[derive(Serialize)]
+struct Executed {
+    #[serde(flatten)]
+    selection: SelectionView,
+    run: QueueRunView,
+}
+
+/// The output of `queue auto`.
+#[derive(Serialize)]
+struct Ended {
+    #[serde(flatten)]
+    selection: SelectionView,
+    stopped: &'static str,
+    runs: Vec<QueueRunView>,
 }

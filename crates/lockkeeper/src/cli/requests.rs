@@ -1,4 +1,4 @@
-//! `requests`: what was asked for, and where it is.
+//! `requests`: lists requests and their status.
 
 use clap::Subcommand;
 use lockkeeper_core::id::RequestId;
@@ -7,26 +7,27 @@ use lockkeeper_core::secret;
 use lockkeeper_core::time::Moment;
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{RequestEntry, RunError, shape};
+use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError};
+use lockkeeper_engine::views::{BlockedView, RequestView, RunView, time};
 use lockkeeper_platform::clock;
-use lockkeeper_store::runs::RequestFilter;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::context::{Context, Globals};
-use super::runs_table::{age, holders, leases_for, request_status, why};
+use super::runs::rows::{age, leases_for, request_status, why};
 use super::{Verb, print, table};
 
-/// Show what was asked for, and where it is
+/// List requests and their status
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
-    /// Only those in this state: QUEUED, RUNNING, DONE, NEEDS_INPUT, FAILED, CANCELED
+    /// Only requests with this status: QUEUED, RUNNING, DONE, NEEDS_INPUT, FAILED, CANCELED
     #[arg(long = "status", value_name = "STATUS")]
     statuses: Vec<String>,
-    /// Only those with this text in their title or id
+    /// Only requests with this text in their title or id
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
-    /// At most so many, the latest first
+    /// At most this many, the latest first
     #[arg(long, value_name = "N", default_value = "100")]
     limit: usize,
     #[command(subcommand)]
@@ -105,14 +106,22 @@ fn leases(context: &Context, entries: &[RequestEntry]) -> Result<Option<Listing>
     leases_for(context, runs)
 }
 
-fn as_json(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Value {
-    let mut value = shape::request(&entry.request);
-    value["run"] = entry.latest.as_ref().map_or(Value::Null, |run| shape::run(run, now));
-    value["blocked"] = entry.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
-    if entry.blocked.is_some() {
-        value["blocked"]["holders"] = holders(&entry.request.request, leases).into();
+/// A request with its latest run.
+#[derive(Serialize)]
+struct RequestItem {
+    #[serde(flatten)]
+    request: RequestView,
+    run: Option<RunView>,
+    blocked: Option<BlockedView>,
+}
+
+fn as_json(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> RequestItem {
+    let blocked = entry.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now));
+    RequestItem {
+        request: RequestView::new(&entry.request),
+        run: entry.latest.as_ref().map(|run| RunView::new(run, now)),
+        blocked: blocked.map(|blocked| blocked.with_holders(&entry.request.request, leases)),
     }
-    value
 }
 
 fn show(context: &Context, id: &str) -> Result<Exit, Report> {
@@ -138,7 +147,7 @@ fn as_text(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Strin
         ("status", request_status(entry.request.status)),
     ];
     if let Some(run) = &entry.latest {
-        lines.push(("run", format!("{} {}", run.id, super::runs_table::status(run.status))));
+        lines.push(("run", format!("{} {}", run.id, super::runs::rows::status(run.status))));
         let why = why(run, request, entry.blocked.as_ref(), leases, now);
         lines.extend(Some(why).filter(|why| !why.is_empty()).map(|why| ("why", why)));
     }
@@ -161,7 +170,7 @@ fn as_text(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Strin
         lines.push(("retries", format!("{}, after {first} to {longest}", request.retry.limit)));
     }
     lines.extend(request.key.as_ref().map(|key| ("key", table::plain(key))));
-    lines.push(("created", shape::time(entry.request.created_at)));
+    lines.push(("created", time(entry.request.created_at)));
     for (name, value) in &request.env {
         lines.push(("env", table::plain(&format!("{name}={}", secret::shown(name, value)))));
     }

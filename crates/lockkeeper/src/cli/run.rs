@@ -1,4 +1,4 @@
-//! `run`: everything about one run.
+//! `run`: shows, follows, cancels and moves one run.
 
 mod logs;
 mod moves;
@@ -15,10 +15,10 @@ use super::context::{Context, Globals};
 
 pub(super) use wait::wait_for;
 
-/// Show a run, its events and its output; wait for it; call it off; run it again
+/// Show a run, its events and its output; wait for it; cancel it; run it again
 #[derive(clap::Args)]
 #[command(
-    after_help = "A run is named by its id, by an end of it that no other has, or by its request's id.\n\n\
+    after_help = "A run is named by its id, by a unique end of its id, or by the id of its request.\n\n\
     `claim` and `mark` are the bare compare-and-set for programs that execute runs themselves: exit 0 won, 75 lost."
 )]
 pub(super) struct Args {
@@ -30,32 +30,32 @@ pub(super) struct Args {
 enum Command {
     /// Show all of a run
     Show(Which),
-    /// What happened to it, one line each
+    /// Print its events, one per line
     Events(show::EventsArgs),
-    /// Its output, byte for byte
+    /// Print its output, byte for byte
     Logs(logs::Args),
     /// Wait for its end, and exit as its command did
     Wait(wait::Args),
-    /// Call it off; whoever executes it ends the command
+    /// Cancel it; a worker stops its command
     Cancel(moves::CancelArgs),
     /// Run its request again
     Retry(Which),
-    /// Take it, for a program that executes it itself; prints the number of the claim
+    /// Claim it, for a program that executes it itself; prints the number of the claim
     Claim(moves::ClaimArgs),
     /// Move it, for a program that executes it itself
     Mark(moves::MarkArgs),
 }
 
-/// Which run is meant.
+/// The run, by any of its names.
 #[derive(clap::Args)]
 struct Which {
-    /// A run's id, an end of it, or a request's id
+    /// The id of a run, a unique end of it, or the id of a request
     #[arg(value_name = "RUN")]
     run: String,
 }
 
 impl Which {
-    /// Opens the store and finds it. Runs whose time in the queue is up are given up first.
+    /// Finds the run. Queued runs whose queue timeout has ended are expired first.
     fn find(&self, context: &Context) -> Result<(Runs, Run), Report> {
         let no_run = || RunError::NoRun(self.run.clone());
         let runs = context.existing_runs()?.ok_or_else(no_run)?;

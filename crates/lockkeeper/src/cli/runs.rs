@@ -1,4 +1,7 @@
-//! `runs`: the runs there are, how they went, and forgetting old ones.
+//! `runs`: lists runs, shows statistics, and removes old requests.
+
+mod bulk;
+pub(super) mod rows;
 
 use std::time::Duration;
 
@@ -7,27 +10,27 @@ use lockkeeper_core::id::RequestId;
 use lockkeeper_core::run::Status;
 use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{Spread, Stats, shape};
+use lockkeeper_engine::runs::{RunFilter, Spread, Stats};
+use lockkeeper_engine::views::{RunListItem, StatsView};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_store::runs::Filter;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::context::{Context, Globals};
-use super::runs_table::{age, holders, leases_for, status, why};
-use super::{Verb, print, runs_bulk, table};
+use super::{Verb, print, table};
+use rows::{age, leases_for, status, why};
 
-/// Show runs and why they wait; how they went; cancel or retry many at once; forget old ones
+/// List runs and why they wait; show statistics; cancel or retry many at once; remove old ones
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
-    /// Only those in this state, such as queued or failed; may be given several times
+    /// Only runs with this status, such as queued or failed; may be given several times
     #[arg(long = "status", value_name = "STATUS")]
     statuses: Vec<String>,
-    /// Only those of this request
+    /// Only runs of this request
     #[arg(long, value_name = "REQUEST")]
     request: Option<String>,
-    /// At most so many, the latest first
+    /// At most this many, the latest first
     #[arg(long, value_name = "N", default_value = "50")]
     limit: usize,
     #[command(subcommand)]
@@ -36,29 +39,29 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// How many, how long they waited and took, how many an hour
+    /// Show counts, waiting times, durations and runs per hour
     Stats(StatsArgs),
-    /// Forget requests that ended long ago, with their runs, events and output
+    /// Remove requests that ended long ago, with their runs, events and output
     Prune(PruneArgs),
-    /// Call off the latest run of every request that matches
-    Cancel(runs_bulk::CancelArgs),
-    /// Run every request again that matches and has ended
-    Retry(runs_bulk::RetryArgs),
+    /// Cancel the latest run of every request that matches
+    Cancel(bulk::CancelArgs),
+    /// Queue a new run of every request that matches and has ended
+    Retry(bulk::RetryArgs),
 }
 
 #[derive(clap::Args)]
 struct StatsArgs {
-    /// Only runs that came within this time
+    /// Only runs that were queued within this time
     #[arg(long, value_name = "DUR")]
     since: Option<String>,
 }
 
 #[derive(clap::Args)]
 struct PruneArgs {
-    /// Those that ended longer ago than this
+    /// Requests that ended longer ago than this
     #[arg(long, value_name = "DUR")]
     older_than: String,
-    /// Only say what would go
+    /// Only show what would be removed
     #[arg(long)]
     dry_run: bool,
 }
@@ -72,8 +75,8 @@ impl Verb for Args {
             None => list(&context, &self),
             Some(Command::Stats(args)) => stats(&context, args),
             Some(Command::Prune(args)) => prune(&context, args),
-            Some(Command::Cancel(args)) => runs_bulk::cancel(&context, args),
-            Some(Command::Retry(args)) => runs_bulk::retry(&context, args),
+            Some(Command::Cancel(args)) => bulk::cancel(&context, args),
+            Some(Command::Retry(args)) => bulk::retry(&context, args),
         }
     }
 }
@@ -81,7 +84,7 @@ impl Verb for Args {
 fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
     let statuses = args.statuses.iter().map(|text| text.parse()).collect::<Result<Vec<Status>, _>>()?;
     let request = args.request.as_ref().map(|id| id.parse::<RequestId>()).transpose()?;
-    let filter = Filter { statuses, request, before: None, limit: args.limit };
+    let filter = RunFilter { statuses, request, before: None, limit: args.limit };
     let entries = match context.existing_runs()? {
         Some(runs) => {
             runs.expire()?;
@@ -93,14 +96,10 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
     let leases = leases_for(context, entries.iter().map(|entry| (&entry.run, &entry.request.request)))?;
     if context.json {
         let runs = entries.iter().map(|entry| {
-            let mut value = shape::run(&entry.run, now);
-            value["title"] = entry.request.request.title.as_str().into();
-            value["blocked"] =
-                entry.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
-            if entry.blocked.is_some() {
-                value["blocked"]["holders"] = holders(&entry.request.request, leases.as_ref()).into();
-            }
-            value
+            let item = RunListItem::new(entry, now);
+            let request = &entry.request.request;
+            let blocked = item.blocked.map(|blocked| blocked.with_holders(request, leases.as_ref()));
+            RunListItem { blocked, ..item }
         });
         print::json_text(&format!(r#"{{"runs":{}}}"#, print::json_list(runs)));
         return Ok(Exit::Done);
@@ -138,44 +137,11 @@ fn stats(context: &Context, args: &StatsArgs) -> Result<Exit, Report> {
     };
     let stats = runs.stats(since)?;
     if context.json {
-        print::json(&stats_json(&stats));
+        print::json(&StatsView::new(&stats));
     } else {
         print::out(&stats_text(&stats));
     }
     Ok(Exit::Done)
-}
-
-fn stats_json(stats: &Stats) -> Value {
-    let spread = |spread: &Spread| {
-        json!({
-            "count": spread.count,
-            "p50": spread.p50.as_secs_f64(),
-            "p90": spread.p90.as_secs_f64(),
-            "p99": spread.p99.as_secs_f64(),
-            "max": spread.max.as_secs_f64(),
-            "mean": spread.mean.as_secs_f64(),
-        })
-    };
-    let counts: serde_json::Map<String, Value> = Status::ALL
-        .iter()
-        .map(|status| (status.to_string(), stats.counts.get(status).copied().unwrap_or(0).into()))
-        .collect();
-    let groups: Vec<Value> = stats
-        .groups
-        .iter()
-        .map(|group| {
-            let durations = spread(&group.durations);
-            json!({ "title": group.title, "runs": group.runs, "succeeded": group.succeeded, "durations": durations })
-        })
-        .collect();
-    json!({
-        "counts": counts,
-        "retries": stats.retries,
-        "waits": spread(&stats.waits),
-        "durations": spread(&stats.durations),
-        "ended_an_hour": stats.ended_an_hour,
-        "by_title": groups,
-    })
 }
 
 fn stats_text(stats: &Stats) -> String {
@@ -214,7 +180,7 @@ fn prune(context: &Context, args: &PruneArgs) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-/// So long ago on the wall clock, in microseconds since 1970.
+/// The wall clock time before this duration, in microseconds since 1970.
 fn before_now(span: Duration) -> i64 {
     let span = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
     WallTime::now().as_micros().saturating_sub(span)

@@ -19,8 +19,10 @@ use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::{browser, poll};
 use lockkeeper_server::log::{self, Format, Verbosity};
-use lockkeeper_server::secret::Secret;
-use lockkeeper_server::{self, BadEndpoint, Clinic, Endpoint, Limits, ServeError, Settings, Shutdown, Site};
+use lockkeeper_server::token::AccessToken;
+use lockkeeper_server::{
+    self, AppState, BadEndpoint, DoctorSettings, Endpoint, Limits, ServeError, Settings, Shutdown,
+};
 use serde_json::json;
 
 use super::context::{Context, Globals};
@@ -34,22 +36,22 @@ use super::{Verb, group, print, task};
 #[command(
     after_help = "The page and the API see and change the same store as the commands; several servers may share \
     it. On a loopback address every user of this machine is answered unless --token-file is given; any other address \
-    needs it. The first Ctrl-C serves those who are connected to their end, the second stops at once."
+    needs it. The first Ctrl-C answers open requests and waits for running commands, the second stops at once."
 )]
 pub(super) struct Args {
-    /// Where to listen; port 0 takes any that is free
+    /// Where to listen; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7272")]
     listen: SocketAddr,
     /// Show the page in a browser
     #[arg(long)]
     open: bool,
-    /// Answer only those who know the token in this file, which is made if it is not there
+    /// Require the token in this file, which is created if it does not exist
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Another name that the server may be called by
+    /// Another host name that the server accepts
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// Execute what is queued, so many runs at once; without this only what is asked for over HTTP
+    /// Execute queued runs, this many at once; without it, only runs that are started over HTTP
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     work: u32,
     #[command(flatten)]
@@ -76,13 +78,13 @@ enum LogArg {
 /// How much is logged.
 #[derive(Clone, Copy, ValueEnum)]
 enum LevelArg {
-    /// What failed
+    /// Failures
     Error,
-    /// And what is suspicious
+    /// Also suspicious events
     Warn,
-    /// And what was changed
+    /// Also changes
     Info,
-    /// And every request
+    /// Also every request
     Debug,
 }
 
@@ -95,7 +97,7 @@ impl Verb for Args {
 }
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
-    begin_log(args);
+    start_log(args);
     let settings = settings(context, args)?;
     let shutdown = Shutdown::new();
     let signals =
@@ -103,35 +105,39 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let leases = open_engine(&context.location.state)?;
     let listener = lockkeeper_server::listen(args.listen)?;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
-    let site = Site::new(leases, context.location.clone(), settings)?;
-    let working = (args.work > 0).then(|| work(context, args, &site)).transpose()?;
-    tell(context, args, address);
-    let teller = shutdown.clone();
+    let state = AppState::new(leases, context.location.clone(), settings)?;
+    let working = (args.work > 0).then(|| work(context, args, &state)).transpose()?;
+    print_address(context, args, address);
+    let signalled = shutdown.clone();
     let listening =
-        thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &teller));
+        thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &signalled));
     listening.map_err(KeeperError::Machine)?;
-    lockkeeper_server::run(listener, &site, &shutdown)?;
+    lockkeeper_server::run(listener, &state, &shutdown)?;
     match working.map(JoinHandle::join) {
         None | Some(Ok(Ok(()))) => Ok(Exit::Done),
         Some(Ok(Err(error))) => Err(error.into()),
-        Some(Err(_)) => Err(Report::new(Exit::Failed, "INTERNAL", "the worker had panicked")),
+        Some(Err(_)) => Err(Report::new(Exit::Failed, "INTERNAL", "the worker panicked")),
     }
 }
 
-/// Executes what is queued, until the same signals that end the server.
-fn work(context: &Context, args: &Args, site: &Site) -> Result<JoinHandle<Result<(), RunError>>, Report> {
+/// Starts a worker for queued runs. The signals that end the server end it, too.
+fn work(
+    context: &Context,
+    args: &Args,
+    state: &AppState,
+) -> Result<JoinHandle<Result<(), RunError>>, Report> {
     let signals =
         Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
     let (runs, leases) = (context.runs()?, open_engine(&context.location.state)?);
     let status = Some(StatusLog::open(&args.place.status_dir)?);
     let settings = args.place.settings(context)?;
-    let worker = Worker::begin(runs, leases, settings, args.work, status, site.worker_listener())?;
+    let worker = Worker::begin(runs, leases, settings, args.work, status, state.worker_listener())?;
     let working = thread::Builder::new().name("worker".to_owned());
     let working = working.spawn(move || worker.run(&signals, false));
     Ok(working.map_err(KeeperError::Machine)?)
 }
 
-fn begin_log(args: &Args) {
+fn start_log(args: &Args) {
     let format = match args.log {
         LogArg::Text => Format::Text,
         LogArg::Json => Format::Json,
@@ -146,7 +152,8 @@ fn begin_log(args: &Args) {
 }
 
 fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
-    let token = args.token_file.as_deref().map(Secret::keep_in).transpose().map_err(ServeError::from)?;
+    let token =
+        args.token_file.as_deref().map(AccessToken::load_or_create).transpose().map_err(ServeError::from)?;
     let ttl = match context.config.ttl("ttl") {
         Some(ttl) => ttl,
         None => Ttl::new(std::time::Duration::from_secs(300))?,
@@ -162,7 +169,7 @@ fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
         status_dir: Some(args.place.status_dir.clone()),
         defaults: Defaults { dir: context.location.root.clone(), ..defaults(context) },
         queue_limit: queue_limit(context),
-        clinic: Clinic {
+        doctor: DoctorSettings {
             groups: Folders::from_variables(&|name| std::env::var_os(name)),
             max_group_age: group::max_lock_age()?,
             swarm: task::swarm()?,
@@ -172,8 +179,8 @@ fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
     })
 }
 
-/// The collector that was named. One that the environment names is meant for others too: what we cannot use of it is
-/// no reason not to serve.
+/// The collector. One in the environment may be meant for other programs: if it cannot be used, the server starts
+/// without it.
 fn collector(named: Option<&str>) -> Result<Option<Endpoint>, Report> {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let service = variable("OTEL_SERVICE_NAME").unwrap_or_else(|| "lockkeeper".to_owned());
@@ -194,8 +201,8 @@ fn collector(named: Option<&str>) -> Result<Option<Endpoint>, Report> {
     }))
 }
 
-/// Says where the page is; stdout has the address for programs.
-fn tell(context: &Context, args: &Args, address: SocketAddr) {
+/// Prints the address of the page; stdout has it for programs.
+fn print_address(context: &Context, args: &Args, address: SocketAddr) {
     let url = format!("http://{address}");
     if context.json {
         let token_file = args.token_file.as_ref().map(|file| file.display().to_string());

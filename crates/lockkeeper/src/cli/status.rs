@@ -1,4 +1,7 @@
-//! `status`: the swarm's status log; here its arguments and `status emit`.
+//! `status`: the status log of a swarm. This file has the arguments and `status emit`.
+
+mod follow;
+mod summary;
 
 use std::path::PathBuf;
 
@@ -11,9 +14,9 @@ use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Value};
 
 use super::context::{Context, Globals};
-use super::{Verb, print, status_follow, status_summary, table};
+use super::{Verb, print, table};
 
-/// Say what becomes of a task, and see what the others say
+/// Write and read the status log of a swarm
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Folder of the swarm, with status.log in it
@@ -28,7 +31,7 @@ enum Command {
     /// Append a line: START, DONE, WAIT, ERROR, HELP or SKIP
     Emit(EmitArgs),
     /// Show lines as they come, until Ctrl-C
-    Follow(status_follow::Args),
+    Follow(follow::Args),
     /// Show the latest state of every task and worker
     Summary,
 }
@@ -39,25 +42,25 @@ enum Command {
     Within a run (LOCKKEEPER_RUN_ID), HELP makes it end as one that needs input.\n\n\
     The log is renamed to status.log.1 when it has grown beyond the limit; nothing is lost by that.")]
 struct EmitArgs {
-    /// What to say: START, DONE, WAIT, ERROR, HELP or SKIP
+    /// The state: START, DONE, WAIT, ERROR, HELP or SKIP
     #[arg(value_name = "STATE")]
     state: String,
-    /// About which task
+    /// The task
     #[arg(long, value_name = "ID")]
     task: String,
-    /// In words
+    /// A message for people
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     message: Option<String>,
-    /// For programs, as a JSON object
+    /// Data for programs, as a JSON object
     #[arg(long, value_name = "JSON")]
     meta: Option<String>,
-    /// Who says it
+    /// The worker that writes the line
     #[arg(long, value_name = "ID")]
     worker: Option<String>,
     /// How large the log may become, such as 16M; 0 for any size
     #[arg(long, value_name = "SIZE", env = "LOCKKEEPER_STATUS_LIMIT", default_value = "16M")]
     limit: String,
-    /// How many older logs stay
+    /// How many older logs are kept
     #[arg(long, value_name = "N", env = "LOCKKEEPER_STATUS_KEEP", default_value = "4")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     keep: u32,
@@ -72,13 +75,13 @@ impl Verb for Args {
 }
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
-    // An empty variable is as good as none.
+    // An empty variable counts as unset.
     let named = !args.swarm_dir.as_os_str().is_empty();
     let folder = if named { context.cwd.join(&args.swarm_dir) } else { PathBuf::from("/tmp/ai_swarm") };
     match &args.command {
         Command::Emit(args) => emit(context, folder, args),
-        Command::Follow(args) => status_follow::run(context, &StatusLog::open(folder)?, args),
-        Command::Summary => status_summary::run(context, &StatusLog::open(folder)?),
+        Command::Follow(args) => follow::run(context, &StatusLog::open(folder)?, args),
+        Command::Summary => summary::run(context, &StatusLog::open(folder)?),
     }
 }
 
@@ -95,9 +98,9 @@ fn emit(context: &Context, folder: PathBuf, args: &EmitArgs) -> Result<Exit, Rep
     Ok(Exit::Done)
 }
 
-/// Tells the run that this command belongs to, so that it ends as one that needs somebody.
+/// Marks the run of this command, so that it ends with NEEDS_INPUT.
 ///
-/// The line is written by now: what goes wrong here is told, and no failure.
+/// The line is written already, so an error here is only printed.
 fn ask_for_help(context: &Context, line: &StatusLine) {
     let Some(id) = std::env::var("LOCKKEEPER_RUN_ID").ok().filter(|id| !id.is_empty()) else { return };
     let asked = || -> Result<(), Report> {
@@ -121,7 +124,7 @@ fn line(context: &Context, args: &EmitArgs) -> Result<StatusLine, Report> {
         line = line.with_meta(meta(text)?).map_err(bad)?;
     }
     match worker(context, args) {
-        // What was said with --meta counts, unless --worker says otherwise.
+        // A worker in --meta is kept unless --worker is given.
         Some(worker) if args.worker.is_some() || line.worker().is_none() => {
             line.with_worker(worker).map_err(bad)
         }

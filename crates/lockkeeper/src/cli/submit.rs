@@ -1,5 +1,7 @@
 //! `submit`: put a request into the queue.
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::args::path_target;
 use super::context::{Context, Globals};
-use super::{Verb, print, run, submit_files, table};
+use super::{Verb, print, run, table};
 
 /// Put a request into the queue, for workers to run
 #[derive(clap::Args)]
@@ -25,10 +27,10 @@ use super::{Verb, print, run, submit_files, table};
     The command gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TERM, TMPDIR and XDG_* of this one, and what \
     --env names; nothing else. `lockkeeper work` runs what is queued.")]
 pub(super) struct Args {
-    /// The request's id [default: one is made]
+    /// The id of the request [default: a new one]
     #[arg(long, value_name = "REQUEST")]
     id: Option<String>,
-    /// What it is about [default: the command]
+    /// The title [default: the command]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
     /// Hold this name while it runs; may be given several times
@@ -37,19 +39,19 @@ pub(super) struct Args {
     /// Hold paths while it runs, as a pattern such as 'src/api/**'
     #[arg(long = "path", value_name = "GLOB")]
     paths: Vec<String>,
-    /// Share what it holds with others who share
+    /// Hold in shared mode
     #[arg(long)]
     shared: bool,
-    /// How urgent it is, from -100 to 100: more is sooner
+    /// The priority, from -100 to 100: higher is sooner
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     priority: String,
-    /// Give it up when nobody began with it for so long; 0 for never
+    /// Give it up when it did not start within this time; 0 for never
     #[arg(long, value_name = "DUR")]
     queue_timeout: Option<String>,
     /// Stop an attempt that takes longer; 0 for never
     #[arg(long, value_name = "DUR")]
     timeout: Option<String>,
-    /// How many more attempts there are when one fails
+    /// How many more attempts there are after a failure
     #[arg(long, value_name = "N", default_value = "0")]
     retries: u32,
     /// How long to wait before the second attempt; each further wait is twice as long [default: 1s]
@@ -58,19 +60,19 @@ pub(super) struct Args {
     /// The longest wait between two attempts [default: 5m]
     #[arg(long, value_name = "DUR")]
     max_backoff: Option<String>,
-    /// Only these exit codes are worth another attempt, such as 1,75-79
+    /// Retry only these exit codes, such as 1,75-79
     #[arg(long, value_name = "CODES")]
     retry_on: Option<String>,
-    /// The exit codes that are a success [default: 0]
+    /// The exit codes that count as success [default: 0]
     #[arg(long, value_name = "CODES")]
     success: Option<String>,
-    /// Begin only when this request is done; may be given several times
+    /// Start only when this request is done; may be given several times
     #[arg(long, value_name = "REQUEST")]
     after: Vec<String>,
-    /// Give the command this variable, or take it along from here
+    /// Set a variable for the command, or pass one on from here
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<OsString>,
-    /// The same key gives the same request, however often it is submitted
+    /// Deduplication key: a second submit with the same key returns the first request
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Where to run it [default: here]
@@ -80,7 +82,7 @@ pub(super) struct Args {
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
-    files: submit_files::Files,
+    files: files::Files,
     /// The command and its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -100,11 +102,11 @@ fn submit(context: &Context, args: &Args) -> Result<Exit, Report> {
             return Err(Report::usage("a file of requests comes without a command and without --wait")
                 .with_hint("leave out what is behind `--`, and wait with `lockkeeper run wait`"));
         }
-        return submit_files::run(context, &args.files);
+        return files::run(context, &args.files);
     }
     let new = new_request(context, args)?;
     let defaults = defaults(context);
-    // Checked before the store is made: bad input leaves nothing behind.
+    // Checked before the store is created, so that bad input leaves nothing behind.
     new.clone().check(&placeholder()?, &defaults)?;
     let runs = context.runs()?;
     let request = new.check(&runs.new_request_id()?, &defaults)?;
@@ -129,8 +131,8 @@ fn tell(context: &Context, submitted: &Submitted, title: &str) {
     print::data(&format!("{}\t{}", submitted.request, submitted.run));
 }
 
-/// What programs get.
-pub(super) fn as_json(submitted: &Submitted) -> Value {
+/// The result for programs.
+fn as_json(submitted: &Submitted) -> Value {
     json!({
         "request_id": submitted.request.as_str(),
         "run_id": submitted.run.as_str(),
@@ -138,12 +140,12 @@ pub(super) fn as_json(submitted: &Submitted) -> Value {
     })
 }
 
-/// How many may wait.
+/// The limit of queued runs.
 pub(super) fn queue_limit(context: &Context) -> Option<u64> {
     context.config.count("queue_limit")
 }
 
-/// What counts where a request says nothing.
+/// Defaults for fields that a request leaves out.
 pub(super) fn defaults(context: &Context) -> Defaults {
     Defaults {
         dir: context.cwd.clone(),
@@ -190,12 +192,12 @@ fn no_folder(path: &str) -> Report {
     Report::usage(format!("there is no folder {path}")).with_hint("give one that exists with --cwd")
 }
 
-/// Text that comes in as bytes.
+/// Converts an argument to text.
 fn text(word: &std::ffi::OsStr, what: impl Fn() -> String) -> Result<String, Report> {
     word.to_str().map(str::to_owned).ok_or_else(|| BadRequest::NotUtf8 { what: what() }.into())
 }
 
-/// `NAME=VALUE` as it is, `NAME` from this process's own environment.
+/// Parses variables: `NAME=VALUE`, or `NAME` with the value of this process.
 fn variables(given: &[OsString]) -> Result<BTreeMap<String, String>, Report> {
     let mut variables = BTreeMap::new();
     for one in given {
@@ -216,7 +218,7 @@ fn variables(given: &[OsString]) -> Result<BTreeMap<String, String>, Report> {
     Ok(variables)
 }
 
-/// `1,75-79`.
+/// Parses a list of exit codes such as `1,75-79`.
 fn codes(text: &str) -> Result<Vec<u8>, Report> {
     let bad =
         || Report::usage(format!("`{text}` is not a list of exit codes")).with_hint("write 0,75 or 1-9,42");
@@ -236,7 +238,7 @@ fn codes(text: &str) -> Result<Vec<u8>, Report> {
 }
 
 /// Checks all requests of a file, each with an id.
-pub(super) fn check_all(
+fn check_all(
     new: Vec<NewRequest>,
     defaults: &Defaults,
     id: impl Fn() -> Result<RequestId, Report>,
@@ -250,7 +252,7 @@ pub(super) fn check_all(
     checked.collect()
 }
 
-/// An id for checking, while there is nothing to give one.
-pub(super) fn placeholder() -> Result<RequestId, Report> {
+/// An id for checking requests before the store exists.
+fn placeholder() -> Result<RequestId, Report> {
     "RQ-0".parse().map_err(Report::from)
 }

@@ -1,8 +1,8 @@
-//! Columns that line up, whatever colour or script is in them.
+//! Text tables: aligned columns, also with colours and East Asian characters.
 
-pub(super) use lockkeeper_engine::shape::plain;
+pub(super) use lockkeeper_engine::report::plain;
 
-/// Lays rows out under a heading; the last column is not padded.
+/// Aligns rows under a heading. The last column is not padded.
 pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = heading.iter().map(|cell| width(cell)).collect();
     for row in rows {
@@ -26,14 +26,14 @@ pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Cells on a terminal: escape sequences take none, East Asian characters two.
+/// The width of a text in terminal cells: escape sequences take none, East Asian characters two.
 pub(super) fn width(text: &str) -> usize {
     let mut cells = 0;
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         match character {
             '\x1b' => {
-                // The sequences that we write end with the first letter.
+                // Our escape sequences are colours; they end with the first letter.
                 let _ = characters.by_ref().find(char::is_ascii_alphabetic);
             }
             _ => cells += cells_of(character),
@@ -55,7 +55,7 @@ fn cells_of(character: char) -> usize {
     }
 }
 
-/// As much of a line as fits: one that the terminal wraps could not be drawn over.
+/// Cuts a line to a number of columns. A wrapped line could not be overwritten later.
 pub(super) fn cut(line: &str, columns: usize) -> String {
     if width(line) <= columns {
         return line.to_owned();
@@ -67,7 +67,7 @@ pub(super) fn cut(line: &str, columns: usize) -> String {
         if character == '\x1b' {
             text.push(character);
             text.extend(characters.by_ref().take_while(|c| !c.is_ascii_alphabetic()));
-            // Only colours are written, and their sequences end so.
+            // Colour sequences end with `m`.
             text.push('m');
             continue;
         }
@@ -82,10 +82,10 @@ pub(super) fn cut(line: &str, columns: usize) -> String {
     text
 }
 
-/// As much of a text as fits on a screen of this many columns and rows.
+/// Cuts a text to the columns and rows of a screen.
 pub(super) fn fit(text: &str, columns: usize, rows: usize) -> String {
     let lines: Vec<String> = text.lines().map(|line| cut(line, columns)).collect();
-    // The cursor needs the last row.
+    // The last row is for the cursor.
     let room = rows.saturating_sub(1).max(1);
     if lines.len() <= room {
         return lines.join("\n") + "\n";
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_cut() {
+    fn long_lines_are_cut() {
         assert_eq!(cut("waiting", 7), "waiting");
         assert_eq!(cut("waiting", 6), "waiti…");
         assert_eq!(cut("数据库", 6), "数据库");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn others_cannot_steer_the_terminal() {
+    fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
     }
 }

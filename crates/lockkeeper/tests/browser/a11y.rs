@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use lockkeeper_server::Settings;
-use lockkeeper_server::secret::Secret;
+use lockkeeper_server::token::AccessToken;
 use serde_json::{Value, json};
 
 use super::at;
@@ -89,7 +89,7 @@ fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
 fn the_page_that_asks_for_the_token_passes_the_rules_of_wcag_in_both_schemes() {
     let axe = axe();
     let folder = tempfile::tempdir().unwrap();
-    let token = Secret::keep_in(&folder.path().join("token")).unwrap();
+    let token = AccessToken::load_or_create(&folder.path().join("token")).unwrap();
     let server = Server::with(Settings { token: Some(token), ..settings() });
     let mut browser = Browser::start();
     assert_usable(&mut browser, &axe, &[at(&server, "/login")]);

@@ -2,7 +2,7 @@
 
 use lockkeeper_engine::messages::Language;
 use lockkeeper_server::Settings;
-use lockkeeper_server::secret::Secret;
+use lockkeeper_server::token::AccessToken;
 use serde_json::json;
 
 use super::client::Response;
@@ -144,9 +144,12 @@ fn output_and_titles_are_never_markup() {
 fn the_description_of_the_api_can_be_read_without_any_other_tool() {
     let server = Server::start();
     let text = browse(&server, "/api").text();
-    for expected in
-        ["/api/locks/{id}/renew", "Idempotency-Key", "LOCK_HELD", "How long it lives without being renewed"]
-    {
+    for expected in [
+        "/api/locks/{id}/renew",
+        "Idempotency-Key",
+        "LOCK_HELD",
+        "How long the lease lasts without being renewed",
+    ] {
         assert!(text.contains(expected), "{expected} is not in {text}");
     }
 }
@@ -170,7 +173,7 @@ fn files_of_the_page_are_sent_once() {
 fn a_browser_logs_in_with_the_token_and_keeps_it_where_no_script_reads_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
-    let token = Secret::keep_in(&path).unwrap();
+    let token = AccessToken::load_or_create(&path).unwrap();
     let text = std::fs::read_to_string(&path).unwrap().trim().to_owned();
     let server = Server::with(Settings { token: Some(token), ..settings() });
     let asked = browse(&server, "/locks");

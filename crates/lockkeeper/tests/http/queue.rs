@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockkeeper_formats::group::Folders;
-use lockkeeper_server::{Clinic, Settings};
+use lockkeeper_server::{DoctorSettings, Settings};
 use serde_json::json;
 
 use super::events::listen;
@@ -140,8 +140,8 @@ fn the_queue_ends_when_the_doctor_finds_a_fault() {
     let folder = tempfile::tempdir().unwrap();
     let locks = folder.path().join("groups");
     let variables = |name: &str| (name == "LOCK_DIR").then(|| locks.clone().into_os_string());
-    let clinic = Clinic { groups: Folders::from_variables(&variables), ..settings().clinic };
-    let server = Server::over(folder.path(), Settings { clinic, ..settings() });
+    let doctor = DoctorSettings { groups: Folders::from_variables(&variables), ..settings().doctor };
+    let server = Server::over(folder.path(), Settings { doctor, ..settings() });
     let mut stream = listen(&server, None);
     let run = submit(&server, "RQ-1", &until("go"));
     let next = submit(&server, "RQ-2", &json!(["true"]));

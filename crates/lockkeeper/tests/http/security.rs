@@ -1,7 +1,7 @@
 //! Who is answered, and who is not.
 
 use lockkeeper_server::Settings;
-use lockkeeper_server::secret::Secret;
+use lockkeeper_server::token::AccessToken;
 use serde_json::json;
 
 use super::server::{Server, settings};
@@ -90,7 +90,7 @@ fn another_name_is_answered_when_it_was_allowed() {
 fn without_the_token_nothing_is_answered_but_that_the_server_lives() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
-    let token = Secret::keep_in(&path).unwrap();
+    let token = AccessToken::load_or_create(&path).unwrap();
     let text = std::fs::read_to_string(&path).unwrap().trim().to_owned();
     let server = Server::with(Settings { token: Some(token), ..settings() });
     assert_eq!(server.get("/healthz").status, 200);

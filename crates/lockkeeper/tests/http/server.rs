@@ -14,7 +14,7 @@ use lockkeeper_engine::runs::environment;
 use lockkeeper_engine::runs::new_request::Defaults;
 use lockkeeper_formats::group::Folders;
 use lockkeeper_formats::swarm::Swarm;
-use lockkeeper_server::{self, Clinic, Limits, ServeError, Settings, Shutdown, Site};
+use lockkeeper_server::{self, AppState, DoctorSettings, Limits, ServeError, Settings, Shutdown};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -42,7 +42,7 @@ pub fn settings() -> Settings {
         status_dir: None,
         defaults: Defaults { env: environment::of_submitter(std::env::vars_os()), ..Defaults::default() },
         queue_limit: None,
-        clinic: Clinic {
+        doctor: DoctorSettings {
             groups: Folders::from_variables(&|_| None),
             max_group_age: Duration::from_secs(600),
             swarm: Swarm::new("/nonexistent", Ttl::new(Duration::from_secs(300)).unwrap()),
@@ -75,9 +75,11 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let (site, told) =
-            (Site::new(open_engine(&location.state).unwrap(), location, settings).unwrap(), shutdown.clone());
-        let thread = Some(thread::spawn(move || lockkeeper_server::run(listener, &site, &told)));
+        let (state, told) = (
+            AppState::new(open_engine(&location.state).unwrap(), location, settings).unwrap(),
+            shutdown.clone(),
+        );
+        let thread = Some(thread::spawn(move || lockkeeper_server::run(listener, &state, &told)));
         Self { address, keeper, shutdown, thread, folder: folder.to_owned(), _temp: None }
     }
 

@@ -1,7 +1,7 @@
-//! `/api/runs/cancel` and `/api/runs/retry`: what is done to every request that matches.
+//! `/api/runs/cancel` and `/api/runs/retry`: bulk operations on all requests that match a filter.
 //!
-//! One call changes so many and says where to go on, as lists do: no call takes long, however many match, and nothing is
-//! under way that a restart would forget.
+//! One call changes up to `limit` requests and returns where to continue, like a page of a list. So no call takes long, and
+//! a restart of the server loses no work.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,61 +9,61 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::RequestFilter;
+use lockkeeper_engine::runs::bulk::{Bulk, Done, Forecast};
+use lockkeeper_engine::views::{ChangedView, RefusedView};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::super::extract::Body;
-use super::super::failure::{ErrorShape, Failure};
-use super::super::site::Site;
 use super::runs::checked_reason;
-use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::bulk::{Bulk, Changed, Done, Forecast, Left};
-use lockkeeper_store::runs::RequestFilter;
+use crate::error::{ApiError, ErrorView};
+use crate::extract::Body;
+use crate::state::AppState;
 
-/// One call changes so many unless asked otherwise.
-const USUAL: usize = 1_000;
-/// It changes no more than this.
-const MOST: usize = 10_000;
-/// So many of each kind are named in an answer; all are counted.
-const NAMED: usize = 100;
+/// How many requests one call changes by default.
+const DEFAULT_LIMIT: usize = 1_000;
+/// How many requests one call changes at most.
+const MAX_LIMIT: usize = 10_000;
+/// How many changed and how many refused requests a response lists. All of them are counted.
+const MAX_LISTED: usize = 100;
 
-/// Which requests, and how.
+/// A filter for requests, and options.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Matching {
-    /// Only those in these states: `QUEUED`, `RUNNING`, `DONE`, `NEEDS_INPUT`, `FAILED`, `CANCELED`.
+pub(crate) struct BulkRequest {
+    /// Only requests with one of these statuses: `QUEUED`, `RUNNING`, `DONE`, `NEEDS_INPUT`, `FAILED`, `CANCELED`.
     request_status: Vec<String>,
-    /// Only those whose latest run is in one of these states: `queued`, `running`, `cancelling`, `succeeded`,
+    /// Only requests whose latest run has one of these statuses: `queued`, `running`, `cancelling`, `succeeded`,
     /// `failed`, `canceled`, `timedOut`, `rejected`.
     status: Vec<String>,
-    /// Only those with this text in their title or id.
+    /// Only requests with this text in their title or id.
     text: Option<String>,
-    /// Only those that this worker executes.
+    /// Only requests that this worker executes.
     worker: Option<String>,
-    /// Only these.
+    /// Only requests with these ids.
     requests: Vec<String>,
-    /// Every request is meant; without it, something above has to say which are.
+    /// All requests. Without it, at least one of the filters above is required.
     all: bool,
-    /// Only say how many there are.
+    /// Only count; change nothing.
     dry_run: bool,
-    /// Leave alone what came after this request, as `newest` of a dry run said.
+    /// Skip requests that are newer than this one: the `newest` of a dry run.
     newest: Option<String>,
-    /// Go on after this one, as `next` of the call before said.
+    /// Continue after this request: the `next` of the previous call.
     after: Option<String>,
-    /// How many at the most, from 1 to 10000; 1000 if not said.
+    /// The largest number of requests to change, from 1 to 10000; 1000 by default.
     #[schema(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
-    /// Why they are called off, in words.
+    /// Why they are canceled. Only for cancel.
     reason: Option<String>,
 }
 
-impl Matching {
+impl BulkRequest {
     fn filter(&self) -> Result<RequestFilter, Report> {
-        let limit = self.limit.unwrap_or(USUAL);
-        if !(1..=MOST).contains(&limit) {
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
+        if !(1..=MAX_LIMIT).contains(&limit) {
             return Err(Report::usage(format!("one call cannot change {limit} requests"))
-                .with_hint(format!("ask for 1 to {MOST} with `limit`, and go on with `after`")));
+                .with_hint(format!("ask for 1 to {MAX_LIMIT} with `limit`, and go on with `after`")));
         }
         let id = |text: &Option<String>| text.as_deref().map(str::parse).transpose();
         let filter = RequestFilter {
@@ -95,89 +95,87 @@ where
     Ok(words.iter().map(|word| word.parse()).collect::<Result<Vec<T>, _>>()?)
 }
 
-/// What was done, or would be.
+/// The result of a bulk operation or of its dry run.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Answer {
-    /// How many requests matched, from `after` on.
+pub(crate) struct BulkResponse {
+    /// How many requests match, from `after` on.
     matched: u64,
-    /// How many were changed by this call, or would be by all calls.
+    /// How many this call changed; in a dry run, how many all calls would change.
     moved: u64,
-    /// How many were left as they are.
+    /// How many were not changed.
     refused: u64,
-    /// The first of those that were changed: `request_id`, `run_id`, `status`.
-    #[schema(value_type = Vec<Object>)]
-    runs: Vec<Value>,
-    /// The first of those that were not: `request_id`, `reason_code`, `message`.
-    #[schema(value_type = Vec<Object>)]
-    refusals: Vec<Value>,
-    /// The latest request that is meant.
+    /// The first changed requests.
+    runs: Vec<ChangedView>,
+    /// The first refused requests.
+    refusals: Vec<RefusedView>,
+    /// The newest request that matches.
     newest: Option<String>,
-    /// There are more: where the next call begins.
+    /// Where the next call continues; null when nothing is left.
     next: Option<String>,
-    /// Whether nothing was changed.
+    /// Whether this was a dry run.
     dry_run: bool,
-    /// What happened, for people.
+    /// What happened, as a sentence.
     message: String,
 }
 
-/// Calls off the latest run of every request that matches; whoever executes one ends its command first.
-#[utoipa::path(post, path = "/api/runs/cancel", operation_id = "cancel_matching", tag = "runs", request_body = Matching,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once")),
+/// Cancels the latest run of every request that matches. A worker stops the command of a running one first.
+#[utoipa::path(post, path = "/api/runs/cancel", operation_id = "cancel_matching", tag = "runs", request_body = BulkRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the response of the first")),
     responses(
-        (status = ACCEPTED, description = "They are canceled, or about to be", body = Answer),
-        (status = OK, description = "What would be done", body = Answer),
-        (status = BAD_REQUEST, description = "It does not say which, or not in words that are known", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = ACCEPTED, description = "They are canceled, or will be", body = BulkResponse),
+        (status = OK, description = "Dry run: what would change", body = BulkResponse),
+        (status = BAD_REQUEST, description = "The filter is missing or invalid", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn cancel(
-    State(site): State<Site>,
-    Body(mut matching): Body<Matching>,
-) -> Result<Response, Failure> {
-    let reason = checked_reason(matching.reason.take())?;
-    act(&site, &matching, Bulk::Cancel { reason }).await
+    State(state): State<AppState>,
+    Body(mut request): Body<BulkRequest>,
+) -> Result<Response, ApiError> {
+    let reason = checked_reason(request.reason.take())?;
+    act(&state, &request, Bulk::Cancel { reason }).await
 }
 
-/// Queues a new run of every request that matches and whose last one has ended.
-#[utoipa::path(post, path = "/api/runs/retry", operation_id = "retry_matching", tag = "runs", request_body = Matching,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once")),
+/// Queues a new run of every request that matches and whose latest run has ended.
+#[utoipa::path(post, path = "/api/runs/retry", operation_id = "retry_matching", tag = "runs", request_body = BulkRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the response of the first")),
     responses(
-        (status = ACCEPTED, description = "New runs are queued", body = Answer),
-        (status = OK, description = "What would be done", body = Answer),
-        (status = BAD_REQUEST, description = "It does not say which, or not in words that are known", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = ACCEPTED, description = "New runs are queued", body = BulkResponse),
+        (status = OK, description = "Dry run: what would change", body = BulkResponse),
+        (status = BAD_REQUEST, description = "The filter is missing or invalid", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn retry(
-    State(site): State<Site>,
-    Body(matching): Body<Matching>,
-) -> Result<Response, Failure> {
-    if matching.reason.is_some() {
+    State(state): State<AppState>,
+    Body(request): Body<BulkRequest>,
+) -> Result<Response, ApiError> {
+    if request.reason.is_some() {
         return Err(Report::usage("a retry has no reason").with_hint("leave `reason` out").into());
     }
-    act(&site, &matching, Bulk::Retry).await
+    act(&state, &request, Bulk::Retry).await
 }
 
-async fn act(site: &Site, matching: &Matching, bulk: Bulk) -> Result<Response, Failure> {
-    let (filter, dry_run) = (matching.filter()?, matching.dry_run);
-    let (forecast, done) = site
-        .consult(move |site| {
-            let forecast = site.runs().forecast(&bulk, &filter)?;
+async fn act(state: &AppState, request: &BulkRequest, bulk: Bulk) -> Result<Response, ApiError> {
+    let (filter, dry_run) = (request.filter()?, request.dry_run);
+    let (forecast, done) = state
+        .blocking(move |state| {
+            let forecast = state.runs().forecast(&bulk, &filter)?;
             let newest = filter.newest.clone().or_else(|| forecast.newest.clone());
             let filter = RequestFilter { newest, ..filter };
-            let done = if dry_run { None } else { Some(site.runs().bulk(&bulk, &filter)?) };
+            let done = if dry_run { None } else { Some(state.runs().bulk(&bulk, &filter)?) };
             Ok((forecast, done))
         })
         .await?;
     let status = if dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((status, Json(Answer::new(&forecast, done))).into_response())
+    Ok((status, Json(BulkResponse::new(&forecast, done))).into_response())
 }
 
-impl Answer {
+impl BulkResponse {
     fn new(forecast: &Forecast, done: Option<Done>) -> Self {
         let dry_run = done.is_none();
         let (moved, refused) = match &done {
@@ -190,27 +188,12 @@ impl Answer {
             matched: forecast.matched,
             moved,
             refused,
-            runs: done.moved.iter().take(NAMED).map(changed).collect(),
-            refusals: done.refused.into_iter().take(NAMED).map(left).collect(),
+            runs: done.moved.iter().take(MAX_LISTED).map(ChangedView::new).collect(),
+            refusals: done.refused.into_iter().take(MAX_LISTED).map(RefusedView::with_code).collect(),
             newest: forecast.newest.as_ref().map(ToString::to_string),
             next: done.next.map(|next| next.to_string()),
             dry_run,
             message: format!("{moved} {would}changed, {refused} {would}left as they are"),
         }
     }
-}
-
-fn changed(one: &Changed) -> Value {
-    let pairs =
-        [("request_id", one.request.as_str()), ("run_id", one.run.as_str()), ("status", one.status.as_str())];
-    Value::Object(pairs.map(|(key, value)| (key.to_owned(), value.into())).into_iter().collect())
-}
-
-fn left(one: Left) -> Value {
-    let message = one.error.to_string();
-    let mut value = Map::new();
-    value.insert("request_id".to_owned(), one.request.as_str().into());
-    value.insert("reason_code".to_owned(), Report::from(one.error).code().into());
-    value.insert("message".to_owned(), message.into());
-    Value::Object(value)
 }

@@ -1,34 +1,34 @@
-//! `/api/doctor`: whether all is well, and in the full pass making it so.
+//! `/api/doctor`: examines the installation; the full pass also repairs.
 
 use axum::Json;
 use axum::extract::State;
+use lockkeeper_engine::doctor::Pass;
+use lockkeeper_engine::report::Report;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
-use super::super::extract::Params;
-use super::super::failure::{ErrorShape, Failure};
-use super::super::site::Site;
-use lockkeeper_engine::doctor::Pass;
-use lockkeeper_engine::report::Report;
+use crate::error::{ApiError, ErrorView};
+use crate::extract::Params;
+use crate::state::AppState;
 
-/// How thorough.
+/// The mode of the examination.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Mode {
-    /// `quick` looks only; `full` also recovers what is stale.
+    /// `quick` only reads; `full` also removes what is stale.
     mode: Option<String>,
 }
 
-/// Checks everything that locks depend on.
+/// Runs all checks of the doctor.
 #[utoipa::path(get, path = "/api/doctor", operation_id = "examine", tag = "doctor", params(Mode), responses(
     (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = Object),
-    (status = BAD_REQUEST, description = "No such mode", body = ErrorShape),
+    (status = BAD_REQUEST, description = "No such mode", body = ErrorView),
 ))]
 pub(crate) async fn examine(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Params(mode): Params<Mode>,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Json<Value>, ApiError> {
     let pass = match mode.mode.as_deref() {
         None | Some("quick") => Pass::Quick,
         Some("full") => Pass::Full,
@@ -37,5 +37,5 @@ pub(crate) async fn examine(
             return Err(Report::usage(message).with_hint("modes are quick and full").into());
         }
     };
-    Ok(Json(site.consult(move |site| Ok(site.examine(pass).to_json())).await?))
+    Ok(Json(state.blocking(move |state| Ok(state.examine(pass).to_json())).await?))
 }

@@ -1,4 +1,4 @@
-//! `/api/events`: one stream of everything that happens.
+//! `/api/events`: stream of server-sent events.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
+use lockkeeper_engine::report::{Exit, Report};
 use serde::Deserialize;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -18,106 +19,106 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::super::extract::Params;
-use super::super::failure::{ErrorShape, Failure};
-use super::super::feed::{Event, Missed, Subscription};
-use super::super::shutdown::Shutdown;
-use super::super::site::Site;
-use lockkeeper_engine::report::{Exit, Report};
+use crate::broadcast::{Event, Missed, Subscription};
+use crate::error::{ApiError, ErrorView};
+use crate::extract::Params;
+use crate::shutdown::Shutdown;
+use crate::state::AppState;
 
-/// So many parts of a stream are ready for a reader who is slow.
-const READY: usize = 32;
-/// The limit before the site is known, lowered by the first stream to what the settings say.
-const STREAMS: usize = Semaphore::MAX_PERMITS;
+/// How many events are buffered for a slow client.
+const BUFFERED: usize = 32;
+/// The size of the semaphore. The limit of the settings is checked when a stream is opened.
+const MAX_PERMITS: usize = Semaphore::MAX_PERMITS;
 
-/// What all streams share.
+/// State shared by all streams.
 #[derive(Clone)]
 struct Streams {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     shutdown: Shutdown,
 }
 
-pub(super) fn routes(shutdown: &Shutdown) -> OpenApiRouter<Site> {
-    let streams = Streams { places: Arc::new(Semaphore::new(STREAMS)), shutdown: shutdown.clone() };
+pub(super) fn routes(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
+    let streams = Streams { permits: Arc::new(Semaphore::new(MAX_PERMITS)), shutdown: shutdown.clone() };
     OpenApiRouter::new().routes(routes!(events)).layer(Extension(streams))
 }
 
-/// What to listen to.
+/// Options of an event stream.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Wanted {
-    /// Only these topics, with commas between: `lease,ticket`; all if not said.
+struct StreamQuery {
+    /// Only these topics, separated by commas, such as `lease,ticket`; all by default.
     topics: Option<String>,
-    /// As the header `Last-Event-ID`, for those who cannot set headers.
+    /// The same as the header `Last-Event-ID`, for clients that cannot set headers.
     last_event_id: Option<String>,
 }
 
-/// Everything that happens, as server-sent events.
+/// All changes, as server-sent events.
 ///
-/// The first event is `hello`, or `reset` when more was missed than is kept: then look at everything again. Each event
-/// has an id; whoever comes back with the header `Last-Event-ID` hears what it missed.
+/// The first event is `hello`. It is `reset` when the client missed more events than the server keeps: then load everything
+/// again. Each event has an id; a client that sends it back as `Last-Event-ID` receives what it missed.
 #[utoipa::path(get, path = "/api/events", tag = "events",
-    params(Wanted, ("Last-Event-ID" = Option<String>, Header, description = "Go on after this event")),
+    params(StreamQuery, ("Last-Event-ID" = Option<String>, Header, description = "Continue after this event")),
     responses(
-        (status = OK, description = "The stream, until the reader or the server ends it", content_type = "text/event-stream", body = String),
-        (status = SERVICE_UNAVAILABLE, description = "Too many streams", body = ErrorShape),
+        (status = OK, description = "The stream, until the client or the server closes it", content_type = "text/event-stream", body = String),
+        (status = SERVICE_UNAVAILABLE, description = "Too many streams", body = ErrorView),
     )
 )]
 async fn events(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Extension(streams): Extension<Streams>,
-    Params(wanted): Params<Wanted>,
+    Params(query): Params<StreamQuery>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
-    let used = STREAMS - streams.places.available_permits();
-    let place = Arc::clone(&streams.places).try_acquire_owned().ok().filter(|_| used < site.limits().streams);
-    let Some(place) = place else { return Err(too_many(site.limits().streams)) };
+) -> Result<Response, ApiError> {
+    let used = MAX_PERMITS - streams.permits.available_permits();
+    let permit =
+        Arc::clone(&streams.permits).try_acquire_owned().ok().filter(|_| used < state.limits().streams);
+    let Some(permit) = permit else { return Err(too_many(state.limits().streams)) };
     let header = headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let subscription = site.feed().subscribe(header.or(wanted.last_event_id).as_deref());
-    let topics = wanted.topics.map(|topics| topics.split(',').map(|topic| topic.trim().to_owned()).collect());
-    let (sender, parts) = mpsc::channel(READY);
-    let speaker = Speaker { site, topics, sender, _place: place };
+    let subscription = state.broadcaster().subscribe(header.or(query.last_event_id).as_deref());
+    let topics = query.topics.map(|topics| topics.split(',').map(|topic| topic.trim().to_owned()).collect());
+    let (sender, parts) = mpsc::channel(BUFFERED);
+    let writer = StreamWriter { state, topics, sender, _permit: permit };
     tokio::spawn(async move {
         tokio::select! {
-            () = speaker.speak(subscription) => {}
+            () = writer.run(subscription) => {}
             () = streams.shutdown.draining() => {}
         }
     });
     let headers = [(CONTENT_TYPE, "text/event-stream; charset=utf-8"), (CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::new(Stream { parts })).into_response())
+    Ok((headers, Body::new(StreamBody { parts })).into_response())
 }
 
-/// Speaks to one reader.
-struct Speaker {
-    site: Site,
+/// Writes events to one client.
+struct StreamWriter {
+    state: AppState,
     topics: Option<Vec<String>>,
     sender: mpsc::Sender<Bytes>,
-    /// Given back with everything else.
-    _place: OwnedSemaphorePermit,
+    /// Released when the stream ends.
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Speaker {
-    /// Speaks until the reader is gone.
-    async fn speak(self, subscription: Subscription) {
-        let Subscription { missed, mut last, mut coming } = subscription;
-        let mut going_on = match missed {
-            Missed::New => self.mark("hello", last).await,
-            Missed::TooMuch => self.mark("reset", last).await,
-            Missed::Events(events) => self.all(&events).await,
+impl StreamWriter {
+    /// Writes events until the client disconnects.
+    async fn run(self, subscription: Subscription) {
+        let Subscription { missed, mut last, mut receiver } = subscription;
+        let mut connected = match missed {
+            Missed::New => self.write_control("hello", last).await,
+            Missed::TooMuch => self.write_control("reset", last).await,
+            Missed::Events(events) => self.write_events(&events).await,
         };
-        while going_on {
-            let silence = tokio::time::sleep(self.site.limits().keep_alive);
-            going_on = tokio::select! {
+        while connected {
+            let keep_alive = tokio::time::sleep(self.state.limits().keep_alive);
+            connected = tokio::select! {
                 () = self.sender.closed() => false,
-                () = silence => self.say(": alive\n\n".to_owned()).await,
-                heard = coming.recv() => match heard {
+                () = keep_alive => self.write(": alive\n\n".to_owned()).await,
+                received = receiver.recv() => match received {
                     Ok(event) => {
                         last = event.number;
-                        self.all(std::slice::from_ref(&event)).await
+                        self.write_events(std::slice::from_ref(&event)).await
                     }
                     Err(RecvError::Lagged(lost)) => {
                         last += lost;
-                        self.mark("reset", last).await
+                        self.write_control("reset", last).await
                     }
                     Err(RecvError::Closed) => false,
                 },
@@ -125,13 +126,14 @@ impl Speaker {
         }
     }
 
-    async fn all(&self, events: &[Event]) -> bool {
+    /// Writes events of the query topics; false when the client has disconnected.
+    async fn write_events(&self, events: &[Event]) -> bool {
         for event in events {
-            let wanted =
+            let query =
                 self.topics.as_ref().is_none_or(|topics| topics.iter().any(|topic| topic == event.topic));
-            let id = self.site.feed().cursor(event.number);
-            if wanted
-                && !self.say(format!("id: {id}\nevent: {}\ndata: {}\n\n", event.topic, event.data)).await
+            let id = self.state.broadcaster().cursor(event.number);
+            if query
+                && !self.write(format!("id: {id}\nevent: {}\ndata: {}\n\n", event.topic, event.data)).await
             {
                 return false;
             }
@@ -139,24 +141,24 @@ impl Speaker {
         true
     }
 
-    /// An event about the stream itself.
-    async fn mark(&self, name: &str, last: u64) -> bool {
-        let id = self.site.feed().cursor(last);
-        self.say(format!("retry: 1000\nid: {id}\nevent: {name}\ndata: {{}}\n\n")).await
+    /// Writes an event about the stream itself; false when the client has disconnected.
+    async fn write_control(&self, name: &str, last: u64) -> bool {
+        let id = self.state.broadcaster().cursor(last);
+        self.write(format!("retry: 1000\nid: {id}\nevent: {name}\ndata: {{}}\n\n")).await
     }
 
-    /// False when nobody reads any more.
-    async fn say(&self, text: String) -> bool {
+    /// Writes a part of the stream; false when the client has disconnected.
+    async fn write(&self, text: String) -> bool {
         self.sender.send(Bytes::from(text)).await.is_ok()
     }
 }
 
-/// A body whose parts come one by one.
-struct Stream {
+/// Response body that is sent part by part.
+struct StreamBody {
     parts: mpsc::Receiver<Bytes>,
 }
 
-impl HttpBody for Stream {
+impl HttpBody for StreamBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -168,10 +170,10 @@ impl HttpBody for Stream {
     }
 }
 
-fn too_many(limit: usize) -> Failure {
+fn too_many(limit: usize) -> ApiError {
     let message = format!("{limit} event streams are open already");
     let report = Report::new(Exit::Unreachable, "TOO_MANY_STREAMS", message)
         .with_hint("close pages that you do not look at")
         .with_context("limit", limit);
-    Failure::new(StatusCode::SERVICE_UNAVAILABLE, report)
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, report)
 }

@@ -1,4 +1,4 @@
-//! `/api/locks`: who holds, who waits, taking a lease, keeping it and giving it back.
+//! `/api/locks`: lists, acquires, renews and releases leases.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,49 +11,46 @@ use lockkeeper_core::lease::{Grant, NotCurrent, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::Blocker;
+use lockkeeper_engine::Engine;
+use lockkeeper_engine::report::{self, Exit, Report};
+use lockkeeper_engine::views::{AlertView, LeaseView, TicketView};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::connections::Peer;
-use super::super::extract::{Body, Id, Params, Span};
-use super::super::failure::{ErrorShape, Failure};
-use super::super::site::Site;
+use super::lock_request::{LockRequest, ttl};
 use super::paging::{Paging, page};
-use super::wish::{Wish, ttl};
-use lockkeeper_engine::Engine;
-use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::shape::alert_to_json;
-use lockkeeper_engine::shape::{self, LeaseShape, TicketShape};
+use crate::connections::Peer;
+use crate::error::{ApiError, ErrorView};
+use crate::extract::{Body, Id, Params, Span};
+use crate::state::AppState;
 
 /// Leases and tickets.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Locks {
-    /// Who holds, oldest first.
-    leases: Vec<LeaseShape>,
-    /// Who waits, in the order in which they are served; all of them on the first page, none on later ones.
-    waiters: Vec<TicketShape>,
-    /// What needs attention: a code, its value and limit, a message and a hint.
-    #[schema(value_type = Vec<Object>)]
-    alerts: Vec<Value>,
-    /// Where the next page of leases begins.
+    /// The leases, the oldest first.
+    leases: Vec<LeaseView>,
+    /// The tickets, in the order in which they are served. They are on the first page only.
+    waiters: Vec<TicketView>,
+    /// Counts that are above their limits.
+    alerts: Vec<AlertView>,
+    /// The `after` of the next page of leases; null on the last page.
     next: Option<String>,
 }
 
-/// Who holds and who waits.
+/// Lists leases and tickets.
 #[utoipa::path(get, path = "/api/locks", operation_id = "list_locks", tag = "locks", params(Paging), responses(
     (status = OK, description = "Leases and tickets", body = Locks),
-    (status = BAD_REQUEST, description = "No such page", body = ErrorShape),
+    (status = BAD_REQUEST, description = "No such page", body = ErrorView),
 ))]
 pub(crate) async fn list(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Locks>, Failure> {
+) -> Result<Json<Locks>, ApiError> {
     let (limit, after) = (paging.limit()?, paging.after()?);
-    let (listing, counts) = site
-        .consult(|site| {
-            let listing = site.leases().listing()?;
-            let counts = site.counts(&listing)?;
+    let (listing, counts) = state
+        .blocking(|state| {
+            let listing = state.leases().listing()?;
+            let counts = state.counts(&listing)?;
             Ok((listing, counts))
         })
         .await?;
@@ -62,240 +59,242 @@ pub(crate) async fn list(
     let (holders, next) = page(holders.into_iter(), |holder| holder.lease.id.0, after, limit);
     let waiters = listing.waiters.iter().filter(|_| after == 0).take(limit);
     Ok(Json(Locks {
-        leases: holders.iter().map(|holder| LeaseShape::judged(holder, listing.now)).collect(),
-        waiters: waiters.map(|waiter| TicketShape::listed(waiter, listing.now)).collect(),
-        alerts: raise(&counts, &Limits::default()).iter().map(alert_to_json).collect(),
+        leases: holders.iter().map(|holder| LeaseView::with_state(holder, listing.now)).collect(),
+        waiters: waiters.map(|waiter| TicketView::listed(waiter, listing.now)).collect(),
+        alerts: raise(&counts, &Limits::default()).iter().map(AlertView::new).collect(),
         next,
     }))
 }
 
-/// What became of a wish.
+/// The result of a call about a lease or ticket.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Answer {
+pub(crate) struct LockResponse {
     /// `acquired`, `waiting`, `renewed`, `released` or `breaking`.
     status: &'static str,
-    /// The lease, if it is held or was.
-    lease: Option<LeaseShape>,
-    /// The place in line, while it waits.
-    ticket: Option<TicketShape>,
-    /// What happened, for people.
+    /// The lease, as it is or was.
+    lease: Option<LeaseView>,
+    /// The ticket, while it waits.
+    ticket: Option<TicketView>,
+    /// What happened, as a sentence.
     message: String,
 }
 
-/// Takes a lease, or a place in line for it. Never waits itself: ask `renew` of the ticket until it is granted, or
-/// listen to the events.
-#[utoipa::path(post, path = "/api/locks", operation_id = "acquire_lock", tag = "locks", request_body = Wish,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once")),
+/// Acquires a lease, or a ticket for it. The call never waits: renew the ticket until it is granted, or use the events.
+#[utoipa::path(post, path = "/api/locks", operation_id = "acquire_lock", tag = "locks", request_body = LockRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the response of the first")),
     responses(
-        (status = CREATED, description = "It is held", body = Answer),
-        (status = OK, description = "The owner held it already", body = Answer),
-        (status = ACCEPTED, description = "It is in line", body = Answer),
-        (status = BAD_REQUEST, description = "It cannot be", body = ErrorShape),
-        (status = CONFLICT, description = "`LOCK_HELD`, `DEADLOCK`", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = CREATED, description = "The lease is held", body = LockResponse),
+        (status = OK, description = "The owner holds it already", body = LockResponse),
+        (status = ACCEPTED, description = "It waits in line", body = LockResponse),
+        (status = BAD_REQUEST, description = "The body is invalid", body = ErrorView),
+        (status = CONFLICT, description = "`LOCK_HELD`, `DEADLOCK`", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn acquire(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Extension(peer): Extension<Peer>,
-    Body(wish): Body<Wish>,
-) -> Result<Response, Failure> {
-    let request = wish.request(&site, peer)?;
-    let (outcome, now) = site.ask(move |engine| Ok((engine.acquire(&request)?, engine.now()?))).await?;
-    answer(&site, outcome, now)
+    Body(request): Body<LockRequest>,
+) -> Result<Response, ApiError> {
+    let request = request.into_request(&state, peer)?;
+    let (outcome, now) =
+        state.with_leases(move |engine| Ok((engine.acquire(&request)?, engine.now()?))).await?;
+    outcome_response(&state, outcome, now)
 }
 
-/// One lease or ticket.
+/// Shows a lease or ticket.
 #[utoipa::path(get, path = "/api/locks/{id}", operation_id = "show_lock", tag = "locks",
     params(("id" = String, Path, description = "`L42` or `T42`")),
     responses(
-        (status = OK, description = "The lease", body = Answer),
-        (status = ACCEPTED, description = "The ticket, which waits", body = Answer),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "Neither held nor in line", body = ErrorShape),
+        (status = OK, description = "The lease", body = LockResponse),
+        (status = ACCEPTED, description = "The ticket, while it waits", body = LockResponse),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "There is no such lease or ticket", body = ErrorView),
     )
 )]
-pub(crate) async fn show(State(site): State<Site>, Id(id): Id) -> Result<Response, Failure> {
+pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Response, ApiError> {
     let id: LeaseId = id.parse().map_err(Report::from)?;
-    let listing = site.ask(|engine| Ok(engine.listing()?)).await?;
+    let listing = state.with_leases(|engine| Ok(engine.listing()?)).await?;
     if let Some(holder) = listing.holders.iter().find(|holder| holder.lease.id == id) {
-        let lease = LeaseShape::judged(holder, listing.now);
+        let lease = LeaseView::with_state(holder, listing.now);
         let message = format!("{id} is held by {}", lease.owner);
-        return Ok(
-            Json(Answer { status: "acquired", lease: Some(lease), ticket: None, message }).into_response()
-        );
+        return Ok(Json(LockResponse { status: "acquired", lease: Some(lease), ticket: None, message })
+            .into_response());
     }
     let waiter = listing.waiters.iter().find(|waiter| waiter.ticket.id == id);
     let waiter = waiter.ok_or_else(|| not_current(NotCurrent::Unknown(id)))?;
-    let message = format!("waiting for {}", shape::reason(&waiter.blockers));
-    let ticket = Some(TicketShape::listed(waiter, listing.now));
-    Ok((StatusCode::ACCEPTED, Json(Answer { status: "waiting", lease: None, ticket, message }))
+    let message = format!("waiting for {}", report::reason(&waiter.blockers));
+    let ticket = Some(TicketView::listed(waiter, listing.now));
+    Ok((StatusCode::ACCEPTED, Json(LockResponse { status: "waiting", lease: None, ticket, message }))
         .into_response())
 }
 
-/// What to renew, and how.
+/// Options of a renewal.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Renewal {
-    /// Only if this token is current.
+    /// Renew or release only if this token is current.
     token: Option<u64>,
     /// A new TTL.
     ttl: Option<Span>,
 }
 
-/// Says that the holder or waiter is still there. A ticket that was granted meanwhile becomes a lease.
+/// Renews a lease or a ticket. When the ticket was granted in the meantime, the lease is returned.
 #[utoipa::path(post, path = "/api/locks/{id}/renew", operation_id = "renew_lock", tag = "locks", request_body = Renewal,
     params(("id" = String, Path, description = "`L42` or `T42`")),
     responses(
-        (status = OK, description = "It is held", body = Answer),
-        (status = ACCEPTED, description = "It still waits", body = Answer),
-        (status = BAD_REQUEST, description = "It cannot be", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NOT_CURRENT`: it is gone", body = ErrorShape),
-        (status = CONFLICT, description = "`NOT_CURRENT`: another token is current, or its time was up", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = OK, description = "The lease is held", body = LockResponse),
+        (status = ACCEPTED, description = "It still waits", body = LockResponse),
+        (status = BAD_REQUEST, description = "The body is invalid", body = ErrorView),
+        (status = NOT_FOUND, description = "`NOT_CURRENT`: it no longer exists", body = ErrorView),
+        (status = CONFLICT, description = "`NOT_CURRENT`: another token is current, or the TTL has ended", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn renew(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Id(text): Id,
     Body(renewal): Body<Renewal>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     let id: LeaseId = text.parse().map_err(Report::from)?;
     let token = renewal.token.map(Token);
     let ttl = renewal.ttl.map(|span| ttl(&span)).transpose()?;
     if text.starts_with('T') {
-        let terms = WaitTerms { waker: None, stays: site.settings().stays };
-        let (outcome, now) = site
-            .ask(move |engine| {
+        let terms = WaitTerms { waker: None, stays: state.settings().stays };
+        let (outcome, now) = state
+            .with_leases(move |engine| {
                 let outcome = engine.check_ticket(id, Some(terms))?;
                 Ok((outcome, engine.now()?))
             })
             .await?;
-        return answer(&site, outcome, now);
+        return outcome_response(&state, outcome, now);
     }
-    let (renewed, now) = site.ask(move |engine| Ok((engine.renew(id, token, ttl)?, engine.now()?))).await?;
+    let (renewed, now) =
+        state.with_leases(move |engine| Ok((engine.renew(id, token, ttl)?, engine.now()?))).await?;
     let lease = renewed.map_err(not_current)?;
     let message = format!("{id} was renewed");
-    let lease = Some(LeaseShape::of(&lease, now));
-    Ok(Json(Answer { status: "renewed", lease, ticket: None, message }).into_response())
+    let lease = Some(LeaseView::new(&lease, now));
+    Ok(Json(LockResponse { status: "renewed", lease, ticket: None, message }).into_response())
 }
 
-/// How to give a lease back.
+/// Options of a release.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Release {
-    /// Only if this token is current.
+    /// Renew or release only if this token is current.
     token: Option<u64>,
-    /// Take it from its holder, who is told first and may stop its work.
+    /// Break it: the holder is notified and gets time to stop its work, then the lease is removed.
     force: Option<bool>,
 }
 
-/// Gives a lease or a place in line back; with `force`, takes it from its holder.
+/// Releases a lease or ticket; with `force`, breaks the lease of another owner.
 #[utoipa::path(delete, path = "/api/locks/{id}", operation_id = "release_lock", tag = "locks",
     params(("id" = String, Path, description = "`L42` or `T42`"), Release),
     responses(
-        (status = OK, description = "It is free", body = Answer),
-        (status = ACCEPTED, description = "Its holder was told, and is given time to stop", body = Answer),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NOT_CURRENT`: it is gone", body = ErrorShape),
-        (status = CONFLICT, description = "`NOT_CURRENT`: another token is current", body = ErrorShape),
+        (status = OK, description = "It is released", body = LockResponse),
+        (status = ACCEPTED, description = "The holder was notified, and gets time to stop", body = LockResponse),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NOT_CURRENT`: it no longer exists", body = ErrorView),
+        (status = CONFLICT, description = "`NOT_CURRENT`: another token is current", body = ErrorView),
     )
 )]
 pub(crate) async fn release(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Id(text): Id,
     Params(how): Params<Release>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     let id: LeaseId = text.parse().map_err(Report::from)?;
     if how.force == Some(true) {
-        return force(&site, id).await;
+        return break_lease(&state, id).await;
     }
     let token = how.token.map(Token);
-    let (lease, now) = site
-        .ask(move |engine| Ok((if_in_line(engine, id)?, engine.now()?)))
+    let (lease, now) = state
+        .with_leases(move |engine| Ok((remove_ticket(engine, id)?, engine.now()?)))
         .await
         .map(|(left, now)| (left.then_some(()), now))?;
     if lease.is_some() {
         let message = format!("{} left the line", id.as_ticket());
-        return Ok(Json(Answer { status: "released", lease: None, ticket: None, message }).into_response());
+        return Ok(
+            Json(LockResponse { status: "released", lease: None, ticket: None, message }).into_response()
+        );
     }
-    let released = site.ask(move |engine| Ok(engine.release(id, token)?)).await?;
-    let lease = Some(LeaseShape::of(&released.map_err(not_current)?, now));
+    let released = state.with_leases(move |engine| Ok(engine.release(id, token)?)).await?;
+    let lease = Some(LeaseView::new(&released.map_err(not_current)?, now));
     let message = format!("{id} was released");
-    Ok(Json(Answer { status: "released", lease, ticket: None, message }).into_response())
+    Ok(Json(LockResponse { status: "released", lease, ticket: None, message }).into_response())
 }
 
-/// Gives up a place in line; false when there is none.
-fn if_in_line(engine: &Engine, id: LeaseId) -> Result<bool, Report> {
+/// Removes a ticket; false when there is no such ticket.
+fn remove_ticket(engine: &Engine, id: LeaseId) -> Result<bool, Report> {
     let listing = engine.listing()?;
     let Some(waiter) = listing.waiters.iter().find(|waiter| waiter.ticket.id == id) else { return Ok(false) };
     engine.give_up(&waiter.ticket)?;
     Ok(true)
 }
 
-/// Breaking a lease takes as long as its holder takes to stop, so that nobody waits for it here.
-async fn force(site: &Site, id: LeaseId) -> Result<Response, Failure> {
-    let (lease, now) = site.ask(move |engine| Ok((engine.lease(id)?, engine.now()?))).await?;
+/// Breaks a lease in the background: it takes as long as the holder takes to stop.
+async fn break_lease(state: &AppState, id: LeaseId) -> Result<Response, ApiError> {
+    let (lease, now) = state.with_leases(move |engine| Ok((engine.lease(id)?, engine.now()?))).await?;
     let lease = lease.ok_or_else(|| not_current(NotCurrent::Unknown(id)))?;
-    let grace = site.settings().grace;
+    let grace = state.settings().grace;
     tracing::warn!(%id, owner = lease.claim.owner.as_str(), "a lease is broken by force");
-    site.begin("break a lease", move |engine| Ok(engine.break_lease(id, grace).map(drop)?));
+    state.in_background("break a lease", move |engine| Ok(engine.break_lease(id, grace).map(drop)?));
     let message = format!("{id} is taken from {}, who was told to stop", lease.claim.owner);
-    let lease = Some(LeaseShape::of(&lease, now));
-    Ok((StatusCode::ACCEPTED, Json(Answer { status: "breaking", lease, ticket: None, message }))
+    let lease = Some(LeaseView::new(&lease, now));
+    Ok((StatusCode::ACCEPTED, Json(LockResponse { status: "breaking", lease, ticket: None, message }))
         .into_response())
 }
 
-fn answer(site: &Site, outcome: Outcome, now: Moment) -> Result<Response, Failure> {
+fn outcome_response(state: &AppState, outcome: Outcome, now: Moment) -> Result<Response, ApiError> {
     match outcome {
-        Outcome::Granted(grant) => Ok(granted(&grant, now)),
-        Outcome::Waiting(waiting) => Ok(in_line(site, &waiting, now)),
+        Outcome::Granted(grant) => Ok(granted_response(&grant, now)),
+        Outcome::Waiting(waiting) => Ok(waiting_response(state, &waiting, now)),
         Outcome::Held(blockers) => {
-            spur(site, &blockers);
+            stop_overdue_holders(state, &blockers);
             Err(held(&blockers, now))
         }
-        Outcome::Deadlock(links) => Err(shape::deadlock(&links).into()),
+        Outcome::Deadlock(links) => Err(report::deadlock(&links).into()),
         Outcome::Gone => {
             let report = Report::new(Exit::Refused, "TICKET_REMOVED", "the ticket is not in line any more")
                 .with_hint("it waited too long without its owner, or was cleaned up: ask again");
-            Err(Failure::new(StatusCode::NOT_FOUND, report))
+            Err(ApiError::new(StatusCode::NOT_FOUND, report))
         }
     }
 }
 
-fn granted(grant: &Grant, now: Moment) -> Response {
-    let lease = LeaseShape::of(&grant.lease, now);
+fn granted_response(grant: &Grant, now: Moment) -> Response {
+    let lease = LeaseView::new(&grant.lease, now);
     let (status, what) =
         if grant.joined { (StatusCode::OK, "already yours") } else { (StatusCode::CREATED, "acquired") };
     let message = format!("{what}: {} with token {}", lease.id, lease.token);
     let location = [(LOCATION, format!("/api/locks/{}", lease.id))];
-    let answer = Answer { status: "acquired", lease: Some(lease), ticket: None, message };
-    (status, location, Json(answer)).into_response()
+    let body = LockResponse { status: "acquired", lease: Some(lease), ticket: None, message };
+    (status, location, Json(body)).into_response()
 }
 
-fn in_line(site: &Site, waiting: &Waiting, now: Moment) -> Response {
-    spur(site, &waiting.blockers);
+fn waiting_response(state: &AppState, waiting: &Waiting, now: Moment) -> Response {
+    stop_overdue_holders(state, &waiting.blockers);
     let ahead: usize = waiting.blockers.iter().map(|blocker| blocker.tickets.len()).max().unwrap_or(0);
-    let ticket = TicketShape::of(&waiting.ticket, &waiting.blockers, ahead + 1, now);
-    let message = format!("waiting for {}", shape::reason(&waiting.blockers));
+    let ticket = TicketView::new(&waiting.ticket, &waiting.blockers, ahead + 1, now);
+    let message = format!("waiting for {}", report::reason(&waiting.blockers));
     let location = [(LOCATION, format!("/api/locks/{}", waiting.ticket.id.as_ticket()))];
-    let answer = Answer { status: "waiting", lease: None, ticket: Some(ticket), message };
-    (StatusCode::ACCEPTED, location, Json(answer)).into_response()
+    let body = LockResponse { status: "waiting", lease: None, ticket: Some(ticket), message };
+    (StatusCode::ACCEPTED, location, Json(body)).into_response()
 }
 
-/// Holders whose time is up and who agreed to be stopped are, since somebody else wants what they have.
-fn spur(site: &Site, blockers: &[Blocker]) {
+/// Stops overdue holders with the contract `kill` in the background, because another owner wants their resources.
+fn stop_overdue_holders(state: &AppState, blockers: &[Blocker]) {
     let leases = blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| found.record.clone());
     let agreed: Vec<_> = leases.filter(|lease| lease.claim.contract == Contract::Kill).collect();
     if agreed.is_empty() {
         return;
     }
-    let grace = site.settings().grace;
-    site.begin("stop an overdue holder", move |engine| {
+    let grace = state.settings().grace;
+    state.in_background("stop an overdue holder", move |engine| {
         for lease in &agreed {
             engine.stop_if_overdue(lease, grace)?;
         }
@@ -303,23 +302,23 @@ fn spur(site: &Site, blockers: &[Blocker]) {
     });
 }
 
-pub(super) fn held(blockers: &[Blocker], now: Moment) -> Failure {
+pub(super) fn held(blockers: &[Blocker], now: Moment) -> ApiError {
     let leases = blockers.iter().flat_map(|blocker| &blocker.leases);
-    let holders: Vec<LeaseShape> = leases.clone().map(|found| LeaseShape::of(&found.record, now)).collect();
+    let holders: Vec<LeaseView> = leases.clone().map(|found| LeaseView::new(&found.record, now)).collect();
     let witness = leases.map(|found| found.witness.clone()).next();
     let holders = serde_json::to_value(holders).expect("texts and numbers can always be written");
-    Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", shape::reason(blockers)))
+    Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", report::reason(blockers)))
         .with_hint("ask again with `\"wait\": true` to get a place in line")
         .with_context("holders", holders)
         .with_context("witness", witness)
         .into()
 }
 
-/// What is not there is not found; what another token is current for is a conflict.
-fn not_current(error: NotCurrent) -> Failure {
+/// 404 for an unknown lease, 409 when another token is current.
+fn not_current(error: NotCurrent) -> ApiError {
     let status = match error {
         NotCurrent::Unknown(_) => StatusCode::NOT_FOUND,
         NotCurrent::Token { .. } | NotCurrent::Expired(_) | NotCurrent::Revoked(_) => StatusCode::CONFLICT,
     };
-    Failure::new(status, error.into())
+    ApiError::new(status, error.into())
 }

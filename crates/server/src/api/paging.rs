@@ -1,43 +1,42 @@
-//! Long lists in pages: how many, and after which.
+//! Pagination: `limit` and `after` of lists.
 
+use lockkeeper_engine::report::Report;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use lockkeeper_engine::report::Report;
+/// The default length of a page.
+const DEFAULT_LIMIT: usize = 100;
+/// The largest length of a page.
+const MAX_LIMIT: usize = 1_000;
 
-/// A page has this many unless asked otherwise.
-const USUAL: usize = 100;
-/// A page has no more than this.
-const MOST: usize = 1_000;
-
-/// Which page.
+/// A page of a list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Paging {
-    /// How many at the most, from 1 to 1000; 100 if not said.
+    /// The largest number of entries, from 1 to 1000; 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// Go on after this one, as `next` of the page before said.
+    /// Continue after this entry: the `next` of the previous page.
     after: Option<String>,
 }
 
 impl Paging {
-    /// How many.
+    /// The checked length of the page.
     pub(super) fn limit(&self) -> Result<usize, Report> {
         match self.limit {
-            None => Ok(USUAL),
-            Some(limit) if (1..=MOST).contains(&limit) => Ok(limit),
+            None => Ok(DEFAULT_LIMIT),
+            Some(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
             Some(limit) => Err(Report::usage(format!("a page cannot have {limit} entries"))
-                .with_hint(format!("ask for 1 to {MOST} with ?limit="))),
+                .with_hint(format!("ask for 1 to {MAX_LIMIT} with ?limit="))),
         }
     }
 
-    /// After which one, as its id.
+    /// The id to continue after.
     pub(super) fn after_id(&self) -> Option<&str> {
         self.after.as_deref()
     }
 
-    /// After which one, as a number.
+    /// The number to continue after; 0 for the first page.
     pub(super) fn after(&self) -> Result<u64, Report> {
         let Some(text) = self.after.as_deref() else { return Ok(0) };
         text.parse().map_err(|_| {
@@ -47,7 +46,7 @@ impl Paging {
     }
 }
 
-/// Cuts a page out of what is there, which has to be in the order of its numbers; and the number to go on after.
+/// Takes a page out of entries that are sorted by number. Returns the page and the `next` of the response.
 pub(super) fn page<T>(
     all: impl Iterator<Item = T>,
     number: impl Fn(&T) -> u64,
@@ -61,8 +60,12 @@ pub(super) fn page<T>(
     (page, next)
 }
 
-/// Cuts off what is beyond the page; and the id to go on after, if there is more.
-pub(super) fn beyond<T>(entries: &mut Vec<T>, limit: usize, id: impl Fn(&T) -> String) -> Option<String> {
+/// Truncates a list that was read with one entry more than a page. Returns the `next` of the response.
+pub(super) fn truncate_page<T>(
+    entries: &mut Vec<T>,
+    limit: usize,
+    id: impl Fn(&T) -> String,
+) -> Option<String> {
     let more = entries.len() > limit;
     entries.truncate(limit);
     entries.last().filter(|_| more).map(id)

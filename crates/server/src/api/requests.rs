@@ -1,4 +1,4 @@
-//! `/api/requests`: what somebody wants done.
+//! `/api/requests`: lists, submits and runs requests.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,122 +9,137 @@ use lockkeeper_core::id::{RequestId, WorkerId};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use utoipa::{IntoParams, ToSchema};
-
-use super::super::extract::{Body, Id, Params};
-use super::super::failure::{ErrorShape, Failure};
-use super::super::site::Site;
-use super::super::workshop::Begun;
-use super::locks::held;
-use super::paging::{Paging, beyond};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::NewRequest;
-use lockkeeper_engine::runs::{RequestEntry, RunError, shape};
+use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, RunFilter};
+use lockkeeper_engine::views::{BlockedView, LatestRun, RequestView, RunView};
 use lockkeeper_platform::clock;
-use lockkeeper_store::runs::{Filter, RequestFilter};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
 
-/// So many runs of a request are shown with it.
+use super::locks::held;
+use super::paging::{Paging, truncate_page};
+use crate::error::{ApiError, ErrorView};
+use crate::extract::{Body, Id, Params};
+use crate::run_spawner::Started;
+use crate::state::AppState;
+
+/// How many runs are shown with a request.
 const LATEST_RUNS: usize = 50;
 
-/// Requests, the latest first.
+/// A page of requests.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Requests {
-    /// Each with `status`, `locked`, `latest_run` and `blocked`.
-    #[schema(value_type = Vec<Object>)]
-    requests: Vec<Value>,
-    /// Where the next page begins.
+pub(crate) struct RequestList {
+    /// The requests, the latest first.
+    requests: Vec<RequestWithRun>,
+    /// The `after` of the next page; null on the last page.
     next: Option<String>,
 }
 
-/// Which requests.
+/// Filter for requests.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Wanted {
-    /// Only those in these states, with commas between: `QUEUED,RUNNING,DONE,NEEDS_INPUT,FAILED,CANCELED`.
+pub(crate) struct RequestQuery {
+    /// Only requests with one of these statuses, separated by commas: `QUEUED,RUNNING,DONE,NEEDS_INPUT,FAILED,CANCELED`.
     status: Option<String>,
-    /// Only those with this text in their title or id.
+    /// Only requests with this text in their title or id.
     text: Option<String>,
-    /// Only those that this worker executes.
+    /// Only requests that this worker executes.
     worker: Option<String>,
 }
 
-/// Requests, the latest first.
-#[utoipa::path(get, path = "/api/requests", operation_id = "list_requests", tag = "requests", params(Wanted, Paging), responses(
-    (status = OK, description = "Requests with status, lock and latest run", body = Requests),
-    (status = BAD_REQUEST, description = "No such page or state", body = ErrorShape),
+/// Lists requests, the latest first.
+#[utoipa::path(get, path = "/api/requests", operation_id = "list_requests", tag = "requests", params(RequestQuery, Paging), responses(
+    (status = OK, description = "Requests with status, lock and latest run", body = RequestList),
+    (status = BAD_REQUEST, description = "No such page or status", body = ErrorView),
 ))]
 pub(crate) async fn list(
-    State(site): State<Site>,
-    Params(wanted): Params<Wanted>,
+    State(state): State<AppState>,
+    Params(query): Params<RequestQuery>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Requests>, Failure> {
+) -> Result<Json<RequestList>, ApiError> {
     let limit = paging.limit()?;
-    let words = wanted.status.iter().flat_map(|text| text.split(','));
+    let words = query.status.iter().flat_map(|text| text.split(','));
     let statuses = words.map(|word| word.trim().parse()).collect::<Result<Vec<RequestStatus>, _>>();
     let statuses = statuses.map_err(Report::from)?;
     let worker: Option<WorkerId> =
-        wanted.worker.as_deref().map(str::parse).transpose().map_err(Report::from)?;
+        query.worker.as_deref().map(str::parse).transpose().map_err(Report::from)?;
     let before: Option<RequestId> = paging.after_id().map(str::parse).transpose().map_err(Report::from)?;
     let filter = RequestFilter {
         statuses,
-        text: wanted.text,
+        text: query.text,
         worker,
         before,
         limit: limit + 1,
         ..RequestFilter::default()
     };
-    let mut entries = site.consult(move |site| Ok(site.runs().requests(&filter)?)).await?;
-    let next = beyond(&mut entries, limit, |entry| entry.request.request.id.to_string());
+    let mut entries = state.blocking(move |state| Ok(state.runs().requests(&filter)?)).await?;
+    let next = truncate_page(&mut entries, limit, |entry| entry.request.request.id.to_string());
     let now = clock::now();
-    Ok(Json(Requests { requests: entries.iter().map(|entry| shown(entry, now)).collect(), next }))
+    Ok(Json(RequestList {
+        requests: entries.iter().map(|entry| RequestWithRun::new(entry, now)).collect(),
+        next,
+    }))
 }
 
-/// A request as the API shows it.
-pub(crate) fn shown(entry: &RequestEntry, now: Moment) -> Value {
-    let mut value = shape::request(&entry.request);
-    value["latest_run"] = entry.latest.as_ref().map_or(Value::Null, |run| shape::run(run, now));
-    value["blocked"] = entry.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
-    value
+/// A request with its latest run.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RequestWithRun {
+    /// The request.
+    #[serde(flatten)]
+    request: RequestView,
+    /// Why no worker executes the latest run; null when one does, or when it has ended.
+    blocked: Option<BlockedView>,
 }
 
-/// A request that came in.
+impl RequestWithRun {
+    fn new(entry: &RequestEntry, now: Moment) -> Self {
+        let latest = entry.latest.as_ref().map(|run| LatestRun::Run(Box::new(RunView::new(run, now))));
+        Self {
+            request: RequestView { latest_run: latest, ..RequestView::new(&entry.request) },
+            blocked: entry.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now)),
+        }
+    }
+}
+
+/// A submitted request.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Submitted {
+    /// The request.
     request_id: String,
-    /// Its run.
+    /// Its queued run.
     run_id: String,
-    /// Whether it was there before, under the same key.
+    /// Whether the same request was submitted before with the same key.
     existing: bool,
 }
 
-/// Takes a request in, with one run that is queued.
+/// Submits a request and queues its first run.
 #[utoipa::path(post, path = "/api/requests", operation_id = "submit_request", tag = "requests", request_body = NewRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the response of the first")),
     responses(
         (status = CREATED, description = "It is queued", body = Submitted),
-        (status = OK, description = "It was there already, under the same key", body = Submitted),
-        (status = BAD_REQUEST, description = "It cannot be", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`: one that it comes after is not there", body = ErrorShape),
-        (status = CONFLICT, description = "`DUPLICATE`, `QUEUE_FULL`", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = OK, description = "It was submitted before with the same key", body = Submitted),
+        (status = BAD_REQUEST, description = "The body is invalid", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`: a request in `after` does not exist", body = ErrorView),
+        (status = CONFLICT, description = "`DUPLICATE`, `QUEUE_FULL`", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn submit(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Body(mut new): Body<NewRequest>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     for path in &mut new.paths {
-        *path = site.below_root(path)?;
+        *path = state.below_root(path)?;
     }
-    let submitted = site
-        .consult(move |site| {
-            let id = site.runs().new_request_id()?;
-            let request = new.check(&id, &site.settings().defaults)?;
-            Ok(site.runs().submit(&request, site.settings().queue_limit)?)
+    let submitted = state
+        .blocking(move |state| {
+            let id = state.runs().new_request_id()?;
+            let request = new.check(&id, &state.settings().defaults)?;
+            Ok(state.runs().submit(&request, state.settings().queue_limit)?)
         })
         .await?;
     let status = if submitted.existing { StatusCode::OK } else { StatusCode::CREATED };
@@ -139,83 +154,102 @@ pub(crate) async fn submit(
 
 /// A request with its runs.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct WithRuns {
+pub(crate) struct RequestWithRuns {
     /// The request.
-    #[schema(value_type = Object)]
-    request: Value,
+    request: RequestWithRun,
     /// Its runs, the latest first.
-    #[schema(value_type = Vec<Object>)]
-    runs: Vec<Value>,
+    runs: Vec<RunView>,
 }
 
-/// One request with its runs.
+/// Shows a request with its runs.
 #[utoipa::path(get, path = "/api/requests/{id}", operation_id = "show_request", tag = "requests",
-    params(("id" = String, Path, description = "The request's id")),
+    params(("id" = String, Path, description = "The id of the request")),
     responses(
-        (status = OK, description = "The request", body = WithRuns),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorShape),
+        (status = OK, description = "The request", body = RequestWithRuns),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorView),
     )
 )]
-pub(crate) async fn show(State(site): State<Site>, Id(id): Id) -> Result<Json<WithRuns>, Failure> {
+pub(crate) async fn show(
+    State(state): State<AppState>,
+    Id(id): Id,
+) -> Result<Json<RequestWithRuns>, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
-    let (entry, runs) = site.consult(move |site| with_runs(site, &id)).await?;
+    let (entry, runs) = state.blocking(move |state| with_runs(state, &id)).await?;
     let now = clock::now();
-    let runs = runs.iter().map(|run| shape::run(run, now)).collect();
-    Ok(Json(WithRuns { request: shown(&entry, now), runs }))
+    let runs = runs.iter().map(|run| RunView::new(run, now)).collect();
+    Ok(Json(RequestWithRuns { request: RequestWithRun::new(&entry, now), runs }))
 }
 
-fn with_runs(site: &Site, id: &RequestId) -> Result<(RequestEntry, Vec<Run>), Report> {
-    let entry = site.runs().request(id)?;
-    let filter = Filter { request: Some(id.clone()), limit: LATEST_RUNS, ..Filter::default() };
-    Ok((entry, site.runs().list(&filter)?))
+fn with_runs(state: &AppState, id: &RequestId) -> Result<(RequestEntry, Vec<Run>), Report> {
+    let entry = state.runs().request(id)?;
+    let filter = RunFilter { request: Some(id.clone()), limit: LATEST_RUNS, ..RunFilter::default() };
+    Ok((entry, state.runs().list(&filter)?))
 }
 
-/// Runs a request now: its queued run, or a new one when the last has ended.
+/// A run that was started.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct StartedRun {
+    /// The run.
+    run_id: String,
+    /// The address of the run.
+    url: String,
+    /// The run as it is now.
+    run: RunView,
+    /// What happened, as a sentence.
+    message: String,
+}
+
+/// Runs a request now: its queued run, or a new run when the latest has ended.
 #[utoipa::path(post, path = "/api/requests/{id}/run", operation_id = "run_request", tag = "requests",
     params(
-        ("id" = String, Path, description = "The request's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request happen once"),
+        ("id" = String, Path, description = "The id of the request"),
+        ("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the response of the first"),
     ),
     responses(
-        (status = ACCEPTED, description = "It is executed; `Location` is its run", body = Object),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorShape),
-        (status = CONFLICT, description = "`RUN_IN_PROGRESS` with `context.latest_run_url`, `LOCK_HELD`", body = ErrorShape),
+        (status = ACCEPTED, description = "It is executed; `Location` is its run", body = StartedRun),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorView),
+        (status = CONFLICT, description = "`RUN_IN_PROGRESS` with `context.latest_run_url`, `LOCK_HELD`", body = ErrorView),
     )
 )]
-pub(crate) async fn run(State(site): State<Site>, Id(id): Id) -> Result<Response, Failure> {
+pub(crate) async fn run(State(state): State<AppState>, Id(id): Id) -> Result<Response, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
-    let begun = site.consult(move |site| begin(site, &id)).await??;
+    let started = state.blocking(move |state| start(state, &id)).await??;
     let now = clock::now();
-    match begun {
-        Begun::Run(run) => {
+    match started {
+        Started::Run(run) => {
             let url = format!("/api/runs/{}", run.id);
             let message = format!("run {} began", run.id);
-            let body = json!({ "run_id": run.id.as_str(), "url": url, "run": shape::run(&run, now), "message": message });
+            let body = StartedRun {
+                run_id: run.id.to_string(),
+                url: url.clone(),
+                run: RunView::new(&run, now),
+                message,
+            };
             Ok((StatusCode::ACCEPTED, [(LOCATION, url)], Json(body)).into_response())
         }
-        Begun::Held(blockers) => Err(held(&blockers, now)),
+        Started::Held(blockers) => Err(held(&blockers, now)),
     }
 }
 
-/// A run in progress is a refusal that leads to that run.
-fn begin(site: &Site, id: &RequestId) -> Result<Result<Begun, Failure>, Report> {
-    let entry = site.runs().request(id)?;
+/// Starts a run. When one is in progress, the error has its address.
+fn start(state: &AppState, id: &RequestId) -> Result<Result<Started, ApiError>, Report> {
+    let entry = state.runs().request(id)?;
     if let Some(run) = entry.latest.filter(|_| entry.request.status == RequestStatus::Running) {
         let error = RunError::InProgress { request: id.clone(), run: run.id, status: run.status };
         return Ok(Err(in_progress(error.into())));
     }
-    match site.workshop().run(site, id) {
-        Ok(begun) => Ok(Ok(begun)),
+    match state.run_spawner().run(state, id) {
+        Ok(started) => Ok(Ok(started)),
         Err(report) if report.code() == "RUN_IN_PROGRESS" => Ok(Err(in_progress(report))),
         Err(report) => Err(report),
     }
 }
 
-fn in_progress(report: Report) -> Failure {
+fn in_progress(report: Report) -> ApiError {
     let run = report.context("run_id").and_then(Value::as_str).unwrap_or_default();
     let url = format!("/api/runs/{run}");
     debug_assert_eq!(report.exit(), Exit::Refused);
-    Failure::from(report.with_context("latest_run_url", url.as_str())).at(url)
+    ApiError::from(report.with_context("latest_run_url", url.as_str())).at(url)
 }

@@ -1,4 +1,4 @@
-//! `/api/runs`: what was tried, what came of it, and what it wrote.
+//! `/api/runs`: lists, shows, cancels, moves and repeats runs.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,236 +8,241 @@ use axum::response::{IntoResponse, Response};
 use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::run::Status;
 use lockkeeper_core::run::life::Mark;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::RunFilter;
+use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunListItem, RunView};
+use lockkeeper_platform::clock;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::extract::{Body, Id, Params};
-use super::super::failure::{ErrorShape, Failure};
-use super::super::site::Site;
-use super::paging::{Paging, beyond};
-use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::shape;
-use lockkeeper_platform::clock;
-use lockkeeper_store::runs::Filter;
+use super::paging::{Paging, truncate_page};
+use crate::error::{ApiError, ErrorView};
+use crate::extract::{Body, Id, Params};
+use crate::state::AppState;
 
-/// A reason has no more bytes than this.
-const REASON_BYTES: usize = 1_000;
+/// The longest reason, in bytes.
+const MAX_REASON_BYTES: usize = 1_000;
 
-/// Runs, the latest first.
+/// A page of runs.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Listed {
-    /// Each with `title` and `blocked`.
-    #[schema(value_type = Vec<Object>)]
-    runs: Vec<Value>,
-    /// Where the next page begins.
+pub(crate) struct RunList {
+    /// The runs, the latest first.
+    runs: Vec<RunListItem>,
+    /// The `after` of the next page; null on the last page.
     next: Option<String>,
 }
 
-/// Which runs.
+/// Filter for runs.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Wanted {
-    /// Only those in these states, with commas between: `queued,running,cancelling,succeeded,failed,canceled,timedOut,rejected`.
+pub(crate) struct RunQuery {
+    /// Only runs with one of these statuses, separated by commas: `queued,running,cancelling,succeeded,failed,canceled,timedOut,rejected`.
     status: Option<String>,
-    /// Only those of this request.
+    /// Only runs of this request.
     request: Option<String>,
 }
 
-/// Runs, the latest first.
-#[utoipa::path(get, path = "/api/runs", operation_id = "list_runs", tag = "runs", params(Wanted, Paging), responses(
-    (status = OK, description = "Runs", body = Listed),
-    (status = BAD_REQUEST, description = "No such page or state", body = ErrorShape),
+/// Lists runs, the latest first.
+#[utoipa::path(get, path = "/api/runs", operation_id = "list_runs", tag = "runs", params(RunQuery, Paging), responses(
+    (status = OK, description = "Runs", body = RunList),
+    (status = BAD_REQUEST, description = "No such page or status", body = ErrorView),
 ))]
 pub(crate) async fn list(
-    State(site): State<Site>,
-    Params(wanted): Params<Wanted>,
+    State(state): State<AppState>,
+    Params(query): Params<RunQuery>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Listed>, Failure> {
+) -> Result<Json<RunList>, ApiError> {
     let limit = paging.limit()?;
-    let words = wanted.status.iter().flat_map(|text| text.split(','));
+    let words = query.status.iter().flat_map(|text| text.split(','));
     let statuses = words.map(|word| word.trim().parse()).collect::<Result<Vec<Status>, _>>();
     let statuses = statuses.map_err(Report::from)?;
     let request: Option<RequestId> =
-        wanted.request.as_deref().map(str::parse).transpose().map_err(Report::from)?;
+        query.request.as_deref().map(str::parse).transpose().map_err(Report::from)?;
     let before: Option<RunId> = paging.after_id().map(str::parse).transpose().map_err(Report::from)?;
-    let filter = Filter { statuses, request, before, limit: limit + 1 };
-    let mut entries = site.consult(move |site| Ok(site.runs().entries(&filter)?)).await?;
-    let next = beyond(&mut entries, limit, |entry| entry.run.id.to_string());
+    let filter = RunFilter { statuses, request, before, limit: limit + 1 };
+    let mut entries = state.blocking(move |state| Ok(state.runs().entries(&filter)?)).await?;
+    let next = truncate_page(&mut entries, limit, |entry| entry.run.id.to_string());
     let now = clock::now();
-    let runs = entries.iter().map(|entry| {
-        let mut value = shape::run(&entry.run, now);
-        value["title"] = entry.request.request.title.as_str().into();
-        value["blocked"] = entry.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
-        value
-    });
-    Ok(Json(Listed { runs: runs.collect(), next }))
+    let runs = entries.iter().map(|entry| RunListItem::new(entry, now)).collect();
+    Ok(Json(RunList { runs, next }))
 }
 
-/// A run with everything around it.
+/// A run with its request and events.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Shown {
+pub(crate) struct RunWithEvents {
     /// The run.
-    #[schema(value_type = Object)]
-    run: Value,
+    run: RunView,
     /// Its request.
-    #[schema(value_type = Object)]
-    request: Value,
-    /// What happened to it.
-    #[schema(value_type = Vec<Object>)]
-    events: Vec<Value>,
-    /// Why nobody executes it, while that is so.
-    #[schema(value_type = Option<Object>)]
-    blocked: Option<Value>,
+    request: RequestView,
+    /// Its events, the oldest first.
+    events: Vec<EventView>,
+    /// Why no worker executes it; null when one does, or when it has ended.
+    blocked: Option<BlockedView>,
 }
 
-/// One run with its request and events.
+/// Shows a run with its request and events.
 #[utoipa::path(get, path = "/api/runs/{id}", operation_id = "show_run", tag = "runs",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = String, Path, description = "The id of the run")),
     responses(
-        (status = OK, description = "The run", body = Shown),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorShape),
+        (status = OK, description = "The run", body = RunWithEvents),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
     )
 )]
-pub(crate) async fn show(State(site): State<Site>, Id(id): Id) -> Result<Json<Shown>, Failure> {
+pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Json<RunWithEvents>, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
-    let view = site.consult(move |site| Ok(site.runs().show(&id)?)).await?;
+    let view = state.blocking(move |state| Ok(state.runs().show(&id)?)).await?;
     let now = clock::now();
-    Ok(Json(Shown {
-        run: shape::run(&view.run, now),
-        request: shape::request(&view.request),
-        events: view.events.iter().map(shape::event).collect(),
-        blocked: view.blocked.as_ref().map(|blocked| shape::blocked(blocked, now)),
+    Ok(Json(RunWithEvents {
+        run: RunView::new(&view.run, now),
+        request: RequestView::new(&view.request),
+        events: view.events.iter().map(EventView::new).collect(),
+        blocked: view.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now)),
     }))
 }
 
-/// A run as it is now.
+/// A run after a move.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Moved {
+pub(crate) struct MovedRun {
     /// The run.
-    #[schema(value_type = Object)]
-    run: Value,
-    /// What happened, for people.
+    run: RunView,
+    /// What happened, as a sentence.
     message: String,
 }
 
-/// Why a run is called off.
+/// Options of a cancel.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Cancel {
-    /// In words.
+pub(crate) struct CancelRequest {
+    /// Why it is canceled.
     reason: Option<String>,
 }
 
-/// Calls a run off; whoever executes it ends its command first.
-#[utoipa::path(post, path = "/api/runs/{id}/cancel", operation_id = "cancel_run", tag = "runs", request_body = Cancel,
-    params(("id" = String, Path, description = "The run's id")),
+/// Cancels a run. A worker stops the command of a running one first.
+#[utoipa::path(post, path = "/api/runs/{id}/cancel", operation_id = "cancel_run", tag = "runs", request_body = CancelRequest,
+    params(("id" = String, Path, description = "The id of the run")),
     responses(
-        (status = ACCEPTED, description = "It is canceled, or about to be", body = Moved),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorShape),
-        (status = CONFLICT, description = "`TRANSITION_REFUSED`: it has ended", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = ACCEPTED, description = "It is canceled, or will be", body = MovedRun),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
+        (status = CONFLICT, description = "`TRANSITION_REFUSED`: it has ended", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn cancel(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Id(id): Id,
-    Body(cancel): Body<Cancel>,
-) -> Result<Response, Failure> {
+    Body(cancel): Body<CancelRequest>,
+) -> Result<Response, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
     let reason = checked_reason(cancel.reason)?;
-    let run = site.consult(move |site| Ok(site.runs().cancel(&id, reason.as_deref())?.run)).await?;
+    let run = state.blocking(move |state| Ok(state.runs().cancel(&id, reason.as_deref())?.run)).await?;
     let message = format!("run {} is {}", run.id, run.status);
-    let moved = Moved { run: shape::run(&run, clock::now()), message };
+    let moved = MovedRun { run: RunView::new(&run, clock::now()), message };
     Ok((StatusCode::ACCEPTED, Json(moved)).into_response())
 }
 
-/// A reason that is not too long.
+/// Checks the length of a reason.
 pub(super) fn checked_reason(reason: Option<String>) -> Result<Option<String>, Report> {
-    if reason.as_ref().is_some_and(|reason| reason.len() > REASON_BYTES) {
+    if reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON_BYTES) {
         return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"));
     }
     Ok(reason)
 }
 
-/// Where a run is to go.
+/// A move of a run.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Transition {
-    /// `running`, `succeeded`, `failed`, `cancelling`, `canceled` or `timedOut`.
+    /// The new status: `running`, `succeeded`, `failed`, `cancelling`, `canceled` or `timedOut`.
     to: String,
-    /// Only if it is here now.
+    /// Move only if this is the current status.
     #[serde(default)]
     expect: Option<String>,
-    /// Only if this is the present claim.
+    /// Move only if this is the current claim.
     #[serde(default)]
     claim: Option<u64>,
     /// The exit code of its command.
     #[serde(default)]
     exit_code: Option<u8>,
-    /// Who says so.
+    /// The worker that moves it.
     #[serde(default)]
     worker: Option<String>,
 }
 
 /// Moves a run by compare-and-set, for executors outside of Lockkeeper.
 #[utoipa::path(post, path = "/api/runs/{id}/transition", operation_id = "move_run", tag = "runs", request_body = Transition,
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = String, Path, description = "The id of the run")),
     responses(
-        (status = OK, description = "It was moved", body = Moved),
-        (status = BAD_REQUEST, description = "Not an id or a state", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorShape),
-        (status = CONFLICT, description = "`TRANSITION_REFUSED` with `context.status`", body = ErrorShape),
-        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorShape),
-        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorShape),
-        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorShape),
+        (status = OK, description = "It was moved", body = MovedRun),
+        (status = BAD_REQUEST, description = "Not an id or a status", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
+        (status = CONFLICT, description = "`TRANSITION_REFUSED` with `context.status`", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
     )
 )]
 pub(crate) async fn transition(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Id(id): Id,
-    Body(wanted): Body<Transition>,
-) -> Result<Json<Moved>, Failure> {
+    Body(query): Body<Transition>,
+) -> Result<Json<MovedRun>, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
-    let to: Status = wanted.to.parse().map_err(Report::from)?;
-    let expect: Option<Status> =
-        wanted.expect.as_deref().map(str::parse).transpose().map_err(Report::from)?;
-    let worker: WorkerId = wanted.worker.as_deref().unwrap_or("outside").parse().map_err(Report::from)?;
-    let mark = Mark { to, expect, claim: wanted.claim, exit_code: wanted.exit_code, worker };
-    let run = site
-        .consult(move |site| match (mark.to, mark.expect) {
-            (Status::Running, None | Some(Status::Queued)) => Ok(site.runs().claim(&id, mark.worker)?),
-            _ => Ok(site.runs().mark(&id, &mark)?),
+    let to: Status = query.to.parse().map_err(Report::from)?;
+    let expect: Option<Status> = query.expect.as_deref().map(str::parse).transpose().map_err(Report::from)?;
+    let worker: WorkerId = query.worker.as_deref().unwrap_or("outside").parse().map_err(Report::from)?;
+    let mark = Mark { to, expect, claim: query.claim, exit_code: query.exit_code, worker };
+    let run = state
+        .blocking(move |state| match (mark.to, mark.expect) {
+            (Status::Running, None | Some(Status::Queued)) => Ok(state.runs().claim(&id, mark.worker)?),
+            _ => Ok(state.runs().mark(&id, &mark)?),
         })
         .await?;
     let message = format!("run {} is {}", run.id, run.status);
-    Ok(Json(Moved { run: shape::run(&run, clock::now()), message }))
+    Ok(Json(MovedRun { run: RunView::new(&run, clock::now()), message }))
 }
 
-/// Puts a new run of the same request into the queue.
+/// A new run of the same request.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RetriedRun {
+    /// The request.
+    request_id: String,
+    /// The new run.
+    run_id: String,
+    /// The address of the new run.
+    url: String,
+    /// What happened, as a sentence.
+    message: String,
+}
+
+/// Queues a new run of the same request.
 #[utoipa::path(post, path = "/api/runs/{id}/retry", operation_id = "retry_run", tag = "runs",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = String, Path, description = "The id of the run")),
     responses(
-        (status = CREATED, description = "A new run is queued; `Location` is its address", body = Object),
-        (status = BAD_REQUEST, description = "Not an id", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorShape),
-        (status = CONFLICT, description = "`RUN_IN_PROGRESS`", body = ErrorShape),
+        (status = CREATED, description = "A new run is queued; `Location` is its address", body = RetriedRun),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
+        (status = CONFLICT, description = "`RUN_IN_PROGRESS`", body = ErrorView),
     )
 )]
-pub(crate) async fn retry(State(site): State<Site>, Id(id): Id) -> Result<Response, Failure> {
+pub(crate) async fn retry(State(state): State<AppState>, Id(id): Id) -> Result<Response, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
-    let (request, run) = site
-        .consult(move |site| {
-            let request = site.runs().show(&id)?.run.request;
-            let run = site.runs().run_again(&request)?;
+    let (request, run) = state
+        .blocking(move |state| {
+            let request = state.runs().show(&id)?.run.request;
+            let run = state.runs().run_again(&request)?;
             Ok((request, run))
         })
         .await?;
     let url = format!("/api/runs/{run}");
-    let body = json!({ "request_id": request.as_str(), "run_id": run.as_str(), "url": url, "message": format!("run {run} is queued") });
+    let body = RetriedRun {
+        request_id: request.to_string(),
+        run_id: run.to_string(),
+        url: url.clone(),
+        message: format!("run {run} is queued"),
+    };
     Ok((StatusCode::CREATED, [(LOCATION, url)], Json(body)).into_response())
 }

@@ -1,64 +1,61 @@
-//! `/api/stages`: phases of groups that were executed, and how one would be.
+//! `/api/stages`: executions of phases, and plans of STAGES files.
 
 use axum::Json;
 use axum::extract::State;
 use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN, Limits, raise};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
-
-use super::super::extract::{Id, Params};
-use super::super::failure::{ErrorShape, Failure};
-use super::super::project;
-use super::super::site::Site;
-use super::paging::{Paging, beyond};
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::shape::alert_to_json;
 use lockkeeper_engine::stages::overview::{Detail, Entry, Overview, conflicts_logged};
-use lockkeeper_engine::stages::shape::ExecutionShape;
+use lockkeeper_engine::views::{AlertView, ExecutionView};
 use lockkeeper_platform::load;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_stages::{Conditions, File, PhasePlan, PlanShape};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-/// What was executed.
+use super::paging::{Paging, truncate_page};
+use crate::error::{ApiError, ErrorView};
+use crate::extract::{Id, Params};
+use crate::stages_files;
+use crate::state::AppState;
+
+/// A page of executions.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Executions {
-    /// The latest first; each as `stages report` shows it.
-    executions: Vec<ExecutionShape>,
-    /// The latest of all with its plan and its runs.
-    latest: Option<ExecutionShape>,
-    /// The STAGES files of the project that are known.
+pub(crate) struct ExecutionList {
+    /// The executions, the latest first, as `stages report` shows them.
+    executions: Vec<ExecutionView>,
+    /// The latest execution, with its plan and its runs.
+    latest: Option<ExecutionView>,
+    /// The known STAGES files of the project.
     files: Vec<String>,
-    /// How many conflicts the logs have.
+    /// How many conflicts are in the logs.
     conflicts: usize,
-    /// How often rules answered within an hour.
+    /// How many downgrades there were in the last hour.
     downgrades_last_hour: usize,
-    /// What deserves somebody's attention.
-    #[schema(value_type = Vec<Object>)]
-    alerts: Vec<Value>,
-    /// Lines of the logs that are none.
+    /// Counts that are above their limits.
+    alerts: Vec<AlertView>,
+    /// How many lines of the logs could not be parsed.
     skipped_lines: u64,
-    /// Where the next page begins.
+    /// The `after` of the next page; null on the last page.
     next: Option<String>,
 }
 
-/// Executions of phases, the latest first.
+/// Lists executions, the latest first.
 #[utoipa::path(get, path = "/api/stages", operation_id = "list_executions", tag = "stages", params(Paging), responses(
-    (status = OK, description = "Executions", body = Executions),
-    (status = BAD_REQUEST, description = "No such page", body = ErrorShape),
-    (status = NOT_FOUND, description = "`NO_SUCH_EXECUTION` to go on after", body = ErrorShape),
+    (status = OK, description = "Executions", body = ExecutionList),
+    (status = BAD_REQUEST, description = "No such page", body = ErrorView),
+    (status = NOT_FOUND, description = "`NO_SUCH_EXECUTION`: the `after` does not exist", body = ErrorView),
 ))]
 pub(crate) async fn list(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Params(paging): Params<Paging>,
-) -> Result<Json<Executions>, Failure> {
+) -> Result<Json<ExecutionList>, ApiError> {
     let (limit, after) = (paging.limit()?, paging.after_id().map(str::to_owned));
-    Ok(Json(site.consult(move |site| listed(site, limit, after.as_deref())).await?))
+    Ok(Json(state.blocking(move |state| listed(state, limit, after.as_deref())).await?))
 }
 
-fn listed(site: &Site, limit: usize, after: Option<&str>) -> Result<Executions, Report> {
-    let (overview, listing) = look(site)?;
+fn listed(state: &AppState, limit: usize, after: Option<&str>) -> Result<ExecutionList, Report> {
+    let (overview, listing) = read_overview(state)?;
     let hour_ago = WallTime::now().before(DOWNGRADE_SPAN);
     let counts = Counts { downgrades: overview.downgrades_since(hour_ago), ..Counts::default() };
     let from = match after {
@@ -69,48 +66,50 @@ fn listed(site: &Site, limit: usize, after: Option<&str>) -> Result<Executions, 
         None => 0,
     };
     let mut page: Vec<&Entry> = overview.entries.iter().skip(from).take(limit + 1).collect();
-    let next = beyond(&mut page, limit, |entry| entry.execution.id.clone());
-    let latest = overview.entries.first().map(|entry| Detail::of(entry.clone(), site.runs(), &listing));
-    let latest = latest.transpose()?.as_ref().map(ExecutionShape::whole);
-    let named = |shape: ExecutionShape| named(site, shape);
+    let next = truncate_page(&mut page, limit, |entry| entry.execution.id.clone());
+    let latest = overview.entries.first().map(|entry| Detail::of(entry.clone(), state.runs(), &listing));
+    let latest = latest.transpose()?.as_ref().map(ExecutionView::whole);
+    let with_file = |view: ExecutionView| with_relative_file(state, view);
     let files = overview.entries.iter().map(|entry| entry.execution.file.as_str());
-    Ok(Executions {
-        executions: page.into_iter().map(ExecutionShape::listed).map(named).collect(),
-        latest: latest.map(named),
-        files: project::known_files(site, files),
+    Ok(ExecutionList {
+        executions: page.into_iter().map(ExecutionView::listed).map(with_file).collect(),
+        latest: latest.map(with_file),
+        files: stages_files::known_files(state, files),
         conflicts: conflicts_logged(&overview)?,
         downgrades_last_hour: counts.downgrades,
-        alerts: raise(&counts, &Limits::default()).iter().map(alert_to_json).collect(),
+        alerts: raise(&counts, &Limits::default()).iter().map(AlertView::new).collect(),
         skipped_lines: overview.skipped(),
         next,
     })
 }
 
-/// One execution with its plan, conflicts and runs.
+/// Shows an execution with its plan, conflicts and runs.
 #[utoipa::path(get, path = "/api/stages/executions/{id}", operation_id = "show_execution", tag = "stages",
-    params(("id" = String, Path, description = "The execution's id")),
+    params(("id" = String, Path, description = "The id of the execution")),
     responses(
-        (status = OK, description = "The execution", body = ExecutionShape),
-        (status = BAD_REQUEST, description = "Not text", body = ErrorShape),
-        (status = NOT_FOUND, description = "`NO_SUCH_EXECUTION`", body = ErrorShape),
+        (status = OK, description = "The execution", body = ExecutionView),
+        (status = BAD_REQUEST, description = "Not a text", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_EXECUTION`", body = ErrorView),
     )
 )]
-pub(crate) async fn show(State(site): State<Site>, Id(id): Id) -> Result<Json<ExecutionShape>, Failure> {
-    let shape = site.consult(move |site| Ok(named(site, ExecutionShape::whole(&detail(site, &id)?)))).await?;
+pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Json<ExecutionView>, ApiError> {
+    let shape = state
+        .blocking(move |state| Ok(with_relative_file(state, ExecutionView::whole(&detail(state, &id)?))))
+        .await?;
     Ok(Json(shape))
 }
 
-/// Everything that was executed, and what is held at the same moment.
-pub(crate) fn look(site: &Site) -> Result<(Overview, Listing), Report> {
-    let listing = site.leases().listing()?;
-    Ok((Overview::read(site.state_folder(), &listing)?, listing))
+/// Reads all executions, and the leases of the same moment.
+pub(crate) fn read_overview(state: &AppState) -> Result<(Overview, Listing), Report> {
+    let listing = state.leases().listing()?;
+    Ok((Overview::read(state.state_folder(), &listing)?, listing))
 }
 
-/// One execution with everything around it.
-pub(crate) fn detail(site: &Site, id: &str) -> Result<Detail, Report> {
-    let listing = site.leases().listing()?;
-    let entry = Entry::find(site.state_folder(), id, &listing)?.ok_or_else(|| unknown(id))?;
-    Ok(Detail::of(entry, site.runs(), &listing)?)
+/// Reads one execution with its plan and runs.
+pub(crate) fn detail(state: &AppState, id: &str) -> Result<Detail, Report> {
+    let listing = state.leases().listing()?;
+    let entry = Entry::find(state.state_folder(), id, &listing)?.ok_or_else(|| unknown(id))?;
+    Ok(Detail::of(entry, state.runs(), &listing)?)
 }
 
 fn unknown(id: &str) -> Report {
@@ -120,68 +119,68 @@ fn unknown(id: &str) -> Report {
         .with_context("execution_id", id)
 }
 
-/// With its file as people know it.
-fn named(site: &Site, shape: ExecutionShape) -> ExecutionShape {
-    ExecutionShape { file: project::shown(site, shape.file.as_ref()), ..shape }
+/// Replaces the path of the file by one relative to the root.
+fn with_relative_file(state: &AppState, view: ExecutionView) -> ExecutionView {
+    ExecutionView { file: stages_files::shown(state, view.file.as_ref()), ..view }
 }
 
-/// What is to be planned.
+/// Which plan.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Wanted {
-    /// A STAGES file of the project, from its root.
+pub(crate) struct PlanQuery {
+    /// A STAGES file of the project, relative to its root.
     #[param(example = "STAGES.yml")]
     file: String,
-    /// The phase, such as `P3`; all of them if not said.
+    /// The phase, such as `P3`; all phases by default.
     phase: Option<String>,
-    /// Only these groups of it, with commas between.
+    /// Only these groups of the phase, separated by commas.
     groups: Option<String>,
-    /// Plan for this load; the machine's one-minute average if not said.
+    /// Plan for this load of the machine; its current one-minute average by default.
     #[param(minimum = 0)]
     load: Option<f64>,
 }
 
-/// One plan, or those of all phases.
+/// One plan, or the plans of all phases.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum Planned {
-    /// Of the one phase that was asked for, or that there is.
+    /// The plan of the only phase.
     One(Box<PlanShape>),
-    /// Of all phases.
+    /// The plans of all phases.
     All {
         /// In the order of the file.
         phases: Vec<PlanShape>,
     },
 }
 
-/// How phases of a STAGES file would run, with conflicts and reasons.
-#[utoipa::path(get, path = "/api/stages/plan", operation_id = "plan_stages", tag = "stages", params(Wanted), responses(
+/// Plans phases of a STAGES file: how they would run, with conflicts and reasons.
+#[utoipa::path(get, path = "/api/stages/plan", operation_id = "plan_stages", tag = "stages", params(PlanQuery), responses(
     (status = OK, description = "The plan, as `stages plan` shows it", body = Planned),
-    (status = BAD_REQUEST, description = "`BAD_STAGES` with `context.file`, `line` and `column`, no such phase, or not a file of the project", body = ErrorShape),
-    (status = NOT_FOUND, description = "`NO_SUCH_FILE`", body = ErrorShape),
+    (status = BAD_REQUEST, description = "`BAD_STAGES` with `context.file`, `line` and `column`, no such phase, or not a file of the project", body = ErrorView),
+    (status = NOT_FOUND, description = "`NO_SUCH_FILE`", body = ErrorView),
 ))]
 pub(crate) async fn plan(
-    State(site): State<Site>,
-    Params(wanted): Params<Wanted>,
-) -> Result<Json<Planned>, Failure> {
-    let mut plans = site.consult(move |site| Ok(plans(site, &wanted)?.1)).await?;
+    State(state): State<AppState>,
+    Params(query): Params<PlanQuery>,
+) -> Result<Json<Planned>, ApiError> {
+    let mut plans = state.blocking(move |state| Ok(plans(state, &query)?.1)).await?;
     Ok(Json(match plans.pop() {
         Some(only) if plans.is_empty() => Planned::One(Box::new(PlanShape::of(&only))),
         last => Planned::All { phases: plans.iter().chain(last.as_ref()).map(PlanShape::of).collect() },
     }))
 }
 
-/// Plans what is wanted.
-pub(crate) fn plans(site: &Site, wanted: &Wanted) -> Result<(File, Vec<PhasePlan>), Report> {
-    let file = project::sound_file(site, &wanted.file)?;
-    if wanted.load.is_some_and(|load| !load.is_finite() || load < 0.0) {
+/// Computes the plans.
+pub(crate) fn plans(state: &AppState, query: &PlanQuery) -> Result<(File, Vec<PhasePlan>), Report> {
+    let file = stages_files::sound_file(state, &query.file)?;
+    if query.load.is_some_and(|load| !load.is_finite() || load < 0.0) {
         return Err(Report::usage("that is not a load").with_hint("it is a number such as 4.0"));
     }
-    let conditions = Conditions { load: wanted.load.or_else(load::average), ..Conditions::default() };
+    let conditions = Conditions { load: query.load.or_else(load::average), ..Conditions::default() };
     let groups: Vec<String> =
-        wanted.groups.iter().flat_map(|text| text.split(',')).map(|id| id.trim().to_owned()).collect();
+        query.groups.iter().flat_map(|text| text.split(',')).map(|id| id.trim().to_owned()).collect();
     let one = |phase: &str| file.plan(phase, &groups, &conditions).map_err(Report::from);
-    let plans = match &wanted.phase {
+    let plans = match &query.phase {
         Some(phase) => vec![one(phase)?],
         None => file.stages.phases.iter().map(|phase| one(&phase.name.value)).collect::<Result<_, _>>()?,
     };

@@ -1,4 +1,4 @@
-//! Where spans are sent to, and sending them there.
+//! Address of a collector, and the HTTP request that sends spans to it.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// How long a collector may take to be reached, and for each part of the conversation after that.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Where collectors take traces, below their address.
+/// Timeout for connecting to the collector, and for each read and write.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// The path of traces below the address of a collector.
 const TRACES: &str = "/v1/traces";
-/// The port of OTLP over HTTP.
+/// The default port of OTLP over HTTP.
 const PORT: u16 = 4318;
 
 /// The address of a collector, such as `http://127.0.0.1:4318`.
@@ -21,23 +21,23 @@ pub struct Endpoint {
     host: String,
     port: u16,
     path: String,
-    /// Under which name the spans are told.
+    /// The service name of the spans.
     service: String,
 }
 
-/// Why a text is no address of a collector.
+/// Why a text is not an address of a collector.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadEndpoint {
-    /// It is encrypted, which this program cannot do.
+    /// It needs TLS, which is not supported.
     #[error("cannot send spans to `{0}`: only http:// is spoken")]
     Encrypted(String),
-    /// It is something else.
+    /// It is not an `http://` address.
     #[error("`{0}` is no address of a collector")]
     Unknown(String),
 }
 
 impl BadEndpoint {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Encrypted(_) => "send to a collector on this machine, which passes them on encrypted",
@@ -57,7 +57,7 @@ impl FromStr for Endpoint {
         let rest = text.strip_prefix("http://").ok_or_else(unknown)?;
         let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
         let (host, port) = match authority.rsplit_once(':') {
-            // What is in brackets has colons of its own.
+            // An IPv6 address in brackets has colons of its own.
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| unknown())?),
             Some(_) | None => (authority, PORT),
         };
@@ -78,7 +78,7 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Tells spans under another name.
+    /// Sets the service name.
     #[must_use]
     pub fn named(mut self, service: &str) -> Self {
         service.clone_into(&mut self.service);
@@ -89,11 +89,11 @@ impl Endpoint {
         &self.service
     }
 
-    /// Sends a document, and waits until it was taken.
+    /// Sends a document, and waits for the response.
     pub(super) fn post(&self, document: &str) -> io::Result<()> {
         let mut stream = self.connect()?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let head = format!(
             "POST {} HTTP/1.1\r\nhost: {}:{}\r\nuser-agent: lockkeeper/{}\r\ncontent-type: application/json\r\n\
              content-length: {}\r\nconnection: close\r\n\r\n",
@@ -120,7 +120,7 @@ impl Endpoint {
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in (host, self.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, PATIENCE) {
+            match TcpStream::connect_timeout(&address, TIMEOUT) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }

@@ -1,22 +1,21 @@
-//! Spans: a request that was answered, an attempt that was executed, and both as OTLP writes them.
+//! Spans of requests and of attempts at runs, and their OTLP/JSON form.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use lockkeeper_core::run::Run;
-use serde_json::{Value, json};
-
 use lockkeeper_platform::random;
 use lockkeeper_platform::wall_clock::WallTime;
+use serde_json::{Value, json};
 
-/// The kinds of OTLP.
+/// Span kinds of OTLP.
 const INTERNAL: u8 = 1;
 const SERVER: u8 = 2;
-/// Its word for what went wrong.
+/// Status code of OTLP for an error.
 const ERROR: u8 = 2;
 
-/// Something that took a while.
+/// A span.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Span {
     trace: u128,
@@ -30,7 +29,7 @@ pub(crate) struct Span {
     failed: bool,
 }
 
-/// Whose doing a request is, as its header `traceparent` says.
+/// The parent span of a request, from the header `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceParent {
     trace: u128,
@@ -38,7 +37,7 @@ pub(crate) struct TraceParent {
 }
 
 impl TraceParent {
-    /// Reads `00-TRACE-SPAN-FLAGS`; what is not like that is nobody's doing.
+    /// Parses `00-TRACE-SPAN-FLAGS`; none when it has another form.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -59,7 +58,7 @@ impl TraceParent {
 }
 
 impl Span {
-    /// A request that was answered.
+    /// The span of an HTTP request.
     pub(crate) fn of_request(
         method: &Method,
         route: &str,
@@ -87,7 +86,7 @@ impl Span {
         }
     }
 
-    /// An attempt at a run that is over by now. All attempts at one run are one trace.
+    /// The span of an attempt that has ended; none when it never started. All attempts at one run are one trace.
     pub(crate) fn of_attempt(run: &Run, now: WallTime) -> Option<Self> {
         let began_at = WallTime::from_micros(run.started_at?.unix_micros);
         let ended_at = run.completed_at.map_or(now, |at| WallTime::from_micros(at.unix_micros));
@@ -117,7 +116,7 @@ impl Span {
         })
     }
 
-    /// Says something more about it.
+    /// Adds an attribute.
     pub(crate) fn with(mut self, key: &'static str, value: &str) -> Self {
         self.attributes.push((key, value.into()));
         self
@@ -145,7 +144,7 @@ impl Span {
     }
 }
 
-/// Spans as a collector takes them.
+/// The document that a collector receives.
 pub(super) fn document(spans: &[Span], service: &str) -> Value {
     let version = env!("CARGO_PKG_VERSION");
     let resource = [("service.name", Value::from(service)), ("service.version", Value::from(version))];
@@ -158,7 +157,7 @@ pub(super) fn document(spans: &[Span], service: &str) -> Value {
     }] })
 }
 
-/// Whole numbers are texts in OTLP's JSON.
+/// An attribute. OTLP/JSON writes integers as strings.
 fn attribute(key: &str, value: &Value) -> Value {
     let value = match value {
         Value::Number(number) => json!({ "intValue": number.to_string() }),
@@ -169,7 +168,7 @@ fn attribute(key: &str, value: &Value) -> Value {
     json!({ "key": key, "value": value })
 }
 
-/// Where there is no randomness, spans are told without being told apart.
+/// A random id; 1 when the system has no random source.
 fn number() -> u64 {
     random::number().unwrap_or(1).max(1)
 }

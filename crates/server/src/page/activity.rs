@@ -1,63 +1,62 @@
-//! The page of activity: the latest runs, and the latest events.
+//! Activity page: the latest runs and events.
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-
-use super::super::failure::Failure;
-use super::super::site::Site;
-use super::spans::{Face, Point};
-use super::status::{Badge, of_run};
-use super::words::Words;
-use super::{Frame, draw};
-use lockkeeper_engine::runs::RunEntry;
+use lockkeeper_engine::runs::{RunEntry, RunFilter, StoredEvent};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_store::runs::{Filter, StoredEvent};
 
-/// So many runs and events are shown.
-const MOST: usize = 100;
+use super::status::{Badge, of_run};
+use super::texts::Texts;
+use super::times::{TimeFormat, TimePoint};
+use super::{Layout, render};
+use crate::error::ApiError;
+use crate::state::AppState;
+
+/// How many runs and events are shown.
+const MAX_ROWS: usize = 100;
 
 #[derive(Template)]
 #[template(path = "activity.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     now: i64,
-    runs: Vec<Line>,
-    events: Vec<Happened>,
+    runs: Vec<RunRow>,
+    events: Vec<EventRow>,
 }
 
-/// A run in a list.
-pub(super) struct Line {
+/// A row of the table of runs.
+pub(super) struct RunRow {
     pub(super) id: String,
     pub(super) request: String,
     pub(super) title: String,
     pub(super) badge: Badge,
     pub(super) attempt: u32,
-    pub(super) queued: Point,
+    pub(super) queued: TimePoint,
     pub(super) took: Option<String>,
     pub(super) reason: Option<String>,
 }
 
-impl Line {
-    pub(super) fn new(entry: &RunEntry, words: &'static Words, face: &Face) -> Self {
+impl RunRow {
+    pub(super) fn new(entry: &RunEntry, texts: &'static Texts, times: &TimeFormat) -> Self {
         let run = &entry.run;
         let took = run.completed_at.zip(run.started_at);
         Self {
             id: run.id.to_string(),
             request: run.request.to_string(),
             title: entry.request.request.title.clone(),
-            badge: of_run(run.status, words),
+            badge: of_run(run.status, texts),
             attempt: run.attempt,
-            queued: face.since(run.queued_at.moment),
+            queued: times.since(run.queued_at.moment),
             took: took.map(|(end, start)| lockkeeper_core::time::format_span(end.moment.since(start.moment))),
             reason: run.reason.map(|reason| reason.to_string()),
         }
     }
 }
 
-/// An event in a list.
-pub(super) struct Happened {
+/// A row of the table of events.
+pub(super) struct EventRow {
     pub(super) at: String,
     pub(super) run: String,
     pub(super) request: String,
@@ -66,7 +65,7 @@ pub(super) struct Happened {
     pub(super) message: Option<String>,
 }
 
-impl Happened {
+impl EventRow {
     pub(super) fn new(event: &StoredEvent) -> Self {
         Self {
             at: WallTime::from_micros(event.at).to_string(),
@@ -79,23 +78,19 @@ impl Happened {
     }
 }
 
-pub(super) async fn page(State(site): State<Site>, frame: Frame) -> Result<Response, Failure> {
-    let (runs, events) = site
-        .consult(|site| {
-            let runs = site.runs().entries(&Filter { limit: MOST, ..Filter::default() })?;
-            let events = site.runs().store().read(|tables| {
-                let before = tables.last_position()?.saturating_sub(MOST as u64);
-                tables.events_after(before, MOST)
-            })?;
-            Ok((runs, events))
+pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Result<Response, ApiError> {
+    let (runs, events) = state
+        .blocking(|state| {
+            let runs = state.runs().entries(&RunFilter { limit: MAX_ROWS, ..RunFilter::default() })?;
+            Ok((runs, state.runs().latest_events(MAX_ROWS)?))
         })
         .await?;
-    let (words, face) = (frame.words, Face::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
     let page = Page {
-        now: face.now(),
-        runs: runs.iter().map(|entry| Line::new(entry, words, &face)).collect(),
-        events: events.iter().rev().map(Happened::new).collect(),
-        frame: frame.at("/runs"),
+        now: times.now(),
+        runs: runs.iter().map(|entry| RunRow::new(entry, texts, &times)).collect(),
+        events: events.iter().rev().map(EventRow::new).collect(),
+        layout: layout.at("/runs"),
     };
-    draw(&page)
+    render(&page)
 }

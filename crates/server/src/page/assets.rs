@@ -1,4 +1,4 @@
-//! The files that pages need: embedded in the program, so that nothing comes from elsewhere.
+//! Static files of the pages, embedded in the program.
 
 use axum::Router;
 use axum::http::HeaderMap;
@@ -8,21 +8,21 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::{Embed, EmbeddedFile};
 
-use super::super::extract::Id;
-use super::super::failure::Failure;
-use super::super::site::Site;
+use crate::error::ApiError;
+use crate::extract::Id;
+use crate::state::AppState;
 
 #[derive(Embed)]
 #[folder = "assets"]
 struct Assets;
 
-pub(super) fn routes() -> Router<Site> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/assets/{name}", get(asset))
 }
 
-/// Only names of files that are embedded lead anywhere.
-async fn asset(Id(name): Id, headers: HeaderMap) -> Result<Response, Failure> {
-    let file = Assets::get(&name).ok_or_else(|| Failure::not_found("such file"))?;
+/// Sends an embedded file. Other names are not found.
+async fn asset(Id(name): Id, headers: HeaderMap) -> Result<Response, ApiError> {
+    let file = Assets::get(&name).ok_or_else(|| ApiError::not_found("such file"))?;
     let kind = match name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("css") => "text/css; charset=utf-8",
         Some("mjs") => "text/javascript; charset=utf-8",
@@ -37,7 +37,7 @@ async fn asset(Id(name): Id, headers: HeaderMap) -> Result<Response, Failure> {
     Ok((headers, file.data).into_response())
 }
 
-/// The name of a file's content.
+/// The entity tag of a file, from its content.
 fn tag(file: &EmbeddedFile) -> String {
     let hash = file.metadata.sha256_hash();
     let digits: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();

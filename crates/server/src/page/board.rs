@@ -1,30 +1,30 @@
-//! The board: every request, what is locked, what waits and why, and the queue.
+//! Board page: all requests with their status, why they wait, and bulk operations on a filter.
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Run, Status};
-
-use super::super::extract::Params;
-use super::super::failure::Failure;
-use super::super::site::Site;
-use super::filter::{Choice, Query};
-use super::spans::{Face, Point};
-use super::status::{Badge, of_request};
-use super::words::Words;
-use super::{Frame, draw};
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::runs::{Blocked, RequestEntry};
 use lockkeeper_platform::clock;
 
-/// The board shows so many; the API has all of them.
-const MOST: usize = 200;
+use super::filter::{Choice, Query};
+use super::status::{Badge, of_request};
+use super::texts::Texts;
+use super::times::{TimeFormat, TimePoint};
+use super::{Layout, render};
+use crate::error::ApiError;
+use crate::extract::Params;
+use crate::state::AppState;
+
+/// How many requests are shown. The API has all of them.
+const MAX_ROWS: usize = 200;
 
 #[derive(Template)]
 #[template(path = "board.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     now: i64,
     counts: [Count; 6],
     query: Query,
@@ -34,7 +34,7 @@ struct Page {
     has_more: bool,
 }
 
-/// How many are somewhere.
+/// How many requests have a status.
 struct Count {
     name: &'static str,
     status: &'static str,
@@ -42,10 +42,10 @@ struct Count {
     tone: &'static str,
 }
 
-/// What the filter means, and what can be done to all of it.
+/// The requests that match the filter, for bulk operations.
 struct Matching {
     count: u64,
-    /// The filter as the API takes it.
+    /// The filter as a request body of the API.
     body: String,
 }
 
@@ -55,43 +55,42 @@ struct Row {
     badge: Badge,
     locked: bool,
     run: Option<String>,
-    since: Option<Point>,
+    since: Option<TimePoint>,
     why: Option<String>,
     can_run: bool,
     can_cancel: bool,
 }
 
 pub(super) async fn page(
-    State(site): State<Site>,
+    State(state): State<AppState>,
     Params(query): Params<Query>,
-    frame: Frame,
-) -> Result<Response, Failure> {
-    let filter = query.filter(MOST + 1)?;
+    layout: Layout,
+) -> Result<Response, ApiError> {
+    let filter = query.filter(MAX_ROWS + 1)?;
     let is_selective = filter.is_selective();
-    let (entries, counts, matched, listing) = site
-        .consult(move |site| {
-            let entries = site.runs().requests(&filter)?;
-            let counts = site.runs().store().request_counts()?;
-            // What is not counted already is looked for.
+    let (entries, counts, matched, listing) = state
+        .blocking(move |state| {
+            let entries = state.runs().requests(&filter)?;
+            let counts = state.runs().request_counts()?;
+            // A filter by status alone is answered from the counts; others have to search.
             let matched = if filter.is_by_status_only() {
                 let meant = counts.iter().filter(|(status, _)| filter.statuses.contains(status));
                 meant.map(|(_, count)| count).sum()
             } else {
-                let found = site.runs().store().read(|tables| tables.count_matching(&filter))?;
-                found.iter().map(|(_, count)| count).sum()
+                state.runs().count_matching(&filter)?
             };
-            Ok((entries, counts, matched, site.leases().listing()?))
+            Ok((entries, counts, matched, state.leases().listing()?))
         })
         .await?;
-    let (words, face) = (frame.words, Face::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
     let count = |wanted: RequestStatus, tone: &'static str| {
         let found = counts.iter().find(|(status, _)| *status == wanted);
         let count = found.map_or(0, |(_, count)| *count);
-        let (name, status) = (of_request(wanted, words).text, wanted.as_str());
+        let (name, status) = (of_request(wanted, texts).text, wanted.as_str());
         Count { name, status, count, tone: if count > 0 { tone } else { "" } }
     };
     let page = Page {
-        now: face.now(),
+        now: times.now(),
         counts: [
             count(RequestStatus::Running, ""),
             count(RequestStatus::Queued, ""),
@@ -100,35 +99,35 @@ pub(super) async fn page(
             count(RequestStatus::Done, ""),
             count(RequestStatus::Canceled, ""),
         ],
-        choices: query.choices(words),
+        choices: query.choices(texts),
         matching: is_selective.then(|| Matching { count: matched, body: query.body() }),
         query,
-        has_more: entries.len() > MOST,
-        rows: entries.iter().take(MOST).map(|entry| Row::new(entry, &listing, words, &face)).collect(),
-        frame: frame.at("/"),
+        has_more: entries.len() > MAX_ROWS,
+        rows: entries.iter().take(MAX_ROWS).map(|entry| Row::new(entry, &listing, texts, &times)).collect(),
+        layout: layout.at("/"),
     };
-    draw(&page)
+    render(&page)
 }
 
 impl Row {
-    fn new(entry: &RequestEntry, listing: &Listing, words: &'static Words, face: &Face) -> Self {
+    fn new(entry: &RequestEntry, listing: &Listing, texts: &'static Texts, times: &TimeFormat) -> Self {
         let (request, status) = (&entry.request.request, entry.request.status);
         let is_open = matches!(status, RequestStatus::Queued | RequestStatus::Running);
         Self {
             id: request.id.to_string(),
             title: request.title.clone(),
-            badge: of_request(status, words),
+            badge: of_request(status, texts),
             locked: status == RequestStatus::Running,
             run: entry.latest.as_ref().map(|run| run.id.to_string()),
-            since: entry.latest.as_ref().map(|run| face.since(last_change(run))),
-            why: why(entry, listing, words),
+            since: entry.latest.as_ref().map(|run| times.since(last_change(run))),
+            why: why(entry, listing, texts),
             can_run: status != RequestStatus::Running,
             can_cancel: is_open && entry.latest.is_some(),
         }
     }
 }
 
-/// When a run came to where it is.
+/// When the status of a run last changed.
 fn last_change(run: &Run) -> lockkeeper_core::time::Moment {
     let stamp = match run.status {
         Status::Queued => None,
@@ -140,24 +139,24 @@ fn last_change(run: &Run) -> lockkeeper_core::time::Moment {
     stamp.unwrap_or(run.queued_at).moment
 }
 
-/// Why a request is where it is, in a sentence.
-fn why(entry: &RequestEntry, listing: &Listing, words: &Words) -> Option<String> {
+/// Why a request waits or failed, in one sentence.
+fn why(entry: &RequestEntry, listing: &Listing, texts: &Texts) -> Option<String> {
     let in_the_way = listing.in_the_way(&entry.request.request.resources());
     if entry.request.status == RequestStatus::Queued
         && let Some(found) = in_the_way.first()
     {
         let owner = &found.holder.lease.claim.owner;
-        return Some(format!("{} {}, {} {owner}", words.waits_for, found.witness, words.held_by));
+        return Some(format!("{} {}, {} {owner}", texts.waits_for, found.witness, texts.held_by));
     }
     match &entry.blocked {
         Some(Blocked::Dependencies(requests)) => {
             let names: Vec<String> = requests.iter().map(ToString::to_string).collect();
-            Some(format!("{} {}", words.comes_after, names.join(", ")))
+            Some(format!("{} {}", texts.comes_after, names.join(", ")))
         }
-        Some(Blocked::Retry(_)) => Some(words.next_attempt.to_owned()),
-        Some(Blocked::Position(ahead)) => Some(format!("{} {}", words.position, ahead + 1)),
-        Some(Blocked::Behind(ahead)) => Some(format!("{} > {ahead}", words.position)),
-        Some(Blocked::NoWorker) => Some(words.no_worker.to_owned()),
+        Some(Blocked::Retry(_)) => Some(texts.next_attempt.to_owned()),
+        Some(Blocked::Position(ahead)) => Some(format!("{} {}", texts.position, ahead + 1)),
+        Some(Blocked::Behind(ahead)) => Some(format!("{} > {ahead}", texts.position)),
+        Some(Blocked::NoWorker) => Some(texts.no_worker.to_owned()),
         None => {
             let run = entry.latest.as_ref()?;
             let reason = run.reason.map(|reason| reason.to_string());

@@ -1,18 +1,18 @@
-//! The page of the doctor: every check, and what to do.
+//! Doctor page: every check, and what to do.
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-
-use super::super::failure::Failure;
-use super::super::site::Site;
-use super::{Frame, draw};
 use lockkeeper_engine::doctor::{Check, Pass, Status};
+
+use super::{Layout, render};
+use crate::error::ApiError;
+use crate::state::AppState;
 
 #[derive(Template)]
 #[template(path = "doctor.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     status: &'static str,
     tone: &'static str,
     checks: Vec<Row>,
@@ -27,14 +27,14 @@ struct Row {
     fix: Option<String>,
 }
 
-pub(super) async fn page(State(site): State<Site>, frame: Frame) -> Result<Response, Failure> {
-    let diagnosis = site.consult(|site| Ok(site.examine(Pass::Quick))).await?;
+pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Result<Response, ApiError> {
+    let diagnosis = state.blocking(|state| Ok(state.examine(Pass::Quick))).await?;
     let mut checks: Vec<&Check> = diagnosis.checks.iter().collect();
-    // What is wrong first.
+    // Failed checks first.
     checks.sort_by_key(|check| std::cmp::Reverse(check.status));
     let (status, tone) = badge(diagnosis.status());
-    draw(&Page {
-        frame: frame.at("/doctor"),
+    render(&Page {
+        layout: layout.at("/doctor"),
         status,
         tone,
         checks: checks.into_iter().map(Row::new).collect(),

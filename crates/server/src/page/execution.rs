@@ -1,29 +1,29 @@
-//! The page of one execution: its groups and their runs, who collides with whom, and how it went over time.
+//! Page of one execution: its groups and their runs, the conflict graph, and a time chart.
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-
-use super::super::api::stages::detail;
-use super::super::extract::Id;
-use super::super::failure::Failure;
-use super::super::project;
-use super::super::site::Site;
-use super::collisions::{Collisions, mode_tone, rule, tone};
-use super::spans::{Face, Point};
-use super::status::{Badge, of_execution, of_group, of_run, of_view};
-use super::words::Words;
-use super::{Frame, draw};
 use lockkeeper_engine::stages::overview::{Detail, ExecutionState, GroupView};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_stages::picture::{Chart, Mark};
 use lockkeeper_stages::span_in_words;
 
+use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
+use super::status::{Badge, of_execution, of_group, of_run, of_view};
+use super::texts::Texts;
+use super::times::{TimeFormat, TimePoint};
+use super::{Layout, render};
+use crate::api::stages::detail;
+use crate::error::ApiError;
+use crate::extract::Id;
+use crate::stages_files;
+use crate::state::AppState;
+
 #[derive(Template)]
 #[template(path = "execution.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     now: i64,
     id: String,
     phase: String,
@@ -33,15 +33,15 @@ struct Page {
     reason: Option<String>,
     badge: Badge,
     is_running: bool,
-    started: Point,
-    /// How long it took, and how long one by one.
+    started: TimePoint,
+    /// How long it took, and how long it would have taken one by one.
     took: Option<(String, String)>,
     speed_up: Option<String>,
     waited: Option<String>,
     stopped: Option<String>,
     downgrades: Vec<(String, String, String)>,
     groups: Vec<Row>,
-    collisions: Option<Collisions>,
+    conflicts: Option<ConflictGraph>,
     chart: Option<String>,
 }
 
@@ -49,38 +49,42 @@ struct Row {
     id: String,
     name: Option<String>,
     badge: Badge,
-    /// While it runs.
-    since: Option<Point>,
+    /// When it started; none unless it is running.
+    since: Option<TimePoint>,
     took: Option<String>,
     why: Option<String>,
     runs: Vec<(String, String, Badge)>,
 }
 
-pub(super) async fn page(State(site): State<Site>, Id(id): Id, frame: Frame) -> Result<Response, Failure> {
-    let (detail, file, can_plan) = site
-        .consult(move |site| {
-            let detail = detail(site, &id)?;
+pub(super) async fn page(
+    State(state): State<AppState>,
+    Id(id): Id,
+    layout: Layout,
+) -> Result<Response, ApiError> {
+    let (detail, file, can_plan) = state
+        .blocking(move |state| {
+            let detail = detail(state, &id)?;
             let file = detail.entry.execution.file.as_str();
-            let can_plan = !project::known_files(site, [file].into_iter()).is_empty();
-            let file = project::shown(site, file.as_ref());
+            let can_plan = !stages_files::known_files(state, [file].into_iter()).is_empty();
+            let file = stages_files::shown(state, file.as_ref());
             Ok((detail, file, can_plan))
         })
         .await?;
-    let (words, face) = (frame.words, Face::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
     let (execution, session) = (&detail.entry.execution, &detail.entry.session);
     let is_running = detail.entry.state == ExecutionState::Running;
     let ended = |span: Option<std::time::Duration>| span.filter(|_| !is_running).map(span_in_words);
     let page = Page {
-        now: face.now(),
+        now: times.now(),
         id: execution.id.clone(),
         phase: execution.phase.clone(),
         file,
         can_plan,
         mode: session.mode.clone(),
         reason: detail.plan.as_ref().map(|plan| plan.reason.clone()),
-        badge: of_execution(detail.entry.state, words),
+        badge: of_execution(detail.entry.state, texts),
         is_running,
-        started: face.since_time(WallTime::from_micros(execution.started_at)),
+        started: times.since_time(WallTime::from_micros(execution.started_at)),
         took: ended(session.wall).zip(ended(session.serial)),
         speed_up: session.speed_up().filter(|_| !is_running).map(|times| format!("{times:.1}×")),
         waited: ended(session.waited),
@@ -90,16 +94,16 @@ pub(super) async fn page(State(site): State<Site>, Id(id): Id, frame: Frame) -> 
             .iter()
             .map(|(at, rule, what)| (at.to_string(), rule.clone(), what.clone()))
             .collect(),
-        groups: detail.groups.iter().map(|view| Row::new(view, &detail, words, &face)).collect(),
-        collisions: collisions(&detail, words),
-        chart: chart(&detail, words),
-        frame: frame.at("/stages"),
+        groups: detail.groups.iter().map(|view| Row::new(view, &detail, texts, &times)).collect(),
+        conflicts: conflicts(&detail, texts),
+        chart: chart(&detail, texts),
+        layout: layout.at("/stages"),
     };
-    draw(&page)
+    render(&page)
 }
 
 impl Row {
-    fn new(view: &GroupView, detail: &Detail, words: &'static Words, face: &Face) -> Self {
+    fn new(view: &GroupView, detail: &Detail, texts: &'static Texts, times: &TimeFormat) -> Self {
         let planned =
             detail.plan.iter().flat_map(|plan| &plan.groups).find(|group| group.group_id == view.id);
         let bar = view.bar.as_ref();
@@ -107,12 +111,12 @@ impl Row {
         let runs = view
             .runs
             .iter()
-            .map(|(agent, run)| (agent.clone(), run.id.to_string(), of_run(run.status, words)));
+            .map(|(agent, run)| (agent.clone(), run.id.to_string(), of_run(run.status, texts)));
         Self {
             id: view.id.clone(),
             name: planned.and_then(|group| group.name.clone()),
-            badge: of_view(view, words),
-            since: bar.filter(|_| is_going).map(|bar| face.since_time(bar.began_at)),
+            badge: of_view(view, texts),
+            since: bar.filter(|_| is_going).map(|bar| times.since_time(bar.began_at)),
             took: bar
                 .filter(|bar| bar.status != "SKIPPED")
                 .and_then(|bar| Some(span_in_words(bar.ended_at?.since(bar.began_at)))),
@@ -122,21 +126,21 @@ impl Row {
     }
 }
 
-/// The plan that it began with, and how its groups stand by now.
-fn collisions(detail: &Detail, words: &'static Words) -> Option<Collisions> {
+/// The conflict graph of the plan that it started with, with the current states of its groups.
+fn conflicts(detail: &Detail, texts: &'static Texts) -> Option<ConflictGraph> {
     let plan = detail.plan.as_ref()?;
     let marks = plan.groups.iter().map(|group| {
         let view = detail.groups.iter().rev().find(|view| view.id == group.group_id);
-        let badge = view.map_or_else(|| of_group("WAITING", words), |view| of_view(view, words));
+        let badge = view.map_or_else(|| of_group("WAITING", texts), |view| of_view(view, texts));
         Mark { tone: badge.tone, text: badge.text }
     });
     let marks: Vec<Mark<'_>> = marks.collect();
-    Some(Collisions::new(plan, "plan".to_owned(), words, &marks))
+    Some(ConflictGraph::new(plan, "plan".to_owned(), texts, &marks))
 }
 
-fn chart(detail: &Detail, words: &'static Words) -> Option<String> {
+fn chart(detail: &Detail, texts: &'static Texts) -> Option<String> {
     let is_running = detail.entry.state == ExecutionState::Running;
     let now = is_running.then(WallTime::now);
-    let bars = detail.entry.session.bars(now, |status| of_group(status, words).text);
-    (!bars.is_empty()).then(|| Chart::of(&bars).draw(words.over_time))
+    let bars = detail.entry.session.bars(now, |status| of_group(status, texts).text);
+    (!bars.is_empty()).then(|| Chart::of(&bars).draw(texts.over_time))
 }

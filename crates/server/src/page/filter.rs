@@ -1,15 +1,15 @@
-//! Which requests the board shows: the query of its address, as the form beside it writes it.
+//! Filter of the board: the query string that its form sends.
 
 use lockkeeper_core::request::RequestStatus;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::RequestFilter;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::status::of_request;
-use super::words::Words;
-use lockkeeper_engine::report::Report;
-use lockkeeper_store::runs::RequestFilter;
+use super::texts::Texts;
 
-/// What the form says; fields that nothing was written into say nothing.
+/// The fields of the form. An empty field is no filter.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Query {
@@ -18,7 +18,7 @@ pub(super) struct Query {
     pub(super) worker: String,
 }
 
-/// A state that can be chosen.
+/// An option of the status field.
 pub(super) struct Choice {
     pub(super) status: &'static str,
     pub(super) name: &'static str,
@@ -26,42 +26,42 @@ pub(super) struct Choice {
 }
 
 impl Query {
-    /// The filter that it means.
+    /// The filter for the query of requests.
     pub(super) fn filter(&self, limit: usize) -> Result<RequestFilter, Report> {
-        let worker = said(&self.worker).map(|worker| worker.parse()).transpose()?;
-        let statuses = said(&self.status).map(|status| status.parse()).transpose()?;
+        let worker = filled(&self.worker).map(|worker| worker.parse()).transpose()?;
+        let statuses = filled(&self.status).map(|status| status.parse()).transpose()?;
         Ok(RequestFilter {
             statuses: statuses.into_iter().collect(),
-            text: said(&self.text).map(ToOwned::to_owned),
+            text: filled(&self.text).map(ToOwned::to_owned),
             worker,
             limit,
             ..RequestFilter::default()
         })
     }
 
-    /// The same as the API takes it.
+    /// The same filter as a request body of the API.
     pub(super) fn body(&self) -> String {
         let mut body = Map::new();
-        if let Some(status) = said(&self.status) {
+        if let Some(status) = filled(&self.status) {
             body.insert("request_status".to_owned(), Value::from(vec![status]));
         }
-        for (key, value) in [("text", said(&self.text)), ("worker", said(&self.worker))] {
+        for (key, value) in [("text", filled(&self.text)), ("worker", filled(&self.worker))] {
             body.extend(value.map(|value| (key.to_owned(), Value::from(value))));
         }
         Value::Object(body).to_string()
     }
 
-    /// Every state, and which one is chosen.
-    pub(super) fn choices(&self, words: &'static Words) -> Vec<Choice> {
+    /// The options of the status field.
+    pub(super) fn choices(&self, texts: &'static Texts) -> Vec<Choice> {
         let choice = |status: RequestStatus| Choice {
             status: status.as_str(),
-            name: of_request(status, words).text,
+            name: of_request(status, texts).text,
             chosen: status.as_str().eq_ignore_ascii_case(self.status.trim()),
         };
         RequestStatus::ALL.into_iter().map(choice).collect()
     }
 }
 
-fn said(text: &str) -> Option<&str> {
+fn filled(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|text| !text.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The page of locks: who holds, who waits, and why.
+//! Locks page: holders, waiters, and why they wait.
 
 use askama::Template;
 use axum::extract::State;
@@ -8,35 +8,35 @@ use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::record::Claim;
 use lockkeeper_core::resource::Mode;
 use lockkeeper_core::waiting::Blocker;
-
-use super::super::failure::Failure;
-use super::super::site::Site;
-use super::graph::Graph;
-use super::spans::{Face, Point};
-use super::words::Words;
-use super::{Frame, draw};
 use lockkeeper_engine::{HolderEntry, Listing, WaiterEntry};
 
-/// A page shows so many of each; the API has all of them.
-const MOST: usize = 200;
+use super::texts::Texts;
+use super::times::{TimeFormat, TimePoint};
+use super::wait_graph::WaitGraph;
+use super::{Layout, render};
+use crate::error::ApiError;
+use crate::state::AppState;
+
+/// How many holders and waiters are shown. The API has all of them.
+const MAX_ROWS: usize = 200;
 
 #[derive(Template)]
 #[template(path = "locks.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     state: String,
     now: i64,
     alerts: Vec<Warning>,
-    longest: Option<Point>,
+    longest: Option<TimePoint>,
     orphans: usize,
     holders: Vec<Holder>,
     holders_left_out: usize,
     waiters: Vec<Waiter>,
     waiters_left_out: usize,
-    graph: Option<Graph>,
+    graph: Option<WaitGraph>,
 }
 
-/// An alert as the page shows it.
+/// An alert.
 struct Warning {
     tone: &'static str,
     title: &'static str,
@@ -56,9 +56,9 @@ struct Holder {
     resources: Vec<Chip>,
     state: &'static str,
     tone: &'static str,
-    since: Point,
-    heartbeat: Point,
-    ends: Option<Point>,
+    since: TimePoint,
+    heartbeat: TimePoint,
+    ends: Option<TimePoint>,
     pid: Option<u32>,
     host: String,
     confirm: String,
@@ -69,7 +69,7 @@ struct Waiter {
     owner: String,
     reason: Option<String>,
     resources: Vec<Chip>,
-    since: Point,
+    since: TimePoint,
     position: usize,
     whys: Vec<Why>,
 }
@@ -83,51 +83,51 @@ struct Why {
 
 struct Obstacle {
     owner: String,
-    since: Point,
-    heartbeat: Point,
+    since: TimePoint,
+    heartbeat: TimePoint,
     witness: Option<String>,
 }
 
-pub(super) async fn page(State(site): State<Site>, frame: Frame) -> Result<Response, Failure> {
-    let (listing, counts) = site
-        .consult(|site| {
-            let listing = site.leases().listing()?;
-            let counts = site.counts(&listing)?;
+pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Result<Response, ApiError> {
+    let (listing, counts) = state
+        .blocking(|state| {
+            let listing = state.leases().listing()?;
+            let counts = state.counts(&listing)?;
             Ok((listing, counts))
         })
         .await?;
     let waiting = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
     let longest = waiting.map(|waiter| waiter.ticket.enqueued_at).min();
-    let (words, face) = (frame.words, Face::new(listing.now));
+    let (texts, times) = (layout.texts, TimeFormat::new(listing.now));
     let page = Page {
-        state: site.state_folder().display().to_string(),
-        now: face.now(),
-        alerts: raise(&counts, &Limits::default()).iter().map(|alert| Warning::new(alert, words)).collect(),
-        longest: longest.map(|moment| face.since(moment)),
+        state: state.state_folder().display().to_string(),
+        now: times.now(),
+        alerts: raise(&counts, &Limits::default()).iter().map(|alert| Warning::new(alert, texts)).collect(),
+        longest: longest.map(|moment| times.since(moment)),
         orphans: counts.orphans,
-        holders: listing.holders.iter().take(MOST).map(|one| Holder::new(one, words, &face)).collect(),
-        holders_left_out: listing.holders.len().saturating_sub(MOST),
-        waiters: listing.waiters.iter().take(MOST).map(|one| Waiter::new(one, &face)).collect(),
-        waiters_left_out: listing.waiters.len().saturating_sub(MOST),
+        holders: listing.holders.iter().take(MAX_ROWS).map(|one| Holder::new(one, texts, &times)).collect(),
+        holders_left_out: listing.holders.len().saturating_sub(MAX_ROWS),
+        waiters: listing.waiters.iter().take(MAX_ROWS).map(|one| Waiter::new(one, &times)).collect(),
+        waiters_left_out: listing.waiters.len().saturating_sub(MAX_ROWS),
         graph: graph(&listing),
-        frame: frame.at("/locks"),
+        layout: layout.at("/locks"),
     };
-    draw(&page)
+    render(&page)
 }
 
 impl Warning {
-    fn new(alert: &Alert, words: &'static Words) -> Self {
+    fn new(alert: &Alert, texts: &'static Texts) -> Self {
         let (tone, text) = match alert {
-            Alert::LongWait { .. } => ("warn", words.alert_wait),
-            Alert::Deadlocks { .. } => ("bad", words.alert_deadlock),
-            Alert::Orphans { .. } => ("warn", words.alert_orphans),
-            Alert::Downgrades { .. } => ("warn", words.alert_downgrades),
+            Alert::LongWait { .. } => ("warn", texts.alert_wait),
+            Alert::Deadlocks { .. } => ("bad", texts.alert_deadlock),
+            Alert::Orphans { .. } => ("warn", texts.alert_orphans),
+            Alert::Downgrades { .. } => ("warn", texts.alert_downgrades),
         };
-        Self { tone, title: words.alert, text }
+        Self { tone, title: texts.alert, text }
     }
 }
 
-fn graph(listing: &Listing) -> Option<Graph> {
+fn graph(listing: &Listing) -> Option<WaitGraph> {
     let edges = listing.waiters.iter().flat_map(|waiter| {
         let owner = waiter.ticket.claim.owner.as_str();
         waiter.blockers.iter().flat_map(move |blocker| {
@@ -138,7 +138,7 @@ fn graph(listing: &Listing) -> Option<Graph> {
             leases.chain(tickets).map(move |(holder, witness)| (owner, holder, witness.as_str()))
         })
     });
-    Graph::new(edges)
+    WaitGraph::new(edges)
 }
 
 fn chips(claim: &Claim) -> Vec<Chip> {
@@ -153,14 +153,14 @@ fn chips(claim: &Claim) -> Vec<Chip> {
 }
 
 impl Holder {
-    fn new(holder: &HolderEntry, words: &Words, face: &Face) -> Self {
+    fn new(holder: &HolderEntry, texts: &Texts, times: &TimeFormat) -> Self {
         let (lease, claim) = (&holder.lease, &holder.lease.claim);
         let (state, tone) = match holder.verdict {
-            Verdict::Alive => (words.alive, "good"),
-            Verdict::Unknown => (words.unknown, "warn"),
-            Verdict::Dead(_) => (words.dead, "bad"),
-            Verdict::Expired => (words.expired, "bad"),
-            Verdict::Overdue => (words.overdue, "bad"),
+            Verdict::Alive => (texts.alive, "good"),
+            Verdict::Unknown => (texts.unknown, "warn"),
+            Verdict::Dead(_) => (texts.dead, "bad"),
+            Verdict::Expired => (texts.expired, "bad"),
+            Verdict::Overdue => (texts.overdue, "bad"),
         };
         Self {
             id: lease.id.to_string(),
@@ -170,38 +170,38 @@ impl Holder {
             resources: chips(claim),
             state,
             tone,
-            since: face.since(lease.acquired_at),
-            heartbeat: face.since(lease.heartbeat_at),
-            ends: lease.expires_at().map(|end| face.until(end)),
+            since: times.since(lease.acquired_at),
+            heartbeat: times.since(lease.heartbeat_at),
+            ends: lease.expires_at().map(|end| times.until(end)),
             pid: claim.proof.process().map(|process| process.pid),
             host: claim.proof.origin.host.clone(),
-            confirm: format!("{} ({} · {})", words.break_confirm, lease.id, claim.owner),
+            confirm: format!("{} ({} · {})", texts.break_confirm, lease.id, claim.owner),
         }
     }
 }
 
 impl Waiter {
-    fn new(waiter: &WaiterEntry, face: &Face) -> Self {
+    fn new(waiter: &WaiterEntry, times: &TimeFormat) -> Self {
         let (ticket, claim) = (&waiter.ticket, &waiter.ticket.claim);
         Self {
             ticket: claim.ticket.as_ref().map_or_else(|| ticket.id.as_ticket(), ToString::to_string),
             owner: claim.owner.to_string(),
             reason: claim.reason.clone(),
             resources: chips(claim),
-            since: face.since(ticket.enqueued_at),
+            since: times.since(ticket.enqueued_at),
             position: waiter.position,
-            whys: waiter.blockers.iter().map(|blocker| Why::new(blocker, face)).collect(),
+            whys: waiter.blockers.iter().map(|blocker| Why::new(blocker, times)).collect(),
         }
     }
 }
 
 impl Why {
-    fn new(blocker: &Blocker, face: &Face) -> Self {
+    fn new(blocker: &Blocker, times: &TimeFormat) -> Self {
         let wanted = blocker.resource.target.to_string();
         let holder = blocker.leases.first().map(|found| Obstacle {
             owner: found.record.claim.owner.to_string(),
-            since: face.since(found.record.acquired_at),
-            heartbeat: face.since(found.record.heartbeat_at),
+            since: times.since(found.record.acquired_at),
+            heartbeat: times.since(found.record.heartbeat_at),
             witness: Some(found.witness.clone()).filter(|witness| *witness != wanted),
         });
         let behind = blocker.tickets.first().map(|found| found.record.claim.owner.to_string());

@@ -1,22 +1,22 @@
-//! The page of a plan: how the phases of a STAGES file would run now, and why.
+//! Plan page: how the phases of a STAGES file would run now, and why.
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-
-use super::super::api::stages::{Wanted, plans};
-use super::super::extract::Params;
-use super::super::failure::Failure;
-use super::super::site::Site;
-use super::collisions::{Collisions, mode_tone, rule, tone};
-use super::words::Words;
-use super::{Frame, draw};
 use lockkeeper_stages::{PhasePlan, PlanShape, span_in_words};
+
+use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
+use super::texts::Texts;
+use super::{Layout, render};
+use crate::api::stages::{PlanQuery, plans};
+use crate::error::ApiError;
+use crate::extract::Params;
+use crate::state::AppState;
 
 #[derive(Template)]
 #[template(path = "plan.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     file: String,
     phases: Vec<Phase>,
 }
@@ -25,28 +25,28 @@ struct Phase {
     name: String,
     mode: String,
     reason: String,
-    /// How long it takes, and how long one by one; none where nothing runs.
+    /// How long it would take, and how long one by one; none when no group runs.
     about: Option<(String, String)>,
-    collisions: Collisions,
+    conflicts: ConflictGraph,
 }
 
 pub(super) async fn page(
-    State(site): State<Site>,
-    Params(wanted): Params<Wanted>,
-    frame: Frame,
-) -> Result<Response, Failure> {
-    let (file, plans) = site.consult(move |site| plans(site, &wanted)).await?;
-    let phases = plans.iter().enumerate().map(|(place, plan)| Phase::new(plan, place, frame.words));
-    draw(&Page { phases: phases.collect(), file: file.name, frame: frame.at("/stages") })
+    State(state): State<AppState>,
+    Params(query): Params<PlanQuery>,
+    layout: Layout,
+) -> Result<Response, ApiError> {
+    let (file, plans) = state.blocking(move |state| plans(state, &query)).await?;
+    let phases = plans.iter().enumerate().map(|(place, plan)| Phase::new(plan, place, layout.texts));
+    render(&Page { phases: phases.collect(), file: file.name, layout: layout.at("/stages") })
 }
 
 impl Phase {
-    fn new(planned: &PhasePlan, place: usize, words: &Words) -> Self {
+    fn new(planned: &PhasePlan, place: usize, texts: &Texts) -> Self {
         let shape = PlanShape::of(planned);
         let (length, work) = (planned.plan.length, planned.work());
         Self {
             about: (!shape.waves.is_empty()).then(|| (span_in_words(length), span_in_words(work))),
-            collisions: Collisions::new(&shape, format!("phase-{}", place + 1), words, &[]),
+            conflicts: ConflictGraph::new(&shape, format!("phase-{}", place + 1), texts, &[]),
             name: shape.phase,
             mode: shape.mode,
             reason: shape.reason,

@@ -1,30 +1,30 @@
-//! The page of one request: what it is, and every run of it.
+//! Page of one request: its fields and its runs.
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::id::RequestId;
 use lockkeeper_core::request::RequestStatus;
-
-use super::super::extract::Id;
-use super::super::failure::Failure;
-use super::super::site::Site;
-use super::activity::Line;
-use super::spans::Face;
-use super::status::{Badge, of_request};
-use super::{Frame, draw};
 use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::RunFilter;
 use lockkeeper_engine::stages::execution_of;
 use lockkeeper_platform::clock;
-use lockkeeper_store::runs::Filter;
 
-/// So many runs are shown.
-const MOST: usize = 100;
+use super::activity::RunRow;
+use super::status::{Badge, of_request};
+use super::times::TimeFormat;
+use super::{Layout, render};
+use crate::error::ApiError;
+use crate::extract::Id;
+use crate::state::AppState;
+
+/// How many runs are shown.
+const MAX_ROWS: usize = 100;
 
 #[derive(Template)]
 #[template(path = "request.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     now: i64,
     id: String,
     title: String,
@@ -34,35 +34,39 @@ struct Page {
     dir: String,
     holds: Vec<String>,
     after: Vec<String>,
-    /// The execution of stages that it is a part of.
+    /// The execution of stages that it belongs to.
     execution: Option<String>,
-    runs: Vec<Line>,
+    runs: Vec<RunRow>,
 }
 
-pub(super) async fn page(State(site): State<Site>, Id(id): Id, frame: Frame) -> Result<Response, Failure> {
+pub(super) async fn page(
+    State(state): State<AppState>,
+    Id(id): Id,
+    layout: Layout,
+) -> Result<Response, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
-    let (entry, runs) = site
-        .consult(move |site| {
-            let entry = site.runs().request(&id)?;
-            let filter = Filter { request: Some(id), limit: MOST, ..Filter::default() };
-            Ok((entry, site.runs().entries(&filter)?))
+    let (entry, runs) = state
+        .blocking(move |state| {
+            let entry = state.runs().request(&id)?;
+            let filter = RunFilter { request: Some(id), limit: MAX_ROWS, ..RunFilter::default() };
+            Ok((entry, state.runs().entries(&filter)?))
         })
         .await?;
-    let (words, face) = (frame.words, Face::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
     let request = &entry.request.request;
     let page = Page {
-        now: face.now(),
+        now: times.now(),
         id: request.id.to_string(),
         title: request.title.clone(),
-        badge: of_request(entry.request.status, words),
+        badge: of_request(entry.request.status, texts),
         locked: entry.request.status == RequestStatus::Running,
         command: request.command.join(" "),
         dir: request.dir.clone(),
         holds: request.resources().iter().map(|resource| resource.target.to_string()).collect(),
         after: request.after.iter().map(ToString::to_string).collect(),
         execution: request.conductor().and_then(execution_of),
-        runs: runs.iter().map(|entry| Line::new(entry, words, &face)).collect(),
-        frame: frame.at("/"),
+        runs: runs.iter().map(|entry| RunRow::new(entry, texts, &times)).collect(),
+        layout: layout.at("/"),
     };
-    draw(&page)
+    render(&page)
 }

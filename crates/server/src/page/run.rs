@@ -1,29 +1,29 @@
-//! The page of one run: where it is, who holds what for it, what happened, and what it wrote.
+//! Page of one run: its status, its lease, its events and its output.
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Status;
-
-use super::super::api::log::{Part, window};
-use super::super::extract::Id;
-use super::super::failure::Failure;
-use super::super::site::Site;
-use super::activity::Happened;
-use super::spans::{Face, Point};
-use super::status::{Badge, of_run};
-use super::{Frame, draw};
 use lockkeeper_engine::report::Report;
 use lockkeeper_platform::clock;
 
-/// So many bytes of the output are shown.
-const WINDOW: usize = 64 * 1024;
+use super::activity::EventRow;
+use super::status::{Badge, of_run};
+use super::times::{TimeFormat, TimePoint};
+use super::{Layout, render};
+use crate::api::log::{WindowQuery, window};
+use crate::error::ApiError;
+use crate::extract::Id;
+use crate::state::AppState;
+
+/// How many bytes of the output are shown.
+const LOG_BYTES: usize = 64 * 1024;
 
 #[derive(Template)]
 #[template(path = "run.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     now: i64,
     id: String,
     request: String,
@@ -39,70 +39,74 @@ struct Page {
     exit_code: Option<u8>,
     reason: Option<String>,
     message: Option<String>,
-    queued: Point,
-    started: Option<Point>,
-    ended: Option<Point>,
+    queued: TimePoint,
+    started: Option<TimePoint>,
+    ended: Option<TimePoint>,
     is_open: bool,
-    events: Vec<Happened>,
+    events: Vec<EventRow>,
     log: String,
     log_from: u64,
     log_to: u64,
     log_size: u64,
 }
 
-/// Who holds what for the run.
+/// The lease of the run.
 struct Holder {
     owner: String,
     resources: Vec<String>,
-    heartbeat: Point,
+    heartbeat: TimePoint,
 }
 
-pub(super) async fn page(State(site): State<Site>, Id(id): Id, frame: Frame) -> Result<Response, Failure> {
+pub(super) async fn page(
+    State(state): State<AppState>,
+    Id(id): Id,
+    layout: Layout,
+) -> Result<Response, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
-    let (view, log, lease) = site
-        .consult(move |site| {
-            let view = site.runs().show(&id)?;
-            let log = window(site, &id, &Part::end(), WINDOW)?;
+    let (view, log, lease) = state
+        .blocking(move |state| {
+            let view = state.runs().show(&id)?;
+            let log = window(state, &id, &WindowQuery::end(), LOG_BYTES)?;
             let lease = match view.run.lease {
-                Some((lease, _)) => site.leases().lease(lease)?,
+                Some((lease, _)) => state.leases().lease(lease)?,
                 None => None,
             };
             Ok((view, log, lease))
         })
         .await?;
-    let (words, face) = (frame.words, Face::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
     let (run, request) = (&view.run, &view.request.request);
     let (log, [log_from, log_to, log_size]) = log.into_text();
     let page = Page {
-        now: face.now(),
+        now: times.now(),
         id: run.id.to_string(),
         request: run.request.to_string(),
         title: request.title.clone(),
         command: request.command.join(" "),
-        badge: of_run(run.status, words),
+        badge: of_run(run.status, texts),
         locked: matches!(run.status, Status::Running | Status::Cancelling),
         attempt: run.attempt,
         worker: run.worker.as_ref().map(ToString::to_string),
         pid: run.process.and_then(|process| process.command).map(|command| command.pid),
-        lease: run.lease.map(|(lease, token)| format!("{lease} ({} {token})", words.token)),
+        lease: run.lease.map(|(lease, token)| format!("{lease} ({} {token})", texts.token)),
         holder: lease.map(|lease| Holder {
             owner: lease.claim.owner.to_string(),
             resources: lease.claim.targets().map(ToString::to_string).collect(),
-            heartbeat: face.since(lease.heartbeat_at),
+            heartbeat: times.since(lease.heartbeat_at),
         }),
         exit_code: run.ending.map(|ending| ending.exit_code()),
         reason: run.reason.map(|reason| reason.to_string()),
         message: run.message.clone(),
-        queued: face.since(run.queued_at.moment),
-        started: run.started_at.map(|at| face.since(at.moment)),
-        ended: run.completed_at.map(|at| face.since(at.moment)),
+        queued: times.since(run.queued_at.moment),
+        started: run.started_at.map(|at| times.since(at.moment)),
+        ended: run.completed_at.map(|at| times.since(at.moment)),
         is_open: !run.status.is_terminal(),
-        events: view.events.iter().rev().map(Happened::new).collect(),
+        events: view.events.iter().rev().map(EventRow::new).collect(),
         log,
         log_from,
         log_to,
         log_size,
-        frame: frame.at("/runs"),
+        layout: layout.at("/runs"),
     };
-    draw(&page)
+    render(&page)
 }

@@ -1,75 +1,75 @@
-//! How states are called and coloured.
+//! Status badges: the text and colour of each status.
 
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
-
-use super::words::Words;
 use lockkeeper_engine::stages::overview::{ExecutionState, GroupView};
 
-/// A word and its tone.
+use super::texts::Texts;
+
+/// A badge: its text and its colour class.
 pub(super) struct Badge {
     pub(super) text: &'static str,
     pub(super) tone: &'static str,
 }
 
-/// Of a request.
-pub(super) fn of_request(status: RequestStatus, words: &'static Words) -> Badge {
+/// The badge of a request.
+pub(super) fn of_request(status: RequestStatus, texts: &'static Texts) -> Badge {
     let (text, tone) = match status {
-        RequestStatus::Queued => (words.queued, ""),
-        RequestStatus::Running => (words.running, "info"),
-        RequestStatus::Done => (words.done_status, "good"),
-        RequestStatus::NeedsInput => (words.needs_input, "warn"),
-        RequestStatus::Failed => (words.failed, "bad"),
-        RequestStatus::Canceled => (words.canceled, ""),
+        RequestStatus::Queued => (texts.queued, ""),
+        RequestStatus::Running => (texts.running, "info"),
+        RequestStatus::Done => (texts.done_status, "good"),
+        RequestStatus::NeedsInput => (texts.needs_input, "warn"),
+        RequestStatus::Failed => (texts.failed, "bad"),
+        RequestStatus::Canceled => (texts.canceled, ""),
     };
     Badge { text, tone }
 }
 
-/// Of a run.
-pub(super) fn of_run(status: Status, words: &'static Words) -> Badge {
+/// The badge of a run.
+pub(super) fn of_run(status: Status, texts: &'static Texts) -> Badge {
     let (text, tone) = match status {
-        Status::Queued => (words.queued, ""),
-        Status::Running => (words.running, "info"),
-        Status::Cancelling => (words.cancelling, "warn"),
-        Status::Succeeded => (words.succeeded, "good"),
-        Status::Failed => (words.failed, "bad"),
-        Status::Canceled => (words.canceled, ""),
-        Status::TimedOut => (words.timed_out, "bad"),
-        Status::Rejected => (words.rejected, "bad"),
+        Status::Queued => (texts.queued, ""),
+        Status::Running => (texts.running, "info"),
+        Status::Cancelling => (texts.cancelling, "warn"),
+        Status::Succeeded => (texts.succeeded, "good"),
+        Status::Failed => (texts.failed, "bad"),
+        Status::Canceled => (texts.canceled, ""),
+        Status::TimedOut => (texts.timed_out, "bad"),
+        Status::Rejected => (texts.rejected, "bad"),
     };
     Badge { text, tone }
 }
 
-/// Of an execution.
-pub(super) fn of_execution(state: ExecutionState, words: &'static Words) -> Badge {
+/// The badge of an execution.
+pub(super) fn of_execution(state: ExecutionState, texts: &'static Texts) -> Badge {
     let (text, tone) = match state {
-        ExecutionState::Running => (words.running, "info"),
-        ExecutionState::Succeeded => (words.succeeded, "good"),
-        ExecutionState::Failed => (words.failed, "bad"),
-        ExecutionState::Interrupted => (words.interrupted, "warn"),
+        ExecutionState::Running => (texts.running, "info"),
+        ExecutionState::Succeeded => (texts.succeeded, "good"),
+        ExecutionState::Failed => (texts.failed, "bad"),
+        ExecutionState::Interrupted => (texts.interrupted, "warn"),
     };
     Badge { text, tone }
 }
 
-/// Of a group, which may have begun and wait for what others hold.
-pub(super) fn of_view(view: &GroupView, words: &'static Words) -> Badge {
+/// The badge of a group, which may wait for leases of others.
+pub(super) fn of_view(view: &GroupView, texts: &'static Texts) -> Badge {
     match view.waits_for {
-        Some(_) => Badge { text: words.waits, tone: "warn" },
-        None => of_group(view.status(), words),
+        Some(_) => Badge { text: texts.waits, tone: "warn" },
+        None => of_group(view.status(), texts),
     }
 }
 
-/// Of a group, by the word that the log has for it. Other programs write the log, too, with words of their own.
-pub(super) fn of_group(status: &str, words: &'static Words) -> Badge {
+/// The badge of a group by its status in the log. Other programs write the log, too, so there may be unknown words.
+pub(super) fn of_group(status: &str, texts: &'static Texts) -> Badge {
     let (text, tone) = match status {
-        "WAITING" => (words.not_begun, ""),
-        "STARTED" => (words.running, "info"),
-        "SUCCESS" => (words.succeeded, "good"),
-        "FAILED" => (words.failed, "bad"),
-        "CANCELED" => (words.canceled, ""),
-        "SKIPPED" => (words.skipped, ""),
-        "INTERRUPTED" => (words.interrupted, "warn"),
-        _ => (words.unknown, ""),
+        "WAITING" => (texts.not_begun, ""),
+        "STARTED" => (texts.running, "info"),
+        "SUCCESS" => (texts.succeeded, "good"),
+        "FAILED" => (texts.failed, "bad"),
+        "CANCELED" => (texts.canceled, ""),
+        "SKIPPED" => (texts.skipped, ""),
+        "INTERRUPTED" => (texts.interrupted, "warn"),
+        _ => (texts.unknown, ""),
     };
     Badge { text, tone }
 }

@@ -11,11 +11,11 @@ use lockkeeper_platform::tree::{Root, Stop, stop_tree};
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
 
-use super::super::context::Context;
-use super::super::obtain::grace;
-use super::super::{print, table};
 use super::max_lock_age;
 use super::status::{finding, locker, tell_odd};
+use crate::cli::context::Context;
+use crate::cli::obtain::grace;
+use crate::cli::{print, table};
 
 pub(super) const DEFAULT_MAX_AGE: u64 = 600;
 

@@ -15,9 +15,9 @@ use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
 
-use super::super::context::Context;
-use super::super::{print, table};
 use super::{group_id, setting, tell_registry, tell_where};
+use crate::cli::context::Context;
+use crate::cli::{print, table};
 
 /// A wait is told of after this long.
 const TELL_AFTER: Duration = Duration::from_secs(2);

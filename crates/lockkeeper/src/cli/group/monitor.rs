@@ -19,9 +19,9 @@ use lockkeeper_platform::wall_clock::Dial;
 use lockkeeper_platform::{clock, poll, process};
 use serde_json::json;
 
-use super::super::context::Context;
-use super::super::print;
 use super::{care, setting};
+use crate::cli::context::Context;
+use crate::cli::print;
 
 /// How people find it with `ps`.
 const NAME: &str = "deadlock_monitor";

@@ -7,8 +7,8 @@ use lockkeeper_platform::lockers::Locker;
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
 
-use super::super::context::Context;
-use super::super::{print, table};
+use crate::cli::context::Context;
+use crate::cli::{print, table};
 
 pub(super) fn run(context: &Context, folders: &Folders) -> Result<Exit, Report> {
     let survey = Survey::take(folders, epoch_seconds())?;

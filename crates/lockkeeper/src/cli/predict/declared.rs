@@ -7,9 +7,9 @@ use lockkeeper_core::resource::Target;
 use lockkeeper_engine::predict::Group;
 use lockkeeper_engine::report::Report;
 
-use super::super::args::path_target;
-use super::super::context::Context;
-use super::super::locks;
+use crate::cli::args::path_target;
+use crate::cli::context::Context;
+use crate::cli::locks;
 
 /// What the group of `--paths` is called.
 pub(super) const UNNAMED: &str = "paths";

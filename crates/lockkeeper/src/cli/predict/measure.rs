@@ -4,9 +4,9 @@ use lockkeeper_core::predict::{Evaluation, KS, Rank, Score, THRESHOLDS};
 use lockkeeper_engine::predict::Learned;
 use serde_json::{Value, json};
 
-use super::super::print;
-use super::super::table::table;
 use super::show::{learned, percent, rounded};
+use crate::cli::print;
+use crate::cli::table::table;
 
 /// The measurement as one object.
 pub(super) fn json(from: &Learned, result: &Evaluation) -> Value {

@@ -3,9 +3,9 @@
 use lockkeeper_engine::predict::{Foreseen, Group, GroupOutlook, Learned, Outlook};
 use serde_json::{Value, json};
 
-use super::super::print;
-use super::super::table::plain;
 use super::declared::UNNAMED;
+use crate::cli::print;
+use crate::cli::table::plain;
 
 /// The whole answer as one object.
 pub(super) fn json(groups: &[Group], outlook: &Outlook) -> Value {

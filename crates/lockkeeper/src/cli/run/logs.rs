@@ -1,4 +1,4 @@
-//! `run logs`: what a run's command wrote, byte for byte, in windows.
+//! `run logs`: the output of a run, byte for byte, read in windows.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,16 +19,16 @@ use super::Which;
 use crate::cli::context::Context;
 use crate::cli::print;
 
-/// How much is read at once.
+/// The size of a window.
 const WINDOW: usize = 256 * 1024;
-/// How often one looks where nobody tells of changes.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the output is read where the system cannot report changed files.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     which: Which,
-    /// Go on until the run has ended
+    /// Follow the output until the run has ended
     #[arg(long, short)]
     follow: bool,
     /// The output of this attempt, from 1 [default: the latest]
@@ -50,7 +50,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let (runs, run) = args.which.find(context)?;
     let folder = runs.folder_of(&run.id);
     let attempt = args.attempt.unwrap_or_else(|| Output::attempts_over(&folder) + 1);
-    // Numbers beyond the present attempt have nothing, although the present output is there.
+    // Attempts after the current one have no output yet.
     let known = args.attempt.is_none_or(|attempt| attempt <= run.attempt);
     let output = if known { Output::of_attempt(&folder, attempt) } else { Ok(None) };
     let output = output.map_err(|error| unreadable(&error))?;
@@ -77,7 +77,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-/// Whether somebody reads.
+/// Whether stdout is still read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     There,
@@ -93,7 +93,7 @@ struct Printer<'r> {
 }
 
 impl Printer<'_> {
-    /// Prints everything from here to the end.
+    /// Prints the output from the current position to its end.
     fn print_all(&mut self) -> Result<Reader, Report> {
         let Some(output) = &self.output else { return Ok(Reader::There) };
         loop {
@@ -112,7 +112,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Straight to the descriptor: nothing is kept back, and nothing is changed.
+    /// Writes unbuffered and unchanged.
     fn write(&self, window: &Window) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         if self.json {
@@ -127,11 +127,11 @@ impl Printer<'_> {
         stdout.flush()
     }
 
-    /// Prints what there is of this attempt, and of those after it.
+    /// Prints the output of this attempt, and of the attempts after it.
     fn print_attempts(&mut self, folder: &RunFolder) -> Result<Reader, Report> {
         loop {
             let over = self.output.as_ref().is_some_and(|output| output.is_over(folder));
-            // After the look: what was written before the next attempt began is there now.
+            // Printed after the check: all output of an attempt is there when the next one has started.
             if self.print_all()? == Reader::Gone {
                 return Ok(Reader::Gone);
             }
@@ -160,11 +160,11 @@ fn follow(runs: &Runs, folder: &RunFolder, printer: &mut Printer<'_>) -> Result<
     loop {
         heard.quiet(told);
         if written.as_ref().and_then(Changes::as_fd).is_none() {
-            // The folder may have been made since.
+            // The folder may have been created since.
             written = Some(Changes::watch(folder.path()).map_err(KeeperError::Machine)?);
         }
         written.iter().for_each(Changes::drain);
-        // Where the run is comes first: what it wrote before its end is then seen below.
+        // The status is read first, so that all output before the end is printed below.
         let ended = runs.find(printer.run.id.as_str())?.status.is_terminal();
         if printer.print_attempts(folder)? == Reader::Gone {
             return Ok(Exit::Done);
@@ -177,7 +177,7 @@ fn follow(runs: &Runs, folder: &RunFolder, printer: &mut Printer<'_>) -> Result<
         descriptors.extend(heard.as_fd());
         let own = written.as_ref().and_then(Changes::as_fd);
         descriptors.extend(own);
-        let deaf = own.is_none().then_some(LOOK_EVERY);
+        let deaf = own.is_none().then_some(POLL_INTERVAL);
         let patience = [heard.patience(), deaf].into_iter().flatten().min();
         let ready = wait(&descriptors, stdout.as_fd(), patience)?;
         if ready.contains(descriptors.len()) || ready.contains(0) {

@@ -4,7 +4,7 @@ use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::run::life::Mark;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::shape;
+use lockkeeper_engine::views::RunView;
 use lockkeeper_platform::clock;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use crate::cli::{print, table};
 pub(super) struct ClaimArgs {
     #[command(flatten)]
     which: Which,
-    /// Who executes it from now on
+    /// The worker that executes it from now on
     #[arg(long, value_name = "ID")]
     worker: String,
 }
@@ -25,19 +25,19 @@ pub(super) struct ClaimArgs {
 pub(super) struct MarkArgs {
     #[command(flatten)]
     which: Which,
-    /// Where it is to go, such as succeeded
+    /// The new status, such as succeeded
     #[arg(value_name = "STATUS")]
     to: String,
-    /// Only if it is here now
+    /// Only if this is the current status
     #[arg(long, value_name = "STATUS")]
     expect: Option<String>,
-    /// Only if this is the present claim
+    /// Only if this is the current claim
     #[arg(long, value_name = "N")]
     claim: Option<u64>,
     /// The exit code of its command
     #[arg(long, value_name = "N")]
     exit_code: Option<u8>,
-    /// Who says so
+    /// The worker that moves it
     #[arg(long, value_name = "ID", default_value = "outside")]
     worker: String,
 }
@@ -46,7 +46,7 @@ pub(super) struct MarkArgs {
 pub(super) struct CancelArgs {
     #[command(flatten)]
     which: Which,
-    /// Tell why
+    /// Why it is canceled
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -56,7 +56,7 @@ pub(super) fn claim(context: &Context, args: &ClaimArgs) -> Result<Exit, Report>
     let (runs, run) = args.which.find(context)?;
     let claimed = runs.claim(&run.id, worker)?;
     if context.json {
-        tell(context, &claimed);
+        print_run(context, &claimed);
     } else {
         print::data(&claimed.claim.to_string());
     }
@@ -69,7 +69,7 @@ pub(super) fn mark(context: &Context, args: &MarkArgs) -> Result<Exit, Report> {
     let worker = args.worker.parse()?;
     let (runs, run) = args.which.find(context)?;
     let mark = Mark { to, expect, claim: args.claim, exit_code: args.exit_code, worker };
-    tell(context, &runs.mark(&run.id, &mark)?);
+    print_run(context, &runs.mark(&run.id, &mark)?);
     Ok(Exit::Done)
 }
 
@@ -78,7 +78,7 @@ pub(super) fn cancel(context: &Context, args: &CancelArgs) -> Result<Exit, Repor
         return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"));
     }
     let (runs, run) = args.which.find(context)?;
-    tell(context, &runs.cancel(&run.id, args.reason.as_deref())?.run);
+    print_run(context, &runs.cancel(&run.id, args.reason.as_deref())?.run);
     Ok(Exit::Done)
 }
 
@@ -94,9 +94,9 @@ pub(super) fn retry(context: &Context, which: &Which) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-fn tell(context: &Context, run: &Run) {
+fn print_run(context: &Context, run: &Run) {
     if context.json {
-        print::json(&json!({ "run": shape::run(run, clock::now()) }));
+        print::json(&json!({ "run": RunView::new(run, clock::now()) }));
     } else {
         print::talk(&format!("{} is {}", run.id, run.status));
     }

@@ -1,23 +1,35 @@
 //! `run show` and `run events`.
 
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{RunView, shape};
+use lockkeeper_engine::runs::{RunDetail, StoredEvent};
+use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunView, time};
 use lockkeeper_platform::clock;
-use lockkeeper_store::runs::StoredEvent;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::Which;
 use crate::cli::context::Context;
-use crate::cli::runs_table::{age, holders, leases_for, status, why};
+use crate::cli::runs::rows::{age, leases_for, status, why};
 use crate::cli::{print, table};
 
 #[derive(clap::Args)]
 pub(super) struct EventsArgs {
     #[command(flatten)]
     which: Which,
-    /// Only those after the one with this number
+    /// Only events after the one with this number
     #[arg(long, value_name = "N", default_value = "0")]
     after: u32,
+}
+
+/// A run with its request, its events and the path of its output.
+#[derive(Serialize)]
+struct FullRun {
+    #[serde(flatten)]
+    run: RunView,
+    request: RequestView,
+    events: Vec<EventView>,
+    blocked: Option<BlockedView>,
+    log: String,
 }
 
 pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
@@ -26,25 +38,25 @@ pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
     let now = clock::now();
     let request = &view.request.request;
     let leases = leases_for(context, std::iter::once((&view.run, request)))?;
+    let log = runs.folder_of(&view.run.id).output().display().to_string();
     if context.json {
-        let mut value = shape::run(&view.run, now);
-        value["request"] = shape::request(&view.request);
-        value["events"] = view.events.iter().map(shape::event).collect::<Vec<_>>().into();
-        value["blocked"] = view.blocked.as_ref().map_or(Value::Null, |blocked| shape::blocked(blocked, now));
-        if view.blocked.is_some() {
-            value["blocked"]["holders"] = holders(request, leases.as_ref()).into();
-        }
-        value["log"] = runs.folder_of(&view.run.id).output().display().to_string().into();
-        print::json(&json!({ "run": value }));
+        let blocked = view.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now));
+        let run = FullRun {
+            run: RunView::new(&view.run, now),
+            request: RequestView::new(&view.request),
+            events: view.events.iter().map(EventView::new).collect(),
+            blocked: blocked.map(|blocked| blocked.with_holders(request, leases.as_ref())),
+            log,
+        };
+        print::json(&json!({ "run": run }));
         return Ok(Exit::Done);
     }
     let why = why(&view.run, request, view.blocked.as_ref(), leases.as_ref(), now);
-    let log = runs.folder_of(&view.run.id).output().display().to_string();
     print::out(&as_text(&view, &why, &age(&view.run, now), &log));
     Ok(Exit::Done)
 }
 
-fn as_text(view: &RunView, why: &str, age: &str, log: &str) -> String {
+fn as_text(view: &RunDetail, why: &str, age: &str, log: &str) -> String {
     let (run, request) = (&view.run, &view.request.request);
     let mut lines = vec![
         ("run", run.id.to_string()),
@@ -61,9 +73,9 @@ fn as_text(view: &RunView, why: &str, age: &str, log: &str) -> String {
     let command = run.process.and_then(|process| process.command);
     lines.extend(command.map(|command| ("pid", command.pid.to_string())));
     lines.extend(run.lease.map(|(lease, token)| ("lease", format!("{lease}, token {token}"))));
-    lines.push(("queued", shape::time(run.queued_at.unix_micros)));
-    lines.extend(run.started_at.map(|at| ("started", shape::time(at.unix_micros))));
-    lines.extend(run.completed_at.map(|at| ("completed", shape::time(at.unix_micros))));
+    lines.push(("queued", time(run.queued_at.unix_micros)));
+    lines.extend(run.started_at.map(|at| ("started", time(at.unix_micros))));
+    lines.extend(run.completed_at.map(|at| ("completed", time(at.unix_micros))));
     lines.push(("log", table::plain(log)));
     let mut text: String = lines.iter().map(|(what, line)| format!("{what:<11}{line}\n")).collect();
     text.push('\n');
@@ -75,7 +87,7 @@ pub(super) fn events(context: &Context, args: &EventsArgs) -> Result<Exit, Repor
     let (runs, run) = args.which.find(context)?;
     for event in runs.events(&run.id, args.after)? {
         if context.json {
-            print::json(&shape::event(&event));
+            print::json(&EventView::new(&event));
         } else {
             print::out(&line(&event));
         }
@@ -83,13 +95,13 @@ pub(super) fn events(context: &Context, args: &EventsArgs) -> Result<Exit, Repor
     Ok(Exit::Done)
 }
 
-/// An event for people.
+/// An event as a line for people.
 fn line(event: &StoredEvent) -> String {
     let moved = match &event.from {
         Some(from) if *from != event.to => format!("{from} → {}", event.to),
         Some(_) | None => event.to.clone(),
     };
-    let mut line = format!("{:>4}  {}  {:<10}  {moved}", event.id.seq, shape::time(event.at), event.kind);
+    let mut line = format!("{:>4}  {}  {:<10}  {moved}", event.id.seq, time(event.at), event.kind);
     for part in event.reason.iter().chain(&event.message) {
         line.push_str("  ");
         line.push_str(&table::plain(part));

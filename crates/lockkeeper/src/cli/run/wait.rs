@@ -1,4 +1,4 @@
-//! `run wait`: sleep until a run has ended, then end as its command did.
+//! `run wait`: waits for the end of a run, then exits as its command did.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -9,7 +9,8 @@ use lockkeeper_core::run::life::NEEDS_INPUT_CODE;
 use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{Runs, shape};
+use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::views::RunView;
 use lockkeeper_platform::clock;
 use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::json;
@@ -21,8 +22,8 @@ use crate::cli::print;
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit code: that of the command, 128+n when signal n ended it, 126 or 127 when it did not start; \
-    10 when it needs input; 75 when the run timed out, was called off or refused, or --timeout is over; 1 when nobody \
-    knows how it ended."
+    10 when it needs input; 75 when the run timed out, was canceled or refused, or --timeout is over; 1 when it is \
+    unknown how it ended."
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -34,7 +35,7 @@ pub(super) struct Args {
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let span = args.timeout.as_deref().map(parse_span).transpose()?;
-    // A span beyond what the clock can count is no limit.
+    // A duration beyond the range of the clock is no limit.
     let until = span.and_then(|span| Instant::now().checked_add(span));
     let (runs, run) = args.which.find(context)?;
     wait_for(context, &runs, &run.id, until)
@@ -59,7 +60,7 @@ pub(in crate::cli) fn wait_for(
         let value = json!({
             "request_id": run.request.as_str(),
             "run_id": run.id.as_str(),
-            "run": shape::run(&run, clock::now()),
+            "run": RunView::new(&run, clock::now()),
         });
         print::json(&value);
         return Ok(end.unwrap_or_else(|report| report.exit()));
@@ -73,7 +74,7 @@ pub(in crate::cli) fn wait_for(
     end
 }
 
-/// The exit that a run's end asks for.
+/// The exit code for the end of a run.
 fn end_of(run: &Run) -> Result<Exit, Report> {
     let refused = |code: &'static str, what: &str| {
         let because = run.message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
@@ -88,7 +89,7 @@ fn end_of(run: &Run) -> Result<Exit, Report> {
         }
         Status::Succeeded => Ok(Exit::Command(run.ending.map_or(0, Ending::exit_code))),
         Status::Failed => match run.ending.map(Ending::exit_code) {
-            // It ended well, and yet somebody is needed.
+            // The command succeeded but asked for input.
             Some(0) if run.reason == Some(Reason::NeedsInput) => Ok(Exit::Command(NEEDS_INPUT_CODE)),
             Some(0) | None => {
                 let reason = run.reason.map_or("FAILED", Reason::as_str);

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN, Limits, raise};
 use lockkeeper_engine::conflicts::ConflictLog;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::shape::alert_to_json;
 use lockkeeper_engine::stages::ExecutionLog;
 use lockkeeper_engine::stages::report::{Report as Executions, Session};
-use lockkeeper_engine::stages::shape::SessionShape;
+use lockkeeper_engine::views::{AlertView, SessionView};
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_stages::{picture, span_in_words};
 use serde_json::json;
@@ -51,10 +50,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         conflicts.map_or(0, |summary| summary.pairs().iter().map(|(_, _, pair)| pair.lines).sum::<usize>());
     if context.json {
         print::json(&json!({
-            "executions": shown.iter().map(SessionShape::of).collect::<Vec<_>>(),
+            "executions": shown.iter().map(SessionView::new).collect::<Vec<_>>(),
             "conflicts": conflicts,
             "downgrades_last_hour": counts.downgrades,
-            "alerts": alerts.iter().map(alert_to_json).collect::<Vec<_>>(),
+            "alerts": alerts.iter().map(AlertView::new).collect::<Vec<_>>(),
             "skipped_lines": report.skipped,
         }));
         return Ok(Exit::Done);

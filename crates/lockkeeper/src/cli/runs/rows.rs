@@ -1,0 +1,104 @@
+//! Columns of requests and runs for people: status, age, and why a run has not started.
+
+use anstyle::{AnsiColor, Style};
+use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::time::Moment;
+use lockkeeper_engine::Listing;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::Blocked;
+
+use crate::cli::context::Context;
+use crate::cli::{locks, print, table};
+
+/// A run's status in its colour.
+pub(in crate::cli) fn status(status: Status) -> String {
+    let style = style(status);
+    format!("{style}{status}{style:#}")
+}
+
+/// The colour of a status.
+pub(in crate::cli) fn style(status: Status) -> Style {
+    match status {
+        Status::Queued => AnsiColor::Cyan.on_default(),
+        Status::Running => AnsiColor::Blue.on_default().bold(),
+        Status::Cancelling => AnsiColor::Yellow.on_default(),
+        Status::Succeeded => AnsiColor::Green.on_default(),
+        Status::Failed | Status::TimedOut => AnsiColor::Red.on_default(),
+        Status::Rejected => AnsiColor::Magenta.on_default(),
+        Status::Canceled => Style::new().dimmed(),
+    }
+}
+
+/// A request's status in its colour.
+pub(in crate::cli) fn request_status(status: RequestStatus) -> String {
+    let style = match status {
+        RequestStatus::Queued => AnsiColor::Cyan.on_default(),
+        RequestStatus::Running => AnsiColor::Blue.on_default().bold(),
+        RequestStatus::Done => AnsiColor::Green.on_default(),
+        RequestStatus::NeedsInput => AnsiColor::Magenta.on_default().bold(),
+        RequestStatus::Failed => AnsiColor::Red.on_default(),
+        RequestStatus::Canceled => Style::new().dimmed(),
+    };
+    format!("{style}{status}{style:#}")
+}
+
+/// The current leases; none when no queued run needs a lease.
+pub(in crate::cli) fn leases_for<'r>(
+    context: &Context,
+    mut entries: impl Iterator<Item = (&'r Run, &'r Request)>,
+) -> Result<Option<Listing>, Report> {
+    let asks = entries.any(|(run, request)| run.status == Status::Queued && request.needs_lease());
+    asks.then(|| locks::Board::look(context).map(|board| board.listing)).transpose()
+}
+
+/// Why a run has not started or did not succeed, in one line; empty when there is no reason.
+pub(in crate::cli) fn why(
+    run: &Run,
+    request: &Request,
+    blocked: Option<&Blocked>,
+    leases: Option<&Listing>,
+    now: Moment,
+) -> String {
+    let mut parts = Vec::new();
+    match blocked {
+        Some(Blocked::Dependencies(requests)) => {
+            let names: Vec<&str> = requests.iter().map(|request| request.as_str()).collect();
+            parts.push(format!("after {}", names.join(", ")));
+        }
+        Some(Blocked::Retry(at)) => {
+            parts.push(format!("attempt {} in {}", run.attempt + 1, print::span(at.since(now))));
+        }
+        Some(Blocked::Position(0)) => parts.push("next".to_owned()),
+        Some(Blocked::Position(ahead)) => parts.push(format!("{ahead} before it")),
+        Some(Blocked::Behind(ahead)) => parts.push(format!("{ahead} or more before it")),
+        Some(Blocked::NoWorker) => parts.push("nobody works: start `lockkeeper work`".to_owned()),
+        None => {}
+    }
+    if let (Status::Queued, Some(leases)) = (run.status, leases) {
+        parts.extend(leases.in_the_way(&request.resources()).iter().map(|found| {
+            let lease = &found.holder.lease;
+            let held = print::span(leases.now.since(lease.acquired_at));
+            format!("`{}` is held by {} for {held}", found.witness, lease.claim.owner)
+        }));
+    }
+    if let Some(reason) = run.reason {
+        let code = run.ending.map_or_else(String::new, |ending| format!(" {}", ending.exit_code()));
+        parts.push(format!("{reason}{code}"));
+    }
+    parts.extend(run.message.clone());
+    table::plain(&parts.join("; "))
+}
+
+/// How long a run has been in its status, or how long it took.
+pub(in crate::cli) fn age(run: &Run, now: Moment) -> String {
+    let from = run.started_at.filter(|_| run.status != Status::Queued).unwrap_or(run.queued_at);
+    match run.completed_at {
+        // Moments of two boots cannot be compared, so the wall clock is used.
+        Some(end) => {
+            let micros = end.unix_micros.saturating_sub(from.unix_micros);
+            print::span(std::time::Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+        }
+        None => print::span(now.since(from.moment)),
+    }
+}
