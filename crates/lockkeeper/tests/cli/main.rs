@@ -5,7 +5,6 @@ mod acquire;
 mod bad_input;
 mod config;
 mod conflicts;
-mod env;
 mod exec;
 mod generated;
 mod lifecycle;

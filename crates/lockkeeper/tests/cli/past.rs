@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::env::Env;
+use lockkeeper_testing::World;
 
 /// What a commit does to a file.
 #[derive(Clone, Copy)]
@@ -70,9 +70,9 @@ impl Story {
     }
 
     /// Makes the folder a repository with these commits; files are not checked out.
-    pub fn told_in(self, env: &Env) {
-        env.git_run(&["init", "-q", "-b", "main"]);
-        let mut import = env.command("git");
+    pub fn told_in(self, world: &World) {
+        world.git_run(&["init", "-q", "-b", "main"]);
+        let mut import = world.command("git");
         let mut import = import.args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().unwrap();
         import.stdin.take().unwrap().write_all(&self.stream).unwrap();
         assert!(import.wait().unwrap().success());

@@ -1,8 +1,8 @@
 //! How good predictions are, on commits that were not learned from.
 
+use lockkeeper_testing::world;
 use serde_json::Value;
 
-use crate::env::Env;
 use crate::past::{Edit, Story};
 
 /// How likely each kind of file comes along, in percent: what a perfect predictor would know.
@@ -81,9 +81,9 @@ fn reciprocal(answer: &Value, by: &str) -> f64 {
 #[test]
 fn planted_couplings_are_found_in_commits_that_were_not_learned_from() {
     for seed in [1, 2, 3] {
-        let env = Env::new();
-        planted(seed).told_in(&env);
-        let answer = env.run(["conflicts", "predict", "--evaluate", "--json"]).code(0).json();
+        let world = world!();
+        planted(seed).told_in(&world);
+        let answer = world.run(["conflicts", "predict", "--evaluate", "--json"]).code(0).json();
         println!("{answer}");
         assert!(answer["questions"].as_u64().unwrap() > 300);
         // Who knows all but one path finds most of those that are missing, and who knows one finds most of the others.
@@ -98,6 +98,6 @@ fn planted_couplings_are_found_in_commits_that_were_not_learned_from() {
             let theirs = reciprocal(&answer, baseline);
             assert!(ours > 2.0 * theirs, "seed {seed}: {ours} against {theirs} by {baseline}");
         }
-        env.run(["conflicts", "predict", "--evaluate"]).code(0).prints("LIKELIHOOD").prints("same folder");
+        world.run(["conflicts", "predict", "--evaluate"]).code(0).prints("LIKELIHOOD").prints("same folder");
     }
 }

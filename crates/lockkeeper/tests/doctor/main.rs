@@ -2,11 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod alerts;
-mod clinic;
+mod doctor;
 mod document;
-#[expect(dead_code, reason = "the tests of other commands use the rest")]
-#[path = "../cli/env.rs"]
-mod env;
 mod formats;
 mod hostile;
 mod leases;
