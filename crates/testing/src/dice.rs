@@ -1,5 +1,6 @@
 //! Seeded random numbers (SplitMix64). A test prints its seed, and `LOCKKEEPER_SEED=N` repeats it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 /// The variable that gives the seed.
@@ -29,6 +30,12 @@ impl Dice {
     #[must_use]
     pub fn from_environment_or(seed: u64) -> Self {
         Self::printed(Self::given().unwrap_or(seed))
+    }
+
+    /// Seeds for a test that runs once for each: only that of the environment, or else these.
+    #[must_use]
+    pub fn seeds(all: Range<u64>) -> Range<u64> {
+        Self::given().map_or(all, |seed| seed..seed + 1)
     }
 
     /// The seed of the environment.
