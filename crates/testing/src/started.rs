@@ -118,28 +118,30 @@ impl Started {
         self.process.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end, and leaves its outputs alone: processes that it started may keep them open.
+    /// Waits for its end. Its stdin stays open, and processes that it started may keep its outputs open.
     #[track_caller]
     pub fn end(&mut self) -> ExitStatus {
         let ended = until_seen(&self.shown, || self.process.try_wait().unwrap(), Option::is_some);
         ended.expect("it has ended")
     }
 
-    /// Writes a line to its stdin, closes it, and waits for its end: see [`crate::World::hold`].
+    /// Writes a line to its stdin, and then does the same as [`Started::wait`]: see [`crate::World::hold`].
     #[must_use]
     #[track_caller]
     pub fn finish(mut self) -> Finished {
-        // A process that has ended reads nothing.
-        if let Some(mut input) = self.input.take() {
+        // A process that has already ended does not read it.
+        if let Some(input) = &mut self.input {
             let _ = input.write_all(b"go\n");
         }
         self.wait()
     }
 
-    /// Waits for the end of the process and of its outputs. Returns the output that was not read before.
+    /// Closes its stdin, and waits for the end of the process and of its outputs. Returns the output that was not
+    /// read before.
     #[must_use]
     #[track_caller]
     pub fn wait(mut self) -> Finished {
+        self.input = None;
         let (stdout, stderr) = (self.stdout.take_rest(), self.stderr.take_rest());
         let (Some(stdout), Some(stderr)) = (stdout, stderr) else {
             panic!("it does not close its outputs: {}", self.story())

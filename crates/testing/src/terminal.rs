@@ -37,8 +37,7 @@ impl Terminal {
     /// Waits for the end of the command. Returns what appeared since the last [`Terminal::sees`].
     #[must_use]
     #[track_caller]
-    pub fn wait(mut self) -> Finished {
-        self.script.close_input();
+    pub fn wait(self) -> Finished {
         self.script.wait()
     }
 }

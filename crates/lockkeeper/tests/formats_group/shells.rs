@@ -98,8 +98,9 @@ fn int_and_term_release_and_end_the_script() {
     for shell in shells() {
         for signal in [Signal::TERM, Signal::INT] {
             let groups = Groups::new();
-            let holder = held(&mut script(&groups, shell, "acquire_lock g\necho held\nread line"));
+            let mut holder = held(&mut script(&groups, shell, "acquire_lock g\necho held\nread line"));
             holder.signal(signal);
+            holder.end();
             holder.wait().shell_code(128 + signal.as_raw());
             assert_eq!(groups.statuses("g"), ["RELEASED"], "{shell} {signal:?}");
             assert!(groups.flock_is_free("g"));
