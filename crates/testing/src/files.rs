@@ -50,10 +50,11 @@ pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
+        let (kind, target) = (entry.file_type().unwrap(), to.join(entry.file_name()));
+        if kind.is_dir() {
             copy_folder(&entry.path(), &target);
         } else {
+            assert!(kind.is_file(), "{} is neither a file nor a folder", entry.path().display());
             fs::copy(entry.path(), target).unwrap();
         }
     }
