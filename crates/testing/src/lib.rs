@@ -23,6 +23,7 @@ mod finished;
 pub mod http;
 pub mod processes;
 mod server;
+pub mod stages;
 mod started;
 mod stream;
 mod terminal;

@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::time::Instant;
 
+use lockkeeper_testing::http::Http;
 use serde_json::{Value, json};
 
+use super::at;
 use super::chromium::Browser;
 use super::server::Server;
 
@@ -13,10 +15,6 @@ use super::server::Server;
 const LINE: u64 = 64;
 /// So much text the page keeps at the most.
 const KEPT: u64 = 6 * 64 * 1024;
-
-fn at(server: &Server, path: &str) -> String {
-    format!("http://{}{path}", server.address)
-}
 
 /// Runs a command of one request, and gives its run.
 fn run(server: &Server, script: &str) -> String {

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use lockkeeper_testing::http::Http;
 use serde_json::json;
 
 use super::at;

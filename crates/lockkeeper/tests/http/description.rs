@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use lockkeeper_testing::http::Http;
 use serde_json::Value;
 
 use super::server::Server;

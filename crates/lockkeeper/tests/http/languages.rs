@@ -2,6 +2,7 @@
 
 use lockkeeper_engine::messages::Language;
 use lockkeeper_server::Settings;
+use lockkeeper_testing::http::Http;
 use serde_json::{Value, json};
 
 use super::server::{Server, settings};

@@ -4,13 +4,12 @@ use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use lockkeeper_server::Settings;
+use lockkeeper_testing::http::{Http, Response};
+use lockkeeper_testing::until_seen;
 use serde_json::{Value, json};
 
-use super::client::Response;
-use super::events::listen;
 use super::runs::{submit, wait_for};
 use super::server::{Server, settings};
 
@@ -76,7 +75,7 @@ fn attribute<'s>(span: &'s Value, key: &str) -> &'s Value {
 fn requests_and_executions_are_told_as_spans() {
     let collector = Collector::start();
     let server = Server::with(sending_to(collector.address));
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &json!(["sh", "-c", "exit 3"]));
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let request = server.request("POST", "/api/requests/RQ-1/run");
@@ -120,12 +119,11 @@ fn a_collector_that_is_gone_or_stuck_disturbs_nobody() {
             });
             line.unwrap().parse::<u64>().unwrap()
         };
-        // Nothing tells when the first ones were given up.
-        let limit = Instant::now() + Duration::from_secs(60);
-        while dropped() == 0 {
-            assert!(Instant::now() < limit, "nothing was given up");
+        // Nothing notifies a test when the server gives up the first spans.
+        let count = || {
             server.get("/healthz").expect(200);
-            thread::sleep(Duration::from_millis(10));
-        }
+            dropped()
+        };
+        until_seen("the server gives up spans", count, |dropped| *dropped > 0);
     }
 }

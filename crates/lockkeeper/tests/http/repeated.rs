@@ -1,5 +1,6 @@
 //! Requests that come twice with one key.
 
+use lockkeeper_testing::http::Http;
 use serde_json::json;
 
 use super::server::Server;

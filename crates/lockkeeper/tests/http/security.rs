@@ -2,6 +2,7 @@
 
 use lockkeeper_server::Settings;
 use lockkeeper_server::secret::Secret;
+use lockkeeper_testing::http::Http;
 use serde_json::json;
 
 use super::server::{Server, settings};
