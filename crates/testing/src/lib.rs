@@ -37,7 +37,7 @@ pub use rustix::process::Signal;
 pub use server::ServerProcess;
 pub use started::Started;
 pub use terminal::Terminal;
-pub use tools::{is_installed, is_root, skip, this_test};
+pub use tools::{is_installed, is_root, skip, this_test, this_test_line};
 pub use wait::{LIMIT, until, until_seen};
 pub use world::World;
 

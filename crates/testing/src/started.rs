@@ -37,13 +37,13 @@ impl Started {
         self.process.id()
     }
 
-    /// Waits for the next line on stdout.
+    /// Waits for the next whole line on stdout.
     #[track_caller]
     pub fn line(&mut self) -> String {
         self.try_line().unwrap_or_else(|| panic!("it ended early: {}", self.story()))
     }
 
-    /// Waits for the next line on stdout. None at the end of stdout.
+    /// Waits for the next whole line on stdout. None at the end of stdout.
     #[track_caller]
     pub fn try_line(&mut self) -> Option<String> {
         let line = self.take_through(&self.stdout, "\n")?;

@@ -30,3 +30,11 @@ pub fn this_test(name: &str) -> Command {
     command.args(["--exact", name, "--include-ignored", "--nocapture", "--quiet", "--test-threads=1"]);
     command
 }
+
+/// The same command as a line of shell.
+#[must_use]
+pub fn this_test_line(name: &str) -> String {
+    let command = this_test(name);
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| format!("'{}' ", word.to_str().expect("the path is text"))).collect()
+}

@@ -1,6 +1,6 @@
 //! How good predictions are, on commits that were not learned from.
 
-use lockkeeper_testing::world;
+use lockkeeper_testing::{Dice, world};
 use serde_json::Value;
 
 use crate::past::{Edit, Story};
@@ -17,24 +17,9 @@ const COMMITS: usize = 700;
 /// The commit before which the documents move to another folder: only who follows them knows enough.
 const MOVED: usize = 480;
 
-/// A generator of numbers that needs no crate.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-
-    fn percent(&mut self, share: u64) -> bool {
-        self.below(100) < share
-    }
-}
-
 /// Modules of four files each; a module's first file takes its document and its check along, which lie elsewhere.
 fn planted(seed: u64) -> Story {
-    println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Dice::new(seed);
     let mut story = Story::new();
     for number in 0..COMMITS {
         if number == MOVED {
