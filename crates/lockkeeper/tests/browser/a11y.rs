@@ -1,4 +1,4 @@
-//! Whether everybody can use the pages: axe looks at each of them, in both colour schemes.
+//! Accessibility: axe checks every page, in both colour schemes.
 
 use std::fs;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
     let empty: Vec<String> =
         ["/", "/locks", "/stages", "/runs", "/doctor", "/api"].map(|path| at(&server, path)).to_vec();
     assert_usable(&mut browser, &axe, &empty);
-    // Once more with something on them.
+    // The same pages with content.
     let _guard = server.keeper.lock("db").owner("lib:holder").acquire().unwrap();
     let wish = json!({ "names": ["db"], "owner": "test:waiter", "wait": true, "reason": "tests" });
     server.post("/api/locks", &wish).expect(202);

@@ -1,4 +1,4 @@
-//! What a person does to many requests at once.
+//! Bulk operations on requests.
 
 use lockkeeper_testing::http::Http;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The window onto the output of a run.
+//! The log window of a run.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -13,7 +13,7 @@ use super::server::Server;
 
 /// Lines are all as long as this, so that a place in the file tells the line.
 const LINE: u64 = 64;
-/// So much text the page keeps at the most.
+/// The most text that the page keeps.
 const KEPT: u64 = 6 * 64 * 1024;
 
 /// Runs a command of one request, and gives its run.

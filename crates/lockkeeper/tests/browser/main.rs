@@ -1,4 +1,4 @@
-//! The page in a real browser: Debian's chromium, spoken to over its debugging pipe.
+//! End-to-end tests of the pages in a real browser: Chromium.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod a11y;

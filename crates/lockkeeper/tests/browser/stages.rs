@@ -1,4 +1,4 @@
-//! What a person sees of stages.
+//! The pages of stages.
 
 use std::fs;
 
@@ -98,7 +98,7 @@ fn stages_are_told_in_three_languages_and_fit_onto_a_telephone() {
         }
         browser.open(&format!("{execution}?lang={language}"));
         browser.until_live();
-        // The text of a drawing is no text of the page for those who only hear it.
+        // Screen readers do not read the text of the drawing as text of the page.
         let text = browser.run("document.body.textContent");
         for word in words {
             assert!(text.as_str().unwrap().contains(word), "{word} is not in {text}");

@@ -1,4 +1,4 @@
-//! `acquire`: take a lease and leave it.
+//! `acquire`: takes a lease that outlives the command.
 
 use lockkeeper_testing::{Signal, world};
 use serde_json::Value;

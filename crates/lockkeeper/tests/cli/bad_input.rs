@@ -1,8 +1,8 @@
-//! Bad input: exit 2, one sentence, a hint, and nothing made or changed.
+//! Bad input: exit code 2, one sentence, a hint, and no change to any file.
 
 use lockkeeper_testing::{World, world};
 
-/// Refused as text and as JSON, with nothing touched.
+/// Asserts that a command is refused as text and as JSON, and that no file changes.
 fn refused(world: &World, args: &[&str], sentence: &str) {
     let before = world.tree();
     let done = world.run(args).code(2);
@@ -23,7 +23,7 @@ fn refused(world: &World, args: &[&str], sentence: &str) {
     assert_eq!(world.tree(), before, "{args:?}");
 }
 
-/// In an empty repository, and in one with a store and a lease.
+/// Runs a check in an empty repository, and in one with a store and a lease.
 fn everywhere(check: impl Fn(&World)) {
     let world = world!().git();
     check(&world);

@@ -1,4 +1,4 @@
-//! `locks`: who holds and who waits, the dead, the stuck, and force.
+//! `locks`: holders, waiters, dead holders, deadlocks, and breaking a lease by force.
 
 use lockkeeper_testing::{Signal, world};
 use serde_json::Value;

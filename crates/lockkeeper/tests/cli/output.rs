@@ -1,4 +1,4 @@
-//! Pipes, terminals and colour; the shape of errors.
+//! Output: pipes, terminals, colour, and the layout of errors.
 
 use lockkeeper_testing::world;
 
@@ -79,7 +79,7 @@ fn every_error_has_one_shape() {
     }
 }
 
-/// What others wrote must not steer the terminal of whoever looks.
+/// Text from other users must not control the terminal of the reader.
 #[test]
 fn control_characters_of_others_are_not_printed() {
     let world = world!().set("TERM", "xterm");

@@ -1,4 +1,4 @@
-//! Repositories with a history that a test makes up.
+//! Git repositories with an invented history.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ pub enum Edit<'p> {
     Rename(&'p str, &'p str),
 }
 
-/// Commits for `git fast-import`, one a day unless told otherwise.
+/// Commits for `git fast-import`, one for each day.
 pub struct Story {
     stream: Vec<u8>,
     commits: u32,
@@ -30,7 +30,7 @@ impl Story {
         self.edit(subject, &paths.iter().map(|path| Edit::Write(path)).collect::<Vec<_>>());
     }
 
-    /// The same commit so many times.
+    /// The same commit, several times.
     pub fn commits(&mut self, times: usize, subject: &str, paths: &[&str]) {
         (0..times).for_each(|_| self.commit(subject, paths));
     }

@@ -1,4 +1,4 @@
-//! `conflicts predict`: what work will touch besides, as the history tells.
+//! `conflicts predict`: which other paths a change will touch, by the history of git.
 
 use lockkeeper_testing::{World, world};
 use serde_json::{Value, json};

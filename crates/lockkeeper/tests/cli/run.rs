@@ -1,4 +1,4 @@
-//! `run` and `runs`: the bare compare-and-set, waiting, calling off, running again, forgetting.
+//! `run` and `runs`: compare-and-set moves, waiting, cancelling, retrying, pruning.
 
 use lockkeeper_testing::{Signal, World, until_seen, world};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `run logs`: byte for byte, in windows, live.
+//! `run logs`: exact bytes, parts of a log, following.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! `stages check`, `stages plan` and `conflicts rules`, as people and scripts meet them.
+//! `stages check`, `stages plan` and `conflicts rules`.
 
 use lockkeeper_testing::world;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `submit`: what comes in, what is refused, and what is shown of it.
+//! `submit`: accepted and refused requests, and how they are shown.
 
 use lockkeeper_testing::{Signal, World, world};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `why`: the chain of evidence.
+//! `why`: the evidence for the verdict about a holder.
 
 use lockkeeper_testing::world;
 

@@ -1,4 +1,4 @@
-//! Counts above their limits, raised for real, in the doctor and in `locks`.
+//! Alerts: real counts above their limits, in `doctor` and in `locks`.
 
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_testing::{Started, until_seen};

@@ -1,4 +1,4 @@
-//! The answer as programs and people get it, and the page of documentation that explains it.
+//! The answer as JSON and as text, and the page of documentation about it.
 
 use std::path::Path;
 

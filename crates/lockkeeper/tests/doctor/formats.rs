@@ -1,4 +1,4 @@
-//! Lock files of other programs: stale ones are put away by the full pass, each by the rule of its format.
+//! Lock files of other programs: the full pass removes stale ones, by the rule of each format.
 
 use std::fs;
 use std::process::Command;
@@ -103,7 +103,7 @@ fn lines_of_dead_group_holders_are_ended_by_the_full_pass() {
     let mut text = fs::read_to_string(&registry).unwrap();
     text.push_str(&format!("g:{GONE}:g:{now}:ACTIVE\nold:1:old:{}:ACTIVE\nwhat is this\n", now - 700));
     fs::write(&registry, text).unwrap();
-    // Locked, so that the old line is not one that was closed without a word.
+    // The lock is held, so the old line in the registry is not one that its holder forgot to close.
     let mut flock = doctor.world.command("flock");
     flock.arg(doctor.groups().join("old.lock")).args(["sh", "-c", "echo up; read -r line"]);
     let mut locked = Started::of(&mut flock);
@@ -181,7 +181,7 @@ fn files_of_killed_writers_are_removed_and_those_of_the_living_kept() {
     let full = doctor.full();
     assert_eq!(full.recovered("leftovers").len(), 2, "{}", full.value);
     assert_eq!((full.troubles(), spares()), (vec![], living));
-    // Another program's own is only told of, once nobody can be writing it any more.
+    // The doctor reports an unfinished file of another program once it is old, and does not remove it.
     files::set_age(&unfinished, 1_000 * HOUR);
     doctor.full().says("leftovers", "WARN", ".sprint-running.tmp was never finished");
     assert!(unfinished.exists());

@@ -1,4 +1,4 @@
-//! Native leases: what the dead left is put away, the living are not, and who cannot be judged is named.
+//! Leases: the full pass removes those of dead holders, keeps those of living ones, and names the unknown.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use lockkeeper_testing::{Finished, Started, skip};
 
 use crate::doctor::Doctor;
 
-/// A process that has ended and was waited for, with a lease that it had.
+/// Takes a lease for a process that then ends, and returns the id of the lease.
 fn lease_of_a_dead_process(doctor: &Doctor, name: &str) -> String {
     let line = format!("'{}' acquire {name} --pid $$", doctor.world.program());
     let finished = Finished::of(doctor.world.command("sh").args(["-c", &format!("{line}; exit 0")]));

@@ -1,4 +1,4 @@
-//! What the machine cannot do: taken away from the doctor by other means, since here it can.
+//! Missing abilities of the machine, simulated with strace, limits and namespaces.
 
 use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::doctor::{Diagnosis, Opened, Pass, Site, Status, examine};
@@ -10,7 +10,7 @@ use lockkeeper_testing::{Finished, skip};
 
 use crate::doctor::Doctor;
 
-/// The doctor with some calls of the kernel changed.
+/// The doctor under strace, with injected results of system calls.
 fn with_calls(doctor: &Doctor, calls: &[&str], args: &[&str]) -> crate::doctor::Diagnosis {
     let log = doctor.world.home().join("strace.log");
     let strace = [&["strace", "-qq", "-f", "-o", log.to_str().unwrap()], calls].concat();

@@ -1,4 +1,4 @@
-//! The doctor: every check made to fail for real, and what the full pass puts away.
+//! End-to-end tests of `doctor`: every check fails once for real, and the full pass recovers.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod alerts;

@@ -1,4 +1,4 @@
-//! The folder of the state, its file system, its room, and git.
+//! The state folder: its permissions, file system, free space, and git.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

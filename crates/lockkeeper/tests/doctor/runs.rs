@@ -1,4 +1,4 @@
-//! Requests and runs: their store, runs without a process, processes without a run, folders without either.
+//! Runs: their store, runs without a process, processes and folders without a run.
 
 use std::fs;
 use std::process::Command;

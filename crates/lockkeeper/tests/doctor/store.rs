@@ -1,4 +1,4 @@
-//! The store of leases: damaged, foreign, newer, or at odds with itself.
+//! The store of leases: damaged, foreign, newer, or inconsistent.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ fn a_file_that_is_no_database_fails_and_is_left_as_it_is() {
     fs::write(database(&doctor), &rubbish).unwrap();
     for diagnosis in [doctor.quick(), doctor.full()] {
         diagnosis.says("store", "FAIL", "is damaged").fix("store", "move");
-        // The rest is looked at all the same.
+        // All other checks are still made.
         diagnosis.says("flock", "PASS", "kept out").says("leases", "PASS", "no open store");
     }
     assert_eq!(fs::read_to_string(database(&doctor)).unwrap(), rubbish);

@@ -8,7 +8,7 @@ use lockkeeper_testing::{Finished, Started};
 
 use crate::project::{FILE, Project, Reply, utc};
 
-/// What each of them writes: a whole record of its own.
+/// What each of them writes: a whole record.
 const RECORD: &str =
     r#"printf 'pid: %s\nsession_id: "%s"\nstarted_at: "%s"\nepic_spec: "e"\nlock_version: 1\n' "#;
 

@@ -219,7 +219,7 @@ fn odd_ids_have_files_of_their_own() {
     assert_eq!(tasks.swarm().tasks().unwrap(), sorted);
 }
 
-/// Somebody who has the folder locked for good is told of, not waited for.
+/// When another process keeps the folder locked, the command fails after ten seconds.
 #[test]
 fn a_folder_that_stays_locked_is_an_error_after_a_while() {
     let tasks = Tasks::with_locks();

@@ -1,4 +1,4 @@
-//! What is done to all requests that match.
+//! Bulk operations on all requests that match a filter.
 
 use lockkeeper_testing::http::Http;
 use serde_json::{Value, json};

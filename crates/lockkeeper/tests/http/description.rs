@@ -1,4 +1,4 @@
-//! The API's description of itself.
+//! The OpenAPI description.
 
 use std::collections::BTreeSet;
 

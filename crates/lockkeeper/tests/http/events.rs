@@ -1,4 +1,4 @@
-//! The stream of events.
+//! The stream of server-sent events.
 
 use std::time::Duration;
 

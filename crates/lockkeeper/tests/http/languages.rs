@@ -1,4 +1,4 @@
-//! Errors in the reader's language.
+//! Error messages in the language of the client.
 
 use lockkeeper_engine::messages::Language;
 use lockkeeper_server::Settings;

@@ -1,4 +1,4 @@
-//! How much of anything a server puts up with.
+//! Limits on sizes, times and connections.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What a monitoring system reads.
+//! Metrics for a monitoring system.
 
 use lockkeeper_testing::Started;
 use lockkeeper_testing::http::Http;

@@ -1,4 +1,4 @@
-//! The page as a browser gets it.
+//! The HTML pages.
 
 use lockkeeper_engine::messages::Language;
 use lockkeeper_server::Settings;

@@ -1,4 +1,4 @@
-//! Working through the queue over HTTP.
+//! Auto-run of the queue over HTTP.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn a_queue_that_is_worked_through_is_not_begun_twice() {
     let error = refused.error(409, "QUEUE_IN_PROGRESS");
     assert_eq!(error["message"], "キュー実行がすでに動作中です");
     assert_eq!(error["actions"].as_array().unwrap().len(), 3);
-    // It is told a moment after the run began.
+    // The server publishes it a moment after the run began.
     while server.get("/api/queue").expect(200)["auto_run"]["current_run_id"] != run {
         stream.event();
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::server::{Server, settings};
 
-/// A command that goes on until a file is there.
+/// A command that runs until a file is there.
 pub fn until(file: &str) -> Value {
     json!(["sh", "-c", format!("echo begun; while [ ! -e {file} ]; do sleep 0.02; done; echo over")])
 }
@@ -70,7 +70,7 @@ fn who_reads_a_log_is_answered_as_soon_as_there_is_more() {
     let run = submit(&server, "RQ-1", &until("go"));
     let path = format!("/api/runs/{run}/log");
     server.get(&format!("{path}?wait=26")).error(400, "BAD_INPUT");
-    // Whoever asks before anything was begun hears of the first word.
+    // A client that asks before the run began gets its first output.
     let first = std::thread::scope(|scope| {
         let asking = scope.spawn(|| server.get(&format!("{path}?from=0&wait=25")).expect(200));
         server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
@@ -343,7 +343,7 @@ fn the_servers_locks_are_files_of_the_format_when_asked_for() {
     server.post("/api/requests/RQ-1/run", &json!({})).error(409, "RUN_IN_PROGRESS");
     let_go(&server, "go");
     wait_for(&server, &mut stream, &run, "succeeded");
-    // The file goes a moment after the end is known; who drains waits for that.
+    // The server removes the file a moment after it published the end. Draining waits for that.
     server.drain();
     server.ended().unwrap();
     assert!(!lock.exists());

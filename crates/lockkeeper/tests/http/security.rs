@@ -1,4 +1,4 @@
-//! Who is answered, and who is not.
+//! Access control: tokens, host names, origins.
 
 use lockkeeper_server::Settings;
 use lockkeeper_server::secret::Secret;

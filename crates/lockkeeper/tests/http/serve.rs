@@ -1,4 +1,4 @@
-//! The server as a command: starting, sharing, stopping.
+//! `serve` as a process: starting, sharing a store, stopping.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

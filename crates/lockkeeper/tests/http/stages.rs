@@ -127,7 +127,7 @@ fn an_execution_whose_conductor_died_is_interrupted() {
     assert!(succeeds() || succeeds());
     let done = server.get("/api/stages").expect(200)["latest"].take();
     assert_eq!(done["status"], "succeeded");
-    // It began more than once, and all is told.
+    // The group began more than once, and the answer has all attempts.
     let all = done["groups"].as_array().unwrap().iter().filter(|group| group["group_id"] == "api");
     let all: Vec<&Value> = all.map(|group| &group["status"]).collect();
     assert_eq!((all[0], all[all.len() - 1]), (&json!("INTERRUPTED"), &json!("SUCCESS")), "{done}");
@@ -207,7 +207,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_place() {
     assert!(context["column"].as_u64().is_some_and(|column| column > 1), "{error}");
     let problems = context["problems"].as_array().unwrap();
     assert!(problems.iter().any(|problem| problem["line"] == 4 && problem["severity"] == "error"), "{error}");
-    // A file can be long and wrong everywhere; what is told of it cannot.
+    // The list of problems is limited, even for a long file with many of them.
     let group = "{group_id: a, conflict_paths: ['[']}, ";
     let text = format!("parallel_groups: {{P1: [{}]}}\n", group.repeat(2_000));
     fs::write(server.folder().join("STAGES.yml"), text).unwrap();

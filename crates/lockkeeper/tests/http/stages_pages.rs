@@ -1,4 +1,4 @@
-//! The pages of stages as a browser gets them.
+//! The HTML pages of stages.
 
 use lockkeeper_testing::http::{Http, Response};
 use lockkeeper_testing::stages::{GATED, execute};

@@ -1,4 +1,4 @@
-//! `status emit`, `status follow` and `status summary` as commands.
+//! `status emit`, `status follow` and `status summary`.
 
 use std::fs;
 use std::path::PathBuf;

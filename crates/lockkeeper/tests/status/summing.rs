@@ -94,7 +94,7 @@ fn a_last_line_without_its_newline_counts_when_it_is_whole() {
     assert_eq!(log.summary(at(3)).unwrap().bad_lines, 1, "an old file grows no more");
 }
 
-/// How much memory a process takes is told by Linux.
+/// Linux reports the peak memory of a process.
 #[cfg(target_os = "linux")]
 mod memory {
     use std::io::Write;
