@@ -3,22 +3,15 @@
 //! Each pattern sets an attribute of its own, and one `git check-attr` tells all attributes of all paths. Patterns are
 //! written with a leading `/`, for ours always begin at the root. Where the two differ on purpose is said, and
 //! checked, in [`git_differs_where_it_is_meant_to`].
-#![expect(
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    reason = "core starts no process and prints nothing, this test asks git"
-)]
-
-#[path = "support/dice.rs"]
-mod dice;
+#![expect(clippy::disallowed_methods, reason = "core starts no process, this test asks git")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dice::Dice;
 use lockkeeper_core::pattern::Pattern;
+use lockkeeper_testing::Dice;
 
 const PATTERNS: usize = 400;
 const PATHS: usize = 2_000;
@@ -105,19 +98,19 @@ fn any_pattern(dice: &mut Dice) -> (String, Vec<String>) {
         theirs =
             theirs.iter().flat_map(|start| meant.iter().map(move |end| format!("{start}{end}"))).collect();
     };
-    let depth = 1 + dice.roll(4);
+    let depth = 1 + dice.index(4);
     for level in 0..depth {
         if level > 0 {
             add("/", &["/"]);
         }
-        if dice.roll(4) == 0 {
+        if dice.index(4) == 0 {
             add("**", &["**"]);
             continue;
         }
         let mut after_star = false;
-        for _ in 0..=dice.roll(3) {
+        for _ in 0..=dice.index(3) {
             // Two stars side by side would be something else.
-            let kind = if after_star { 1 + dice.roll(8) } else { dice.roll(9) };
+            let kind = if after_star { 1 + dice.index(8) } else { dice.index(9) };
             after_star = kind == 0;
             match kind {
                 0 => add("*", &["*"]),
@@ -137,7 +130,7 @@ fn any_pattern(dice: &mut Dice) -> (String, Vec<String>) {
                         "[[:punct:]b]",
                         "[.]",
                     ];
-                    let class = classes[dice.roll(classes.len())];
+                    let class = classes[dice.index(classes.len())];
                     add(class, &[class]);
                 }
                 3 => {
@@ -147,16 +140,16 @@ fn any_pattern(dice: &mut Dice) -> (String, Vec<String>) {
                         ("{ab,{b,a?}}", &["ab", "b", "a?"]),
                         ("{a/b,b}", &["a/b", "b"]),
                     ];
-                    let (written, meant) = braces[dice.roll(braces.len())];
+                    let (written, meant) = braces[dice.index(braces.len())];
                     add(written, meant);
                 }
                 4 => {
-                    let escaped = ["\\*", "\\[", "\\a", "\\."][dice.roll(4)];
+                    let escaped = ["\\*", "\\[", "\\a", "\\."][dice.index(4)];
                     add(escaped, &[escaped]);
                 }
                 5 => add(".", &["."]),
                 _ => {
-                    let name = NAMES[dice.roll(9)];
+                    let name = NAMES[dice.index(9)];
                     add(name, &[name]);
                 }
             }
@@ -166,17 +159,15 @@ fn any_pattern(dice: &mut Dice) -> (String, Vec<String>) {
 }
 
 fn any_path(dice: &mut Dice) -> String {
-    let depth = 1 + dice.roll(4);
-    let names: Vec<&str> = (0..depth).map(|_| NAMES[dice.roll(NAMES.len())]).collect();
+    let depth = 1 + dice.index(4);
+    let names: Vec<&str> = (0..depth).map(|_| NAMES[dice.index(NAMES.len())]).collect();
     names.join("/")
 }
 
 /// Requirement 206.
 #[test]
 fn git_matches_the_same_generated_paths() {
-    let seed = std::env::var("LOCKKEEPER_SEED").map_or(206, |seed| seed.parse().expect("a seed is a number"));
-    println!("LOCKKEEPER_SEED={seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = Dice::from_environment_or(206);
     let (mut patterns, mut lists) = (Vec::new(), Vec::new());
     while patterns.len() < PATTERNS {
         let (ours, theirs) = any_pattern(&mut dice);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockkeeper_core::conflict::{Action, Findings, Group, Rule, Severity, detect};
 use lockkeeper_core::plan::{Cause, Dependency, Member, Mode, Plan, Progress, Question, plan};
 
-/// Numbers that look random and follow from their seed.
+/// Seeded random numbers. docs/stages.md has numbers that come from this generator.
 struct Dice(u64);
 
 impl Dice {

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every crate, and the crates of the workspace that it may use.
-const MAY_USE: [(&str, &[&str]); 8] = [
+/// Every crate, and the crates of the workspace that it may depend on. No crate may depend on `testing`: it is
+/// only a dev-dependency.
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("core", &[]),
     ("platform", &["core"]),
     ("store", &["core", "platform"]),
@@ -15,6 +16,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("engine", &["core", "platform", "store", "formats", "stages"]),
     ("server", &["core", "platform", "formats", "stages", "engine"]),
     ("lockkeeper", &["core", "platform", "store", "formats", "stages", "engine", "server"]),
+    ("testing", &["core", "platform"]),
 ];
 
 /// Commands that still take wakers from the lease store.
@@ -23,14 +25,14 @@ const USE_THE_LEASE_STORE: [&str; 4] = ["acquire.rs", "exec.rs", "lifecycle.rs",
 /// The only file outside of the store that names a backend.
 const CHOOSES_THE_BACKEND: &str = "engine/src/open.rs";
 
-/// A file of source, known by its path below `src`.
+/// A source file. Its path begins with the crate.
 struct Source {
     path: String,
     text: String,
 }
 
 impl Source {
-    /// Whether it is only there for tests.
+    /// Whether the file is compiled for tests only.
     fn is_test(&self) -> bool {
         self.path.contains("/conformance/")
             || self.path.ends_with("tests.rs")
@@ -42,7 +44,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All files below a folder whose name ends like this.
+/// The files below a folder whose names have this ending.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -58,7 +60,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The sources of one crate, or of all of them.
+/// The sources of one crate.
 fn sources(package: &str) -> Vec<Source> {
     let crates = repository().join("crates");
     let read = |path: PathBuf| Source {
@@ -75,7 +77,7 @@ fn all_sources() -> Vec<Source> {
     MAY_USE.iter().flat_map(|(package, _)| sources(package)).collect()
 }
 
-/// The crates of the workspace that stand in one table of a manifest.
+/// The crates of the workspace that one table of a manifest names.
 fn dependencies(package: &str, table: &str) -> BTreeSet<String> {
     let manifest = repository().join("crates").join(package).join("Cargo.toml");
     let text = fs::read_to_string(&manifest).unwrap();
@@ -99,6 +101,26 @@ fn crates_use_only_what_lies_below_them() {
             assert!(may_use.contains(&used.as_str()), "{package} depends on {used}");
         }
     }
+}
+
+#[test]
+fn the_crate_for_tests_is_only_a_dev_dependency_and_is_not_published() {
+    let mut users = 0;
+    for (package, _) in MAY_USE {
+        let manifest = repository().join("crates").join(package).join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).unwrap();
+        let mut table = "";
+        for line in text.lines() {
+            if line.starts_with('[') {
+                table = line;
+            }
+            let named = line.contains("lockkeeper-testing") && !line.starts_with("name =");
+            assert!(!named || table == "[dev-dependencies]", "{package}: {table}: {line}");
+            users += usize::from(named);
+        }
+        assert_eq!(text.contains("\npublish = false\n"), package == "testing", "{package}");
+    }
+    assert!(users > 0, "some crate uses it");
 }
 
 #[test]

@@ -1,35 +1,27 @@
-//! The anchor of a command that really runs under shells and wrappers.
+//! The anchor of a command that runs under real shells and wrappers.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use lockkeeper_platform::anchor::choose;
+use lockkeeper_testing::{Started, this_test_line};
 
-const ROLE: &str = "PLATFORM_ANCHOR_ROLE";
-
-/// Not a test of its own: the command that the tests below start under shells.
+/// Not a test, but the command that the tests below start under shells.
 #[test]
+#[ignore = "a process that other tests start"]
 fn other_side() {
-    if std::env::var_os(ROLE).is_some() {
-        let anchor = choose(None, &|_| None).unwrap().unwrap();
-        println!("\nanchor {} {}", anchor.process.pid, anchor.reason);
-    }
+    let anchor = choose(None, &|_| None).unwrap().unwrap();
+    println!("\nanchor {} {}", anchor.process.pid, anchor.reason);
 }
 
 /// Runs `program` with `args`, in which `@` stands for the command to run, and returns what the command chose.
 fn chosen_under(program: &str, args: &[&str]) -> (u32, String, u32) {
-    let own = std::env::current_exe().unwrap();
-    let command = format!("'{}' --exact other_side --nocapture --test-threads=1", own.display());
-    let process = Command::new(program)
-        .args(args.iter().map(|arg| arg.replace('@', &command)))
-        .env(ROLE, "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let pid = process.id();
-    let output = String::from_utf8(process.wait_with_output().unwrap().stdout).unwrap();
-    let line = output.lines().find_map(|line| line.strip_prefix("anchor ")).expect(&output);
+    let args = args.iter().map(|arg| arg.replace('@', &this_test_line("other_side")));
+    let mut process = Started::of(Command::new(program).args(args));
+    let pid = process.pid();
+    let line = process.line_with("anchor ");
+    process.wait().code(0);
     let (anchor, reason) = line.split_once(' ').unwrap();
     (anchor.parse().unwrap(), reason.to_owned(), pid)
 }
@@ -54,7 +46,5 @@ fn a_shell_that_runs_a_script_is_taken() {
 }
 
 fn write_script(path: &Path) {
-    let own = std::env::current_exe().unwrap();
-    let text = format!("'{}' --exact other_side --nocapture --test-threads=1\ntrue\n", own.display());
-    std::fs::write(path, text).unwrap();
+    std::fs::write(path, format!("{}\ntrue\n", this_test_line("other_side"))).unwrap();
 }

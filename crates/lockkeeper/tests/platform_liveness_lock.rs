@@ -1,24 +1,25 @@
-//! Proof of life with real processes: killed holders, commands that outlive them, crowds.
+//! The liveness lock with real processes: killed holders, commands that outlive them, many holders.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::LockState;
 use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::random;
-use rustix::process::{Pid, Signal, kill_process};
+use lockkeeper_testing::{Signal, Started, processes, this_test};
 
 const ROLE: &str = "PLATFORM_LIFE_ROLE";
 const DIR: &str = "PLATFORM_LIFE_DIR";
 const HOLDER: &str = "PLATFORM_LIFE_HOLDER";
 
-/// Not a test of its own: the other side of the ones below, started by them in processes of their own.
+/// Not a test, but the process that the tests below start. It holds until its input ends.
 #[test]
+#[ignore = "a process that other tests start"]
 fn other_side() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let role = std::env::var(ROLE).unwrap();
     let file = LivenessFile::open(Path::new(&std::env::var_os(DIR).unwrap())).unwrap();
     let lock = file.hold(HolderId(std::env::var(HOLDER).unwrap().parse().unwrap())).unwrap();
     let command = (role == "wrapper").then(|| {
@@ -31,37 +32,22 @@ fn other_side() {
 }
 
 struct Holder {
-    process: Child,
-    command: i32,
-    _output: BufReader<ChildStdout>,
+    process: Started,
+    command: u32,
 }
 
 impl Holder {
     fn start(role: &str, dir: &Path, holder: HolderId) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "other_side", "--nocapture", "--test-threads=1"])
-            .env(ROLE, role)
-            .env(DIR, dir)
-            .env(HOLDER, holder.0.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        let command = loop {
-            line.clear();
-            assert_ne!(output.read_line(&mut line).unwrap(), 0, "the other side ended early");
-            if let Some(number) = line.strip_prefix("ready ") {
-                break number.trim().parse().unwrap();
-            }
-        };
-        Self { process, command, _output: output }
+        let mut command = this_test("other_side");
+        command.env(ROLE, role).env(DIR, dir).env(HOLDER, holder.0.to_string());
+        let mut process = Started::of(&mut command);
+        let command = process.line_with("ready ").parse().unwrap();
+        Self { process, command }
     }
 
-    fn kill(mut self) -> i32 {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+    /// Kills the holder. Returns the number of its command.
+    fn kill(mut self) -> u32 {
+        self.process.kill();
         self.command
     }
 }
@@ -89,7 +75,7 @@ fn a_command_keeps_the_lock_of_its_killed_wrapper_until_it_ends() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| file.wait_free(id));
         assert_eq!(file.look(id), LockState::Held);
-        kill_process(Pid::from_raw(command).unwrap(), Signal::KILL).unwrap();
+        processes::signal(command, Signal::KILL);
         waiter.join().unwrap().unwrap();
     });
     assert_eq!(file.look(id), LockState::Free);

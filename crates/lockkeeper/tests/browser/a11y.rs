@@ -1,15 +1,16 @@
-//! Whether everybody can use the pages: axe looks at each of them, in both colour schemes.
+//! Accessibility: axe checks every page, in both colour schemes.
 
 use std::fs;
 use std::path::Path;
 
 use lockkeeper_server::Settings;
 use lockkeeper_server::token::AccessToken;
+use lockkeeper_testing::http::Http;
+use lockkeeper_testing::stages::{GATED, execute};
 use serde_json::{Value, json};
 
 use super::at;
 use super::chromium::Browser;
-use super::conduct::{GATED, execute};
 use super::server::{Server, settings};
 
 /// The source of axe, which `scripts/test` puts beside what is built.
@@ -59,7 +60,7 @@ fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
     let empty: Vec<String> =
         ["/", "/locks", "/stages", "/runs", "/doctor", "/api"].map(|path| at(&server, path)).to_vec();
     assert_usable(&mut browser, &axe, &empty);
-    // Once more with something on them.
+    // The same pages with content.
     let _guard = server.keeper.lock("db").owner("lib:holder").acquire().unwrap();
     let wish = json!({ "names": ["db"], "owner": "test:waiter", "wait": true, "reason": "tests" });
     server.post("/api/locks", &wish).expect(202);
@@ -67,7 +68,7 @@ fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
     server.post("/api/requests", &body).expect(201);
     let body = json!({ "id": "RQ-2", "title": "two", "command": ["true"], "paths": ["src/a.rs"] });
     let run = server.post("/api/requests", &body).expect(201)["run_id"].take();
-    assert!(execute(&server, GATED, "P3").status.success());
+    execute(server.world(), GATED, "P3").code(0);
     let latest = server.get("/api/stages").expect(200)["latest"].take();
     let done = latest["groups"][0]["runs"][0]["run_id"].as_str().unwrap();
     let full = [
@@ -99,7 +100,7 @@ fn the_page_that_asks_for_the_token_passes_the_rules_of_wcag_in_both_schemes() {
 fn pages_in_other_languages_and_on_a_telephone_pass_the_rules_of_wcag() {
     let axe = axe();
     let (server, mut browser) = (Server::start(), Browser::start());
-    assert!(execute(&server, GATED, "P3").status.success());
+    execute(server.world(), GATED, "P3").code(0);
     let latest = server.get("/api/stages").expect(200)["latest"]["execution_id"].take();
     browser.resize(390, 800);
     let execution = format!("/stages/{}?lang=", latest.as_str().unwrap());

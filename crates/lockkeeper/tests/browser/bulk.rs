@@ -1,13 +1,11 @@
-//! What a person does to many requests at once.
+//! Bulk operations on requests.
 
+use lockkeeper_testing::http::Http;
 use serde_json::json;
 
+use super::at;
 use super::chromium::Browser;
 use super::server::Server;
-
-fn at(server: &Server, path: &str) -> String {
-    format!("http://{}{path}", server.address)
-}
 
 fn submit(server: &Server, id: &str) {
     server.post("/api/requests", &json!({ "id": id, "title": id, "command": ["true"] })).expect(201);

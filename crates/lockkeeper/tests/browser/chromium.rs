@@ -1,4 +1,4 @@
-//! One browser with one tab, driven by its debugging protocol over a pipe.
+//! A headless Chromium with one tab, driven by the DevTools protocol over a pipe.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -30,7 +30,7 @@ impl Browser {
     pub fn start() -> Self {
         let profile = tempfile::tempdir().unwrap();
         // The protocol is spoken on descriptors 3 and 4.
-        // Nothing is asked of the network by itself, and the tab counts as one that somebody looks at.
+        // The browser makes no requests of its own, and treats the tab as visible.
         let script = r#"exec chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-dev-shm-usage \
             --disable-background-networking --disable-component-update --disable-sync --disable-quic \
             --disable-background-timer-throttling --disable-renderer-backgrounding \

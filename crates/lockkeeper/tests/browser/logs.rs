@@ -1,22 +1,20 @@
-//! The window onto the output of a run.
+//! The log window of a run.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::time::Instant;
 
+use lockkeeper_testing::http::Http;
 use serde_json::{Value, json};
 
+use super::at;
 use super::chromium::Browser;
 use super::server::Server;
 
 /// Lines are all as long as this, so that a place in the file tells the line.
 const LINE: u64 = 64;
-/// So much text the page keeps at the most.
+/// The most text that the page keeps.
 const KEPT: u64 = 6 * 64 * 1024;
-
-fn at(server: &Server, path: &str) -> String {
-    format!("http://{}{path}", server.address)
-}
 
 /// Runs a command of one request, and gives its run.
 fn run(server: &Server, script: &str) -> String {

@@ -1,15 +1,9 @@
-//! The page in a real browser: Debian's chromium, spoken to over its debugging pipe.
+//! End-to-end tests of the pages in a real browser: Chromium.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod a11y;
 mod bulk;
 mod chromium;
-#[expect(dead_code, reason = "the tests of the API use all of it")]
-#[path = "../http/client.rs"]
-mod client;
-#[expect(dead_code, reason = "the tests of the API use all of it")]
-#[path = "../http/conduct.rs"]
-mod conduct;
 mod logs;
 mod pages;
 #[expect(dead_code, reason = "the tests of the API use all of it")]
@@ -17,9 +11,10 @@ mod pages;
 mod server;
 mod stages;
 
+use lockkeeper_testing::http::Http;
 use server::Server;
 
-/// An address of a server.
+/// The URL of a page.
 fn at(server: &Server, path: &str) -> String {
-    format!("http://{}{path}", server.address)
+    server.url(path)
 }

@@ -1,7 +1,8 @@
-//! What a person sees and does.
+//! Locks, requests and the queue on the page.
 
 use std::fs;
 
+use lockkeeper_testing::http::Http;
 use serde_json::json;
 
 use super::at;
@@ -42,7 +43,7 @@ fn a_lease_is_broken_only_after_a_second_word() {
     server.get(&format!("/api/locks/{id}")).error(404, "NOT_CURRENT");
 }
 
-/// A dialog says later than it closes that it was closed: that word must not answer the next question.
+/// The `close` event of a dialog comes late. It must not answer the next question.
 #[test]
 fn an_answer_counts_for_its_own_question_alone() {
     let (server, mut browser) = (Server::start(), Browser::start());
@@ -130,7 +131,7 @@ fn the_page_is_used_with_the_keyboard_alone() {
     browser.run("document.dispatchEvent(new KeyboardEvent('keydown', { key: 'l', bubbles: true }))");
     browser.wait("location.pathname === '/locks'");
     browser.until_live();
-    // Everything that can be done has a name for those who hear the page.
+    // Every control has a name for screen readers.
     let nameless = "[...document.querySelectorAll('button, a, select, input')].filter((one) =>
         !(one.innerText || one.labels?.[0]?.innerText || one.getAttribute('aria-label') || one.title || one.closest('dialog')))
         .map((one) => one.outerHTML)";

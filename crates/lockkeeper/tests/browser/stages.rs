@@ -1,12 +1,13 @@
-//! What a person sees of stages.
+//! The pages of stages.
 
 use std::fs;
 
+use lockkeeper_testing::http::Http;
+use lockkeeper_testing::stages::{Execution, GATED, execute, let_end};
 use serde_json::json;
 
 use super::at;
 use super::chromium::Browser;
-use super::conduct::{Conducted, GATED, execute, let_end};
 use super::server::Server;
 
 /// The address of the latest execution's page.
@@ -21,7 +22,7 @@ fn an_execution_is_followed_without_loading_the_page_again() {
     browser.open(&at(&server, "/stages"));
     browser.until_live();
     browser.run("window.sameDocument = true");
-    let mut conducted = Conducted::begin(&server);
+    let mut conducted = Execution::begin(server.world());
     browser.wait("document.querySelector('#stages-executions a[href^=\"/stages/EX-\"]') !== null");
     browser.wait("document.querySelector('#stages-executions').innerText.includes('running')");
     assert_eq!(browser.run("window.sameDocument"), json!(true));
@@ -32,10 +33,10 @@ fn an_execution_is_followed_without_loading_the_page_again() {
     let groups = "document.querySelector('#execution-groups').innerText";
     browser.wait(&format!("{groups}.includes('architect') && {groups}.includes('not begun')"));
     browser.wait("document.querySelector('#execution-chart rect.going') !== null");
-    let_end(&server, "api");
+    let_end(server.world(), "api");
     browser.wait("document.querySelector('#execution-chart rect.good') !== null");
-    let_end(&server, "docs");
-    let_end(&server, "web");
+    let_end(server.world(), "docs");
+    let_end(server.world(), "web");
     browser.wait("document.querySelector('#execution-head').innerText.includes('succeeded')");
     browser.wait(&format!("!{groups}.includes('running') && !{groups}.includes('not begun')"));
     browser.wait("document.querySelectorAll('#execution-chart rect.good').length === 3");
@@ -49,7 +50,7 @@ fn an_execution_is_followed_without_loading_the_page_again() {
 #[test]
 fn a_conflict_is_pointed_at_with_the_keyboard_and_shows_its_witness() {
     let (server, mut browser) = (Server::start(), Browser::start());
-    assert!(execute(&server, GATED, "P3").status.success());
+    execute(server.world(), GATED, "P3").code(0);
     browser.open(&latest(&server));
     browser.until_live();
     let shown = "getComputedStyle(document.querySelector('.edge .tip')).visibility";
@@ -78,7 +79,7 @@ fn a_conflict_is_pointed_at_with_the_keyboard_and_shows_its_witness() {
 #[test]
 fn stages_are_told_in_three_languages_and_fit_onto_a_telephone() {
     let (server, mut browser) = (Server::start(), Browser::start());
-    assert!(execute(&server, GATED, "P3").status.success());
+    execute(server.world(), GATED, "P3").code(0);
     let execution = latest(&server);
     let plan = at(&server, "/stages/plan?file=STAGES.yml");
     browser.resize(360, 740);
@@ -97,7 +98,7 @@ fn stages_are_told_in_three_languages_and_fit_onto_a_telephone() {
         }
         browser.open(&format!("{execution}?lang={language}"));
         browser.until_live();
-        // The text of a drawing is no text of the page for those who only hear it.
+        // Screen readers do not read the text of the drawing as text of the page.
         let text = browser.run("document.body.textContent");
         for word in words {
             assert!(text.as_str().unwrap().contains(word), "{word} is not in {text}");

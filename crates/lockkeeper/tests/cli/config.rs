@@ -1,8 +1,7 @@
 //! `config`: every setting and where it comes from.
 
+use lockkeeper_testing::world;
 use serde_json::Value;
-
-use crate::env::Env;
 
 fn setting(answer: &Value, key: &str) -> (Value, String) {
     let all = answer["settings"].as_array().unwrap();
@@ -12,12 +11,12 @@ fn setting(answer: &Value, key: &str) -> (Value, String) {
 
 #[test]
 fn every_source_is_named() {
-    let env = Env::new().write("lockkeeper.toml", "grace = \"4s\"\nlang = \"ja\"\nttl = \"1m\"\n");
-    let user = env.home().join(".config/lockkeeper");
+    let world = world!().write("lockkeeper.toml", "grace = \"4s\"\nlang = \"ja\"\nttl = \"1m\"\n");
+    let user = world.home().join(".config/lockkeeper");
     std::fs::create_dir_all(&user).unwrap();
     std::fs::write(user.join("config.toml"), "wait = \"7s\"\nttl = \"2m\"\n").unwrap();
-    let env = env.set("LOCKKEEPER_LANG", "zh");
-    let answer = env.run(["config", "--json", "--color", "never"]).code(0).json();
+    let world = world.set("LOCKKEEPER_LANG", "zh");
+    let answer = world.run(["config", "--json", "--color", "never"]).code(0).json();
     assert_eq!(setting(&answer, "ticket_ttl"), ("2m".into(), "default".to_owned()));
     assert_eq!(setting(&answer, "lang"), ("zh".into(), "environment LOCKKEEPER_LANG".to_owned()));
     assert_eq!(setting(&answer, "color"), ("never".into(), "flag --color".to_owned()));
@@ -25,12 +24,12 @@ fn every_source_is_named() {
     assert!(setting(&answer, "ttl").1.ends_with("lockkeeper.toml"));
     assert!(setting(&answer, "wait").1.ends_with(".config/lockkeeper/config.toml"));
     assert_eq!(setting(&answer, "owner"), (Value::Null, "default".to_owned()));
-    env.run(["config"]).code(0).prints("SETTING").prints("would be made here").prints("lockkeeper.toml");
+    world.run(["config"]).code(0).prints("SETTING").prints("would be made here").prints("lockkeeper.toml");
 }
 
 #[test]
 fn settings_are_used() {
-    let env = Env::new().write("lockkeeper.toml", "wait = \"20ms\"\nowner = \"worker:project\"\n");
-    env.run(["acquire", "db", "--ttl", "1m", "--json"]).code(0).prints("worker:project");
-    env.run(["exec", "db", "--owner", "worker:other", "--", "true"]).code(75).says("worker:project");
+    let world = world!().write("lockkeeper.toml", "wait = \"20ms\"\nowner = \"worker:project\"\n");
+    world.run(["acquire", "db", "--ttl", "1m", "--json"]).code(0).prints("worker:project");
+    world.run(["exec", "db", "--owner", "worker:other", "--", "true"]).code(75).says("worker:project");
 }

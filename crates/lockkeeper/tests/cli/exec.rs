@@ -2,33 +2,33 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::env::{Env, PROGRAM};
+use lockkeeper_testing::{Signal, world};
 
 /// Requirement 97.
 #[test]
 fn the_commands_own_code_is_passed_on() {
-    let env = Env::new();
-    env.run(["exec", "db", "--", "true"]).code(0).in_silence();
-    env.run(["exec", "db", "--", "sh", "-c", "exit 42"]).code(42).in_silence();
-    env.run(["exec", "db", "--", "sh", "-c", "kill -TERM $$"]).code(128 + 15);
-    env.run(["locks"]).code(0).prints("nothing is held");
+    let world = world!();
+    world.run(["exec", "db", "--", "true"]).code(0).silent();
+    world.run(["exec", "db", "--", "sh", "-c", "exit 42"]).code(42).silent();
+    world.run(["exec", "db", "--", "sh", "-c", "kill -TERM $$"]).code(128 + 15);
+    world.run(["locks"]).code(0).prints("nothing is held");
 }
 
 #[test]
 fn what_cannot_be_started_is_told_as_a_shell_does_and_frees_the_lease() {
-    let env = Env::new().write("plain", "no program");
-    env.run(["exec", "db", "--", "./no-such-program"]).code(127).says("no-such-program").says("hint: ");
-    env.run(["exec", "db", "--", "./plain"]).code(126).says("hint: ");
-    let report = env.run(["exec", "db", "--json", "--", "./plain"]).code(126).json();
+    let world = world!().write("plain", "no program");
+    world.run(["exec", "db", "--", "./no-such-program"]).code(127).says("no-such-program").says("hint: ");
+    world.run(["exec", "db", "--", "./plain"]).code(126).says("hint: ");
+    let report = world.run(["exec", "db", "--json", "--", "./plain"]).code(126).json();
     assert_eq!(report["error"]["reason_code"], "COMMAND_NOT_STARTED");
-    env.run(["exec", "db", "--no-wait", "--", "true"]).code(0);
+    world.run(["exec", "db", "--no-wait", "--", "true"]).code(0);
 }
 
 #[test]
 fn the_command_reads_our_input_and_knows_its_lease() {
-    let env = Env::new();
-    let done =
-        env.shell("echo typed | lockkeeper exec db -- sh -c 'cat; echo $LOCKKEEPER_LEASE $LOCKKEEPER_TOKEN'");
+    let world = world!();
+    let done = world
+        .shell("echo typed | lockkeeper exec db -- sh -c 'cat; echo $LOCKKEEPER_LEASE $LOCKKEEPER_TOKEN'");
     let text = done.code(0).stdout();
     let (typed, names) = text.trim_end().split_once('\n').unwrap();
     let (lease, token) = names.split_once(' ').unwrap();
@@ -38,140 +38,141 @@ fn the_command_reads_our_input_and_knows_its_lease() {
 
 #[test]
 fn signals_reach_the_command() {
-    let env = Env::new();
+    let world = world!();
     let script = "trap 'echo caught; exit 9' TERM; echo up; while :; do read -r x || sleep 1; done";
-    let mut running = env.start(["exec", "db", "--", "sh", "-c", script]);
+    let mut running = world.start(["exec", "db", "--", "sh", "-c", script]);
     assert_eq!(running.line(), "up");
-    running.signal("TERM");
+    running.signal(Signal::TERM);
     assert_eq!(running.line(), "caught");
     running.wait().code(9);
 }
 
 #[test]
 fn no_wait_is_refused_with_the_holder_and_a_hint() {
-    let env = Env::new();
-    let holder = env.hold(&["db", "--owner", "worker:one", "--reason", "a migration"]);
-    let refused = env.run(["exec", "db", "--no-wait", "--", "touch", "ran"]).code(75);
+    let world = world!();
+    let holder = world.hold(&["db", "--owner", "worker:one", "--reason", "a migration"]);
+    let refused = world.run(["exec", "db", "--no-wait", "--", "touch", "ran"]).code(75);
     refused.says("worker:one").says("a migration").says("hint: ");
-    let report = env.run(["exec", "db", "--no-wait", "--json", "--", "touch", "ran"]).code(75).json();
+    let report = world.run(["exec", "db", "--no-wait", "--json", "--", "touch", "ran"]).code(75).json();
     assert_eq!(report["error"]["reason_code"], "LOCK_HELD");
     assert_eq!(report["error"]["context"]["holders"][0]["owner"], "worker:one");
-    assert!(!env.cwd().join("ran").exists());
+    assert!(!world.cwd().join("ran").exists());
     holder.finish().code(0);
 }
 
 #[test]
 fn a_wait_ends_in_its_time_and_leaves_no_ticket() {
-    let env = Env::new();
-    let holder = env.hold(&["db"]);
-    env.run(["exec", "db", "--wait=50ms", "--", "touch", "ran"])
+    let world = world!();
+    let holder = world.hold(&["db"]);
+    world
+        .run(["exec", "db", "--wait=50ms", "--", "touch", "ran"])
         .code(75)
         .says("waiting for db")
         .says("hint: ");
-    assert_eq!(env.run(["locks", "--json"]).code(0).json()["waiters"].as_array().unwrap().len(), 0);
-    assert!(!env.cwd().join("ran").exists());
+    assert_eq!(world.run(["locks", "--json"]).code(0).json()["waiters"].as_array().unwrap().len(), 0);
+    assert!(!world.cwd().join("ran").exists());
     holder.finish().code(0);
 }
 
 /// Invariant 7.
 #[test]
 fn the_next_in_line_runs_as_soon_as_the_holder_is_done() {
-    let env = Env::new();
-    let holder = env.hold(&["db"]);
-    let waiter = env.start(["exec", "db", "--", "echo", "ran"]);
-    env.until_waiting(1);
+    let world = world!();
+    let holder = world.hold(&["db"]);
+    let waiter = world.start(["exec", "db", "--", "echo", "ran"]);
+    world.until_waiting(1);
     holder.finish().code(0);
     waiter.wait().code(0).prints("ran");
 }
 
 #[test]
 fn a_wait_that_is_interrupted_ends_as_a_shell_tells_it_and_leaves_no_ticket() {
-    let env = Env::new();
-    let holder = env.hold(&["db"]);
-    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
-        let waiter = env.start(["exec", "db", "--", "touch", "ran"]);
-        env.until_waiting(1);
+    let world = world!();
+    let holder = world.hold(&["db"]);
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let waiter = world.start(["exec", "db", "--", "touch", "ran"]);
+        world.until_waiting(1);
         waiter.signal(signal);
         waiter.wait().code(code);
     }
-    assert_eq!(env.run(["locks", "--json"]).code(0).json()["waiters"].as_array().unwrap().len(), 0);
-    assert!(!env.cwd().join("ran").exists());
+    assert_eq!(world.run(["locks", "--json"]).code(0).json()["waiters"].as_array().unwrap().len(), 0);
+    assert!(!world.cwd().join("ran").exists());
     holder.finish().code(0);
 }
 
 #[test]
 fn a_waiter_that_is_to_end_does_not_begin_with_a_lease_that_it_gets_at_that_moment() {
-    let env = Env::new();
-    let holder = env.hold(&["db"]);
-    let waiter = env.start(["exec", "db", "--", "touch", "begun"]);
-    env.until_waiting(1);
+    let world = world!();
+    let holder = world.hold(&["db"]);
+    let waiter = world.start(["exec", "db", "--", "touch", "begun"]);
+    world.until_waiting(1);
     // Both come while it cannot look.
-    waiter.signal("STOP");
+    waiter.signal(Signal::STOP);
     holder.finish().code(0);
-    waiter.signal("INT");
-    waiter.signal("CONT");
+    waiter.signal(Signal::INT);
+    waiter.signal(Signal::CONT);
     waiter.wait().code(130);
-    assert!(!env.cwd().join("begun").exists());
-    env.run(["exec", "db", "--no-wait", "--", "true"]).code(0);
+    assert!(!world.cwd().join("begun").exists());
+    world.run(["exec", "db", "--no-wait", "--", "true"]).code(0);
 }
 
 #[test]
 fn ctrl_c_at_a_terminal_ends_the_script_around_it() {
-    let env = Env::new();
-    let script = format!("'{PROGRAM}' exec db -- sh -c 'kill -INT $$'; echo went-on:$?\n");
-    let env = env.write("script.sh", &script);
-    let done = env.on_terminal("bash script.sh").code(130);
+    let world = world!();
+    let script = format!("'{}' exec db -- sh -c 'kill -INT $$'; echo went-on:$?\n", world.program());
+    let world = world.write("script.sh", &script);
+    let done = world.on_terminal("bash script.sh").code(130);
     assert!(!done.stdout().contains("went-on"), "{}", done.stdout());
     // Elsewhere the exit code tells.
-    env.shell("lockkeeper exec db -- sh -c 'kill -INT $$'; echo went-on:$?").prints("went-on:130");
+    world.shell("lockkeeper exec db -- sh -c 'kill -INT $$'; echo went-on:$?").prints("went-on:130");
 }
 
 #[test]
 fn arguments_of_the_command_are_any_bytes() {
-    let env = Env::new();
-    let done = env.shell("lockkeeper exec db -- printf %s $'\\xff' | od -An -tx1").code(0);
+    let world = world!();
+    let done = world.shell("lockkeeper exec db -- printf %s $'\\xff' | od -An -tx1").code(0);
     assert_eq!(done.stdout().trim(), "ff");
-    env.shell("lockkeeper exec $'\\xff' -- true").code(2).says("hint: ");
+    world.shell("lockkeeper exec $'\\xff' -- true").code(2).says("hint: ");
 }
 
 /// Requirement 104. Invariants 4 and 10: the lease outlives a wrapper that is killed, and ends with its command.
 #[test]
 fn a_killed_wrapper_frees_the_lease_only_when_its_command_is_gone() {
-    let env = Env::new();
-    let mut holder = env.start(["exec", "db", "--", "sh", "-c", "echo $$; exec sleep 600"]);
+    let world = world!();
+    let mut holder = world.start(["exec", "db", "--", "sh", "-c", "echo $$; exec sleep 600"]);
     let command = holder.line();
     holder.kill();
-    env.run(["exec", "db", "--no-wait", "--", "true"]).code(75);
-    let waiter = env.start(["exec", "db", "--", "echo", "ran"]);
-    env.until_waiting(1);
-    assert!(env.command("kill").args(["-KILL", &command]).status().unwrap().success());
+    world.run(["exec", "db", "--no-wait", "--", "true"]).code(75);
+    let waiter = world.start(["exec", "db", "--", "echo", "ran"]);
+    world.until_waiting(1);
+    assert!(world.command("kill").args(["-KILL", &command]).status().unwrap().success());
     waiter.wait().code(0).prints("ran");
 }
 
 /// Invariant 10.
 #[test]
 fn a_broken_lease_stops_the_command_with_a_code_of_its_own() {
-    let env = Env::new();
-    let mut holder = env.start(["exec", "db", "--", "sh", "-c", "echo $LOCKKEEPER_LEASE; exec sleep 600"]);
+    let world = world!();
+    let mut holder = world.start(["exec", "db", "--", "sh", "-c", "echo $LOCKKEEPER_LEASE; exec sleep 600"]);
     let lease = holder.line();
-    env.run(["locks", "break", &lease, "--yes"]).code(0).prints(&lease);
+    world.run(["locks", "break", &lease, "--yes"]).code(0).prints(&lease);
     holder.wait().code(76).says("was lost").says("hint: ");
 }
 
 /// Invariant 8.
 #[test]
 fn a_command_does_not_wait_for_the_lease_that_it_runs_under() {
-    let env = Env::new();
-    let inner = ["exec", "db", "--", PROGRAM, "exec", "db", "--", "true"];
-    env.run(inner).code(75).says("deadlock refused");
-    env.run(["exec", "db", "--", PROGRAM, "exec", "other", "--", "sh", "-c", "exit 3"]).code(3);
+    let world = world!();
+    let inner = ["exec", "db", "--", world.program(), "exec", "db", "--", "true"];
+    world.run(inner).code(75).says("deadlock refused");
+    world.run(["exec", "db", "--", world.program(), "exec", "other", "--", "sh", "-c", "exit 3"]).code(3);
     let same = [
         "exec",
         "db",
         "--owner",
         "worker:me",
         "--",
-        PROGRAM,
+        world.program(),
         "exec",
         "db",
         "--owner",
@@ -179,28 +180,28 @@ fn a_command_does_not_wait_for_the_lease_that_it_runs_under() {
         "--",
         "true",
     ];
-    env.run(same).code(0);
+    world.run(same).code(0);
 }
 
 /// Requirement 162. Invariants 1 and 6.
 #[test]
 fn several_things_are_held_together_or_not_at_all() {
-    let env = Env::new();
-    let holder = env.hold(&["db", "--path", "src/**/*.rs"]);
-    env.run(["exec", "cache", "--path", "src/api/**", "--no-wait", "--", "true"]).code(75);
-    env.run(["exec", "cache", "--path", "docs/**", "--no-wait", "--", "true"]).code(0);
+    let world = world!();
+    let holder = world.hold(&["db", "--path", "src/**/*.rs"]);
+    world.run(["exec", "cache", "--path", "src/api/**", "--no-wait", "--", "true"]).code(75);
+    world.run(["exec", "cache", "--path", "docs/**", "--no-wait", "--", "true"]).code(0);
     holder.finish().code(0);
 }
 
 /// Requirement 154.
 #[test]
 fn readers_share_and_slots_are_counted() {
-    let env = Env::new();
-    let reader = env.hold(&["docs", "--shared"]);
-    env.run(["exec", "docs", "--shared", "--no-wait", "--", "true"]).code(0);
-    env.run(["exec", "docs", "--no-wait", "--", "true"]).code(75);
-    let (one, two) = (env.hold(&["build", "--slots", "2"]), env.hold(&["build", "--slots", "2"]));
-    env.run(["exec", "build", "--slots", "2", "--no-wait", "--", "true"]).code(75);
+    let world = world!();
+    let reader = world.hold(&["docs", "--shared"]);
+    world.run(["exec", "docs", "--shared", "--no-wait", "--", "true"]).code(0);
+    world.run(["exec", "docs", "--no-wait", "--", "true"]).code(75);
+    let (one, two) = (world.hold(&["build", "--slots", "2"]), world.hold(&["build", "--slots", "2"]));
+    world.run(["exec", "build", "--slots", "2", "--no-wait", "--", "true"]).code(75);
     for running in [reader, one, two] {
         running.finish().code(0);
     }
@@ -208,8 +209,8 @@ fn readers_share_and_slots_are_counted() {
 
 #[test]
 fn a_script_of_the_folder_runs() {
-    let env = Env::new().write("run.sh", "#!/bin/sh\nexit 5\n");
-    let script = env.cwd().join("run.sh");
+    let world = world!().write("run.sh", "#!/bin/sh\nexit 5\n");
+    let script = world.cwd().join("run.sh");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    env.run(["exec", "db", "--", "./run.sh"]).code(5);
+    world.run(["exec", "db", "--", "./run.sh"]).code(5);
 }

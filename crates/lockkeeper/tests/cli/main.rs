@@ -1,11 +1,10 @@
-//! The command as people and scripts meet it: a few end-to-end tests for each.
+//! End-to-end tests of the command line: a few for each command.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod acquire;
 mod bad_input;
 mod config;
 mod conflicts;
-mod env;
 mod exec;
 mod generated;
 mod lifecycle;

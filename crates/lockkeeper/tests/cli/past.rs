@@ -1,9 +1,9 @@
-//! Repositories with a history that a test makes up.
+//! Git repositories with an invented history.
 
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::env::Env;
+use lockkeeper_testing::World;
 
 /// What a commit does to a file.
 #[derive(Clone, Copy)]
@@ -13,7 +13,7 @@ pub enum Edit<'p> {
     Rename(&'p str, &'p str),
 }
 
-/// Commits for `git fast-import`, one a day unless told otherwise.
+/// Commits for `git fast-import`, one for each day.
 pub struct Story {
     stream: Vec<u8>,
     commits: u32,
@@ -30,7 +30,7 @@ impl Story {
         self.edit(subject, &paths.iter().map(|path| Edit::Write(path)).collect::<Vec<_>>());
     }
 
-    /// The same commit so many times.
+    /// The same commit, several times.
     pub fn commits(&mut self, times: usize, subject: &str, paths: &[&str]) {
         (0..times).for_each(|_| self.commit(subject, paths));
     }
@@ -70,9 +70,9 @@ impl Story {
     }
 
     /// Makes the folder a repository with these commits; files are not checked out.
-    pub fn told_in(self, env: &Env) {
-        env.git_run(&["init", "-q", "-b", "main"]);
-        let mut import = env.command("git");
+    pub fn told_in(self, world: &World) {
+        world.git_run(&["init", "-q", "-b", "main"]);
+        let mut import = world.command("git");
         let mut import = import.args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().unwrap();
         import.stdin.take().unwrap().write_all(&self.stream).unwrap();
         assert!(import.wait().unwrap().success());

@@ -1,8 +1,8 @@
-//! `conflicts predict`: what work will touch besides, as the history tells.
+//! `conflicts predict`: which other paths a change will touch, by the history of git.
 
+use lockkeeper_testing::{World, world};
 use serde_json::{Value, json};
 
-use crate::env::{Env, PROGRAM};
 use crate::past::{Edit, Story};
 
 /// `src/api.rs` and `docs/api.md` go together; `src/web.rs` goes alone; `Cargo.lock` goes with both.
@@ -15,14 +15,14 @@ fn coupled() -> Story {
     story
 }
 
-fn in_repository(story: Story) -> Env {
-    let env = Env::new();
-    story.told_in(&env);
-    env
+fn in_repository(story: Story) -> World {
+    let world = world!();
+    story.told_in(&world);
+    world
 }
 
-fn predicted(env: &Env, args: &[&str]) -> Value {
-    env.run([&["conflicts", "predict", "--json"], args].concat()).code(0).json()
+fn predicted(world: &World, args: &[&str]) -> Value {
+    world.run([&["conflicts", "predict", "--json"], args].concat()).code(0).json()
 }
 
 fn paths(answer: &Value) -> Vec<&str> {
@@ -33,8 +33,8 @@ fn paths(answer: &Value) -> Vec<&str> {
 /// Requirement 161.
 #[test]
 fn a_prediction_comes_with_its_evidence() {
-    let env = in_repository(coupled());
-    let answer = predicted(&env, &["--paths", "src/api.rs"]);
+    let world = in_repository(coupled());
+    let answer = predicted(&world, &["--paths", "src/api.rs"]);
     assert_eq!(paths(&answer), ["docs/api.md", "Cargo.lock"]);
     let found = &answer["groups"][0]["predictions"][0];
     let keys: Vec<&String> = found.as_object().unwrap().keys().collect();
@@ -50,10 +50,11 @@ fn a_prediction_comes_with_its_evidence() {
     assert!((0.7..0.9).contains(&likelihood), "12 of 12 is not certain: {likelihood}");
     let evidence = found["evidence"].as_array().unwrap();
     assert_eq!((evidence.len(), &evidence[0]["subject"]), (2, &json!("api: depend")));
-    env.git_run(&["cat-file", "-e", evidence[0]["commit"].as_str().unwrap()]);
+    world.git_run(&["cat-file", "-e", evidence[0]["commit"].as_str().unwrap()]);
     assert_eq!(answer["groups"][0]["suggestions"], json!(["Cargo.lock", "docs/api.md"]));
     assert_eq!(answer["learned"], json!({ "commits": 22, "left_out": 0, "paths": 4, "shallow": false }));
-    env.run(["conflicts", "predict", "--paths", "src/api.rs"])
+    world
+        .run(["conflicts", "predict", "--paths", "src/api.rs"])
         .code(0)
         .prints("docs/api.md\n      in 12 of 12 commits that touched src/api.rs\n      last: ")
         .prints("api: depend; ")
@@ -63,9 +64,9 @@ fn a_prediction_comes_with_its_evidence() {
 /// Requirement 161.
 #[test]
 fn groups_that_are_apart_are_told_where_they_will_meet() {
-    let env = in_repository(coupled());
+    let world = in_repository(coupled());
     let groups = ["--group", "api=src/api.rs,docs/**", "--group", "web=src/{web,page}.rs"];
-    let answer = predicted(&env, &groups);
+    let answer = predicted(&world, &groups);
     let meeting = &answer["collisions"][0];
     assert_eq!(
         (&meeting["a"], &meeting["b"], &meeting["path"]),
@@ -73,13 +74,15 @@ fn groups_that_are_apart_are_told_where_they_will_meet() {
     );
     assert!(meeting["a_likelihood"].is_f64() && meeting["b_likelihood"].is_f64());
     assert_eq!((answer["collisions"].as_array().unwrap().len(), &answer["overlaps"]), (1, &json!([])));
-    env.run([&["conflicts", "predict"], groups.as_slice()].concat())
+    world
+        .run([&["conflicts", "predict"], groups.as_slice()].concat())
         .code(0)
         .prints("api and web may meet at Cargo.lock: api ");
-    let answer = predicted(&env, &["--group", "api=src/api.rs", "--group", "docs=docs/**"]);
+    let answer = predicted(&world, &["--group", "api=src/api.rs", "--group", "docs=docs/**"]);
     assert_eq!(answer["collisions"][0]["path"], "docs/api.md");
     assert!(answer["collisions"][0]["b_likelihood"].is_null(), "it is declared: {answer}");
-    env.run(["conflicts", "predict", "--group", "all=src/**", "--group", "web=src/web.rs"])
+    world
+        .run(["conflicts", "predict", "--group", "all=src/**", "--group", "web=src/web.rs"])
         .code(0)
         .prints("all and web overlap already: both declare src/web.rs");
 }
@@ -87,12 +90,12 @@ fn groups_that_are_apart_are_told_where_they_will_meet() {
 /// Requirement 161.
 #[test]
 fn who_holds_paths_now_is_a_group() {
-    let env = in_repository(coupled());
-    env.run(["conflicts", "predict", "--held"]).code(0).says("nobody holds paths now");
-    env.acquire(&["--path", "src/api.rs", "--owner", "worker:one"]);
-    env.acquire(&["--path", "docs/**", "--owner", "worker:two"]);
-    env.acquire(&["only-a-name", "--owner", "worker:three"]);
-    let answer = predicted(&env, &["--held"]);
+    let world = in_repository(coupled());
+    world.run(["conflicts", "predict", "--held"]).code(0).says("nobody holds paths now");
+    world.acquire(&["--path", "src/api.rs", "--owner", "worker:one"]);
+    world.acquire(&["--path", "docs/**", "--owner", "worker:two"]);
+    world.acquire(&["only-a-name", "--owner", "worker:three"]);
+    let answer = predicted(&world, &["--held"]);
     assert_eq!(answer["groups"].as_array().unwrap().len(), 2);
     let meetings = answer["collisions"].as_array().unwrap();
     assert!(meetings.iter().any(|met| met["path"] == "docs/api.md" && met["a"] == "worker:one"), "{answer}");
@@ -107,19 +110,19 @@ fn a_file_keeps_its_history_when_it_is_renamed() {
         "move again",
         &[Edit::Rename("src/new.rs", "src/api.rs"), Edit::Rename("guide/old.md", "docs/api.md")],
     );
-    let env = in_repository(story);
-    let answer = predicted(&env, &["--paths", "src/**"]);
+    let world = in_repository(story);
+    let answer = predicted(&world, &["--paths", "src/**"]);
     assert_eq!(paths(&answer), ["docs/api.md"]);
     assert_eq!(answer["groups"][0]["predictions"][0]["commits"], 6);
-    assert!(paths(&predicted(&env, &["--paths", "lib/**"])).is_empty(), "nothing is there any more");
+    assert!(paths(&predicted(&world, &["--paths", "lib/**"])).is_empty(), "nothing is there any more");
 }
 
 #[test]
 fn what_was_removed_is_not_predicted() {
     let mut story = coupled();
     story.edit("drop the documents", &[Edit::Remove("docs/api.md")]);
-    let env = in_repository(story);
-    assert_eq!(paths(&predicted(&env, &["--paths", "src/api.rs"])), ["Cargo.lock"]);
+    let world = in_repository(story);
+    assert_eq!(paths(&predicted(&world, &["--paths", "src/api.rs"])), ["Cargo.lock"]);
 }
 
 #[test]
@@ -129,10 +132,10 @@ fn sweeping_commits_are_left_out() {
     let mut many: Vec<&str> = many.iter().map(String::as_str).collect();
     many.push("src/web.rs");
     story.commits(9, "reformat", &many);
-    let env = in_repository(story);
-    let answer = predicted(&env, &["--paths", "src/web.rs"]);
+    let world = in_repository(story);
+    let answer = predicted(&world, &["--paths", "src/web.rs"]);
     assert_eq!((paths(&answer), &answer["learned"]["left_out"]), (vec!["Cargo.lock"], &json!(9)));
-    assert!(paths(&predicted(&env, &["--paths", "src/web.rs", "--max-files", "61"])).len() > 9);
+    assert!(paths(&predicted(&world, &["--paths", "src/web.rs", "--max-files", "61"])).len() > 9);
 }
 
 #[test]
@@ -143,17 +146,20 @@ fn any_byte_may_be_in_names_and_subjects() {
         let both = [(b'M', odd.clone(), Vec::new()), (b'M', b"src/a.rs".to_vec(), Vec::new())];
         story.raw(b"a \x1b[2J\xff subject", &both);
     }
-    let env = in_repository(story).set("TERM", "xterm");
-    let answer = predicted(&env, &["--paths", "src/**"]);
+    let world = in_repository(story).set("TERM", "xterm");
+    let answer = predicted(&world, &["--paths", "src/**"]);
     assert_eq!(paths(&answer), ["we\u{1}ird\n\u{fffd}n\u{1b}[2Jame \"x\" \\"]);
-    let shown = env.on_terminal(&format!("'{PROGRAM}' conflicts predict --paths 'src/**'")).code(0).stdout();
+    let shown = world
+        .on_terminal(&format!("'{}' conflicts predict --paths 'src/**'", world.program()))
+        .code(0)
+        .stdout();
     assert!(shown.contains("[2Jame") && !shown.contains("\u{1b}[2J"), "{shown:?}");
 }
 
 #[test]
 fn the_settings_of_a_person_change_nothing() {
-    let env = in_repository(coupled());
-    let before = predicted(&env, &["--paths", "src/api.rs"]);
+    let world = in_repository(coupled());
+    let before = predicted(&world, &["--paths", "src/api.rs"]);
     for setting in [
         "color.ui=always",
         "diff.relative=true",
@@ -168,50 +174,52 @@ fn the_settings_of_a_person_change_nothing() {
         "core.pager=false",
     ] {
         let (key, value) = setting.split_once('=').unwrap();
-        env.git_run(&["config", "--global", key, value]);
+        world.git_run(&["config", "--global", key, value]);
     }
-    let from_root = env.cwd().join("src/api.rs");
-    let env = env.at("docs");
-    assert_eq!(predicted(&env, &["--paths", from_root.to_str().unwrap()]), before);
+    let from_root = world.cwd().join("src/api.rs");
+    let world = world.at("docs");
+    assert_eq!(predicted(&world, &["--paths", from_root.to_str().unwrap()]), before);
 }
 
 #[test]
 fn only_what_is_asked_for_is_learned_from() {
-    let env = in_repository(coupled());
-    let commits = |args: &[&str]| predicted(&env, args)["learned"]["commits"].as_u64().unwrap();
+    let world = in_repository(coupled());
+    let commits = |args: &[&str]| predicted(&world, args)["learned"]["commits"].as_u64().unwrap();
     // The commits are of 2023, one a day.
     assert_eq!(commits(&["--paths", "src/api.rs", "--since", "1d"]), 0);
     assert_eq!(commits(&["--paths", "src/api.rs", "--since", "2023-11-30"]), 7);
     assert_eq!(commits(&["--paths", "src/api.rs", "--max-commits", "5"]), 5);
-    assert!(paths(&predicted(&env, &["--paths", "src/api.rs", "--min-support", "13"])).is_empty());
-    let all = predicted(&env, &["--paths", "src/api.rs", "--min-confidence", "0", "--limit", "1"]);
+    assert!(paths(&predicted(&world, &["--paths", "src/api.rs", "--min-support", "13"])).is_empty());
+    let all = predicted(&world, &["--paths", "src/api.rs", "--min-confidence", "0", "--limit", "1"]);
     assert_eq!((paths(&all).len(), &all["groups"][0]["more"]), (1, &json!(1)));
 }
 
 #[test]
 fn a_history_that_says_nothing_is_no_error() {
-    let env = Env::new();
-    env.git_run(&["init", "-q"]);
-    env.run(["conflicts", "predict", "--paths", "src/**"])
+    let world = world!();
+    world.git_run(&["init", "-q"]);
+    world
+        .run(["conflicts", "predict", "--paths", "src/**"])
         .code(0)
         .says("there are no commits to learn from")
         .says("paths: nothing is predicted");
-    env.run(["conflicts", "predict", "--evaluate"]).code(0).says("there are no commits");
-    let env = in_repository(coupled());
-    env.run(["conflicts", "predict", "--paths", "no/such/**"])
+    world.run(["conflicts", "predict", "--evaluate"]).code(0).says("there are no commits");
+    let world = in_repository(coupled());
+    world
+        .run(["conflicts", "predict", "--paths", "no/such/**"])
         .code(0)
         .says("none of 22 commits touched what it declares");
 }
 
 #[test]
 fn a_shallow_clone_says_that_it_is_one() {
-    let env = in_repository(coupled());
-    let here = format!("file://{}", env.cwd().display());
-    env.git_run(&["clone", "-q", "--depth", "4", &here, "shallow"]);
-    let env = env.at("shallow");
-    let answer = predicted(&env, &["--paths", "src/api.rs"]);
+    let world = in_repository(coupled());
+    let here = format!("file://{}", world.cwd().display());
+    world.git_run(&["clone", "-q", "--depth", "4", &here, "shallow"]);
+    let world = world.at("shallow");
+    let answer = predicted(&world, &["--paths", "src/api.rs"]);
     assert_eq!(answer["learned"]["shallow"], true);
-    env.run(["conflicts", "predict", "--paths", "src/api.rs"]).code(0).says("git fetch --unshallow");
+    world.run(["conflicts", "predict", "--paths", "src/api.rs"]).code(0).says("git fetch --unshallow");
 }
 
 #[test]
@@ -219,23 +227,24 @@ fn a_partial_clone_is_read_without_fetching() {
     let mut story = coupled();
     // Moved and changed at once: whether it is the same file is only in its contents.
     story.edit("move", &[Edit::Remove("docs/api.md"), Edit::Write("guide/api.md")]);
-    let env = in_repository(story);
-    env.git_run(&["config", "uploadpack.allowFilter", "true"]);
-    let here = format!("file://{}", env.cwd().display());
-    env.git_run(&["clone", "-q", "--no-checkout", "--filter=blob:none", &here, "partial"]);
-    let env = env.at("partial");
-    env.git_run(&["remote", "set-url", "origin", "file:///nowhere"]);
-    assert_eq!(paths(&predicted(&env, &["--paths", "src/api.rs"])), ["Cargo.lock"]);
+    let world = in_repository(story);
+    world.git_run(&["config", "uploadpack.allowFilter", "true"]);
+    let here = format!("file://{}", world.cwd().display());
+    world.git_run(&["clone", "-q", "--no-checkout", "--filter=blob:none", &here, "partial"]);
+    let world = world.at("partial");
+    world.git_run(&["remote", "set-url", "origin", "file:///nowhere"]);
+    assert_eq!(paths(&predicted(&world, &["--paths", "src/api.rs"])), ["Cargo.lock"]);
 }
 
 #[test]
 fn bad_questions_are_refused() {
-    let env = Env::new();
-    env.run(["conflicts", "predict", "--paths", "src/**"])
+    let world = world!();
+    world
+        .run(["conflicts", "predict", "--paths", "src/**"])
         .code(2)
         .says("is not in a git repository")
         .says("hint: ");
-    let env = in_repository(coupled());
+    let world = in_repository(coupled());
     for args in [
         &["conflicts", "predict"] as &[&str],
         &["conflicts", "predict", "--group", "src/**"],
@@ -249,9 +258,9 @@ fn bad_questions_are_refused() {
         &["conflicts", "predict", "--paths", "a", "--max-commits", "0"],
         &["conflicts", "predict", "--evaluate", "--held"],
     ] {
-        let done = env.run(args).code(2).says("hint: ");
+        let done = world.run(args).code(2).says("hint: ");
         assert_eq!(done.stdout(), "", "{args:?}");
     }
-    let broken = env.set("PATH", "/nowhere");
+    let broken = world.set("PATH", "/nowhere");
     broken.run(["conflicts", "predict", "--paths", "a"]).code(1).says("cannot start git").says("hint: ");
 }

@@ -1,11 +1,11 @@
-//! How good predictions are, on commits that were not learned from.
+//! The quality of predictions, measured on commits that were not used for learning.
 
+use lockkeeper_testing::{Dice, world};
 use serde_json::Value;
 
-use crate::env::Env;
 use crate::past::{Edit, Story};
 
-/// How likely each kind of file comes along, in percent: what a perfect predictor would know.
+/// How often each kind of file changes together with its module, in percent.
 const DOCUMENT: u64 = 85;
 const CHECK: u64 = 70;
 const NEIGHBOUR: u64 = 25;
@@ -14,27 +14,12 @@ const NOISE: u64 = 30;
 const MODULES: u64 = 20;
 const COMMITS: usize = 700;
 
-/// The commit before which the documents move to another folder: only who follows them knows enough.
+/// Before this commit the documents move to another folder. A predictor has to follow renames.
 const MOVED: usize = 480;
-
-/// A generator of numbers that needs no crate.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-
-    fn percent(&mut self, share: u64) -> bool {
-        self.below(100) < share
-    }
-}
 
 /// Modules of four files each; a module's first file takes its document and its check along, which lie elsewhere.
 fn planted(seed: u64) -> Story {
-    println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Dice::new(seed);
     let mut story = Story::new();
     for number in 0..COMMITS {
         if number == MOVED {
@@ -81,12 +66,12 @@ fn reciprocal(answer: &Value, by: &str) -> f64 {
 #[test]
 fn planted_couplings_are_found_in_commits_that_were_not_learned_from() {
     for seed in [1, 2, 3] {
-        let env = Env::new();
-        planted(seed).told_in(&env);
-        let answer = env.run(["conflicts", "predict", "--evaluate", "--json"]).code(0).json();
+        let world = world!();
+        planted(seed).told_in(&world);
+        let answer = world.run(["conflicts", "predict", "--evaluate", "--json"]).code(0).json();
         println!("{answer}");
         assert!(answer["questions"].as_u64().unwrap() > 300);
-        // Who knows all but one path finds most of those that are missing, and who knows one finds most of the others.
+        // With all paths but one given, most of the hidden paths are found; with one given, most of the others.
         let (missing_precision, missing) = at(&answer, "one_hidden", 0.3);
         let (precision, recall) = at(&answer, "one_given", 0.3);
         assert!(missing_precision > 0.55 && missing > 0.7, "seed {seed}: {missing_precision}, {missing}");
@@ -98,6 +83,6 @@ fn planted_couplings_are_found_in_commits_that_were_not_learned_from() {
             let theirs = reciprocal(&answer, baseline);
             assert!(ours > 2.0 * theirs, "seed {seed}: {ours} against {theirs} by {baseline}");
         }
-        env.run(["conflicts", "predict", "--evaluate"]).code(0).prints("LIKELIHOOD").prints("same folder");
+        world.run(["conflicts", "predict", "--evaluate"]).code(0).prints("LIKELIHOOD").prints("same folder");
     }
 }

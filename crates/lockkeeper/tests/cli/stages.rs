@@ -1,8 +1,7 @@
-//! `stages check`, `stages plan` and `conflicts rules`, as people and scripts meet them.
+//! `stages check`, `stages plan` and `conflicts rules`.
 
+use lockkeeper_testing::world;
 use serde_json::{Value, json};
-
-use crate::env::Env;
 
 const EXAMPLE: &str = include_str!("../../../../examples/STAGES.yml");
 const BROKEN: &str = "parallel_groups:\n  P1:\n    - group_id: a\n      colour: red\n      conflict_paths:\n        - \"src/[a\"\n";
@@ -14,14 +13,15 @@ fn keys(value: &Value) -> Vec<&str> {
 /// Requirements 137, 203.
 #[test]
 fn a_sound_file_is_checked_in_silence() {
-    let env = Env::new().write("STAGES.yml", EXAMPLE);
-    env.run(["stages", "check", "STAGES.yml"]).code(0).prints("6 phases, 14 groups").prints("0 errors");
-    let answer = env.run(["stages", "check", "STAGES.yml", "--json"]).code(0).json();
+    let world = world!().write("STAGES.yml", EXAMPLE);
+    world.run(["stages", "check", "STAGES.yml"]).code(0).prints("6 phases, 14 groups").prints("0 errors");
+    let answer = world.run(["stages", "check", "STAGES.yml", "--json"]).code(0).json();
     assert_eq!((&answer["valid"], &answer["errors"]), (&json!(true), &json!(0)));
-    let rules = env.run(["conflicts", "rules", "STAGES.yml", "--json"]).code(0).json();
+    let rules = world.run(["conflicts", "rules", "STAGES.yml", "--json"]).code(0).json();
     assert_eq!(keys(&rules["rules"][0]), ["name", "severity", "action", "strategy", "priority", "paths"]);
     assert_eq!(rules["rules"][0]["name"], "one_release_at_a_time", "the strictest first");
-    env.run(["conflicts", "rules", "STAGES.yml"])
+    world
+        .run(["conflicts", "rules", "STAGES.yml"])
         .code(0)
         .prints("same_source_file")
         .prints("**/*.ts")
@@ -31,13 +31,13 @@ fn a_sound_file_is_checked_in_silence() {
 /// Requirement 205.
 #[test]
 fn a_broken_file_is_shown_with_its_lines() {
-    let env = Env::new().write("STAGES.yml", BROKEN);
-    let done = env.run(["stages", "check", "STAGES.yml"]).code(2);
+    let world = world!().write("STAGES.yml", BROKEN);
+    let done = world.run(["stages", "check", "STAGES.yml"]).code(2);
     let text = done.stdout();
     assert!(text.contains(" --> STAGES.yml:6:11\n"), "{text}");
     assert!(text.contains("6 |         - \"src/[a\"\n  |           ^^^^^^^^\n"), "{text}");
     assert!(text.contains("unknown key: STAGES.yml:4:7: parallel_groups.P1[0].colour (red)"), "{text}");
-    let answer = env.run(["stages", "check", "STAGES.yml", "--json"]).code(2).json();
+    let answer = world.run(["stages", "check", "STAGES.yml", "--json"]).code(2).json();
     assert_eq!(answer["valid"], false);
     let problems = answer["problems"].as_array().unwrap();
     let bad = problems.iter().find(|problem| problem["code"] == "BAD_PATTERN").unwrap();
@@ -45,12 +45,13 @@ fn a_broken_file_is_shown_with_its_lines() {
     assert_eq!((&bad["line"], &bad["column"]), (&json!(6), &json!(11)));
     assert_eq!(answer["unknown_keys"][0]["line"], 4);
     // What cannot be understood is not planned.
-    env.run(["stages", "plan", "STAGES.yml"])
+    world
+        .run(["stages", "plan", "STAGES.yml"])
         .code(2)
         .says("src/[a")
         .says("STAGES.yml has an error")
         .says("hint: ");
-    let refused = env.run(["stages", "plan", "STAGES.yml", "--json"]).code(2).json();
+    let refused = world.run(["stages", "plan", "STAGES.yml", "--json"]).code(2).json();
     assert_eq!(refused["error"]["reason_code"], "BAD_STAGES");
     assert_eq!(refused["error"]["context"]["problems"][1]["code"], "BAD_PATTERN");
 }
@@ -58,17 +59,17 @@ fn a_broken_file_is_shown_with_its_lines() {
 #[test]
 fn strict_checks_refuse_unknown_keys() {
     let text = "parallel_groups: {P1: [{id: a, agents: [x], colour: red}]}\n";
-    let env = Env::new().write("s.yml", text);
-    env.run(["stages", "check", "s.yml"]).code(0).prints("1 unknown key");
-    env.run(["stages", "check", "s.yml", "--strict"]).code(2);
-    env.shell("lockkeeper stages check - < s.yml").code(0).prints("stdin:1:");
+    let world = world!().write("s.yml", text);
+    world.run(["stages", "check", "s.yml"]).code(0).prints("1 unknown key");
+    world.run(["stages", "check", "s.yml", "--strict"]).code(2);
+    world.shell("lockkeeper stages check - < s.yml").code(0).prints("stdin:1:");
 }
 
 /// Requirements 127, 128, 129, 130.
 #[test]
 fn a_plan_has_the_keys_that_scripts_read() {
-    let env = Env::new().write("STAGES.yml", EXAMPLE);
-    let plan = env.run(["stages", "plan", "STAGES.yml", "P3", "--load", "0", "--json"]).code(0).json();
+    let world = world!().write("STAGES.yml", EXAMPLE);
+    let plan = world.run(["stages", "plan", "STAGES.yml", "P3", "--load", "0", "--json"]).code(0).json();
     for key in ["phase", "mode", "reason", "groups", "waves", "conflicts"] {
         assert!(keys(&plan).contains(&key), "{key}");
     }
@@ -78,56 +79,57 @@ fn a_plan_has_the_keys_that_scripts_read() {
     assert_eq!(keys(conflict)[..7], ["group1", "group2", "type", "rule", "severity", "action", "witness"]);
     assert_eq!(conflict["witness"], "package.json");
     assert_eq!(plan["groups"][1]["excludes"][0]["group_id"], "impl-backend");
-    let all = env.run(["stages", "plan", "STAGES.yml", "--load", "0", "--json"]).code(0).json();
+    let all = world.run(["stages", "plan", "STAGES.yml", "--load", "0", "--json"]).code(0).json();
     let modes: Vec<&str> =
         all["phases"].as_array().unwrap().iter().map(|plan| plan["mode"].as_str().unwrap()).collect();
     assert_eq!(modes, ["DIRECT", "PARALLEL", "MUTEX", "QUEUE", "SERIAL", "ABORT"]);
     let loaded = ["stages", "plan", "STAGES.yml", "P2", "--max-load", "4.0", "--json", "--load"];
     let mode = |load: &str, more: &[&str]| {
         let args: Vec<&str> = loaded.iter().copied().chain([load]).chain(more.iter().copied()).collect();
-        env.run(args).code(0).json()["mode"].clone()
+        world.run(args).code(0).json()["mode"].clone()
     };
     assert_eq!((mode("4.0", &[]), mode("4.01", &[])), (json!("PARALLEL"), json!("SERIAL")));
     let per_core =
         ["stages", "plan", "STAGES.yml", "P2", "--max-load-per-core", "2", "--cores", "8", "--load", "16.5"];
-    env.run(per_core).code(0).prints("SERIAL").prints("per core");
+    world.run(per_core).code(0).prints("SERIAL").prints("per core");
 }
 
 #[test]
 fn a_plan_explains_itself() {
-    let env = Env::new().write("STAGES.yml", EXAMPLE);
-    env.run(["stages", "plan", "STAGES.yml", "Phase3", "--load", "0"])
+    let world = world!().write("STAGES.yml", EXAMPLE);
+    world.run(["stages", "plan", "STAGES.yml", "Phase3", "--load", "0"])
         .code(0)
         .prints("P3  MUTEX\n`impl-backend` and `impl-frontend` both match `package.json`: rule `shared_config` (FATAL) lets one of the two run at a time\n")
         .prints("not beside impl-frontend: both match package.json (rule shared_config)")
         .prints("about 900ms in all, 1.5s one by one");
-    env.run(["stages", "plan", "STAGES.yml", "P3", "impl-docs"]).code(0).prints("DIRECT");
-    env.run(["stages", "plan", "STAGES.yml", "P9"])
+    world.run(["stages", "plan", "STAGES.yml", "P3", "impl-docs"]).code(0).prints("DIRECT");
+    world
+        .run(["stages", "plan", "STAGES.yml", "P9"])
         .code(2)
         .says("no phase `P9`")
         .says("the phases are P1, P2");
-    env.run(["stages", "plan", "STAGES.yml", "P3", "nobody"]).code(2).says("its groups are impl-backend");
-    env.run(["stages", "plan", "none.yml"]).code(1).says("cannot read `none.yml`").says("hint: ");
-    env.run(["stages", "plan", "STAGES.yml", "--load", "-1"]).code(2);
+    world.run(["stages", "plan", "STAGES.yml", "P3", "nobody"]).code(2).says("its groups are impl-backend");
+    world.run(["stages", "plan", "none.yml"]).code(1).says("cannot read `none.yml`").says("hint: ");
+    world.run(["stages", "plan", "STAGES.yml", "--load", "-1"]).code(2);
 }
 
 #[test]
 fn a_plan_is_drawn_for_graphviz_and_as_a_picture() {
-    let env = Env::new().write("STAGES.yml", EXAMPLE);
-    let before = env.tree();
-    env.run(["stages", "plan", "STAGES.yml", "P3", "--dot"]).code(0).prints("digraph stages {");
-    env.run(["stages", "plan", "STAGES.yml", "P3", "--svg"]).code(0).prints("<svg xmlns=").prints("</svg>");
-    env.run(["stages", "plan", "STAGES.yml", "--svg", "--dot"]).code(2);
-    assert_eq!(env.tree(), before, "looking leaves nothing behind");
+    let world = world!().write("STAGES.yml", EXAMPLE);
+    let before = world.tree();
+    world.run(["stages", "plan", "STAGES.yml", "P3", "--dot"]).code(0).prints("digraph stages {");
+    world.run(["stages", "plan", "STAGES.yml", "P3", "--svg"]).code(0).prints("<svg xmlns=").prints("</svg>");
+    world.run(["stages", "plan", "STAGES.yml", "--svg", "--dot"]).code(2);
+    assert_eq!(world.tree(), before, "looking leaves nothing behind");
 }
 
 #[test]
 fn a_file_cannot_steer_the_terminal() {
     let text =
         "parallel_groups: {P1: [{id: \"a\\e[2J\", agents: [x], \"k\\e[31m\": 1}]}\n\"\\e]0;x\\a\": 1\n";
-    let env = Env::new().write("s.yml", text);
+    let world = world!().write("s.yml", text);
     for command in ["check", "plan"] {
-        let done = env.run(["stages", command, "s.yml"]);
+        let done = world.run(["stages", command, "s.yml"]);
         assert!(!done.stdout().contains('\x1b') && !done.stderr().contains('\x1b'), "{command}");
     }
 }

@@ -1,49 +1,48 @@
-//! `submit`: what comes in, what is refused, and what is shown of it.
+//! `submit`: accepted and refused requests, and how they are shown.
 
+use lockkeeper_testing::{Signal, World, world};
 use serde_json::{Value, json};
 
-use crate::env::Env;
-
-fn submit(env: &Env, args: &[&str]) -> (String, String) {
+fn submit(world: &World, args: &[&str]) -> (String, String) {
     let all = [&["--json", "submit"], args].concat();
-    let answer = env.run(all).code(0).json();
+    let answer = world.run(all).code(0).json();
     let text = |key: &str| answer[key].as_str().unwrap().to_owned();
     (text("request_id"), text("run_id"))
 }
 
-fn shown(env: &Env, request: &str) -> Value {
-    env.run(["--json", "requests", "show", request]).code(0).json()["request"].clone()
+fn shown(world: &World, request: &str) -> Value {
+    world.run(["--json", "requests", "show", request]).code(0).json()["request"].clone()
 }
 
 #[test]
 fn a_request_comes_in_with_one_queued_run() {
-    let env = Env::new().git();
-    let (request, run) = submit(&env, &["--lock", "db", "--path", "src/**", "--", "make", "test"]);
+    let world = world!().git();
+    let (request, run) = submit(&world, &["--lock", "db", "--path", "src/**", "--", "make", "test"]);
     assert!(request.starts_with("RQ-") && run.starts_with("RUN-"), "{request} {run}");
-    let shown = shown(&env, &request);
+    let shown = shown(&world, &request);
     assert_eq!((&shown["title"], &shown["status"]), (&json!("make test"), &json!("QUEUED")));
     assert_eq!((&shown["locks"], &shown["paths"]), (&json!(["db"]), &json!(["src/**"])));
-    assert_eq!(shown["cwd"], env.cwd().to_str().unwrap());
+    assert_eq!(shown["cwd"], world.cwd().to_str().unwrap());
     assert_eq!((&shown["timeout"], &shown["queue_timeout"]), (&Value::Null, &Value::Null));
-    let run_shown = env.run(["--json", "run", "show", &run]).code(0).json()["run"].clone();
+    let run_shown = world.run(["--json", "run", "show", &run]).code(0).json()["run"].clone();
     for key in ["id", "request_id", "status", "attempt", "claim", "worker", "exit_code", "reason_code"] {
         assert!(run_shown.get(key).is_some(), "{key}");
     }
     assert_eq!((&run_shown["status"], &run_shown["attempt"]), (&json!("queued"), &json!(0)));
     assert!(run_shown["queued_at"].is_string() && run_shown["started_at"].is_null());
-    env.run(["run", "show", &run[run.len() - 6..]]).code(0).prints(&run);
-    env.run(["runs"]).code(0).prints("make test").prints("lockkeeper work");
+    world.run(["run", "show", &run[run.len() - 6..]]).code(0).prints(&run);
+    world.run(["runs"]).code(0).prints("make test").prints("lockkeeper work");
 }
 
 #[test]
 fn everything_that_was_asked_for_is_kept() {
-    let env = Env::new();
-    submit(&env, &["--id", "build", "--", "make"]);
+    let world = world!();
+    submit(&world, &["--id", "build", "--", "make"]);
     let flags = "--id tests --title Tests --shared --lock db --priority -3 --queue-timeout 5m --timeout 90 --retries 2 \
         --backoff 250ms --max-backoff 1m --retry-on 1,75-77 --success 0,3 --after build --key k1";
     let words: Vec<&str> = flags.split_whitespace().chain(["--", "make", "test"]).collect();
-    submit(&env, &words);
-    let shown = shown(&env, "tests");
+    submit(&world, &words);
+    let shown = shown(&world, "tests");
     for (key, value) in [
         ("title", json!("Tests")),
         ("shared", json!(true)),
@@ -61,50 +60,50 @@ fn everything_that_was_asked_for_is_kept() {
     ] {
         assert_eq!(shown[key], value, "{key}");
     }
-    env.run(["requests"]).code(0).prints("after build");
-    env.run(["requests", "--status", "done"]).code(0).says("no requests");
-    env.run(["requests", "--status", "queued"]).code(0).prints("tests");
+    world.run(["requests"]).code(0).prints("after build");
+    world.run(["requests", "--status", "done"]).code(0).says("no requests");
+    world.run(["requests", "--status", "queued"]).code(0).prints("tests");
 }
 
 #[test]
 fn settings_give_the_timeouts_that_a_request_does_not() {
-    let env =
-        Env::new().git().write("lockkeeper.toml", "queue_timeout = \"5m\"\ntimeout = 600\nqueue_limit = 2\n");
-    submit(&env, &["--id", "a", "--timeout", "7s", "--", "true"]);
-    let shown = shown(&env, "a");
+    let world =
+        world!().git().write("lockkeeper.toml", "queue_timeout = \"5m\"\ntimeout = 600\nqueue_limit = 2\n");
+    submit(&world, &["--id", "a", "--timeout", "7s", "--", "true"]);
+    let shown = shown(&world, "a");
     assert_eq!((&shown["queue_timeout"], &shown["timeout"]), (&json!(300), &json!(7)));
-    submit(&env, &["--", "true"]);
-    let full = env.run(["--json", "submit", "--id", "c", "--", "true"]).code(75).json();
+    submit(&world, &["--", "true"]);
+    let full = world.run(["--json", "submit", "--id", "c", "--", "true"]).code(75).json();
     assert_eq!(full["error"]["reason_code"], "QUEUE_FULL");
     let run = full["error"]["context"]["run_id"].as_str().unwrap();
-    let refused = env.run(["--json", "run", "show", run]).code(0).json();
+    let refused = world.run(["--json", "run", "show", run]).code(0).json();
     assert_eq!(refused["run"]["status"], "rejected");
-    env.run(["run", "wait", run]).code(75).says("refused");
+    world.run(["run", "wait", run]).code(75).says("refused");
 }
 
 /// Requirement 164. The same request cannot be there twice.
 #[test]
 fn an_id_is_given_once_and_a_key_gives_the_same_again() {
-    let env = Env::new();
-    let first = submit(&env, &["--id", "a", "--key", "k", "--", "true"]);
-    let again = env.run(["--json", "submit", "--key", "k", "--", "other"]).code(0).json();
+    let world = world!();
+    let first = submit(&world, &["--id", "a", "--key", "k", "--", "true"]);
+    let again = world.run(["--json", "submit", "--key", "k", "--", "other"]).code(0).json();
     assert_eq!((again["request_id"].as_str(), again["run_id"].as_str()), (Some("a"), Some(&*first.1)));
     assert_eq!(again["existing"], true);
-    let twice = env.run(["--json", "submit", "--id", "a", "--", "true"]).code(75).json();
+    let twice = world.run(["--json", "submit", "--id", "a", "--", "true"]).code(75).json();
     assert_eq!(twice["error"]["reason_code"], "DUPLICATE");
     assert_eq!(twice["error"]["context"]["request_id"], "a");
 }
 
 #[test]
 fn only_the_allowed_environment_goes_along_and_secrets_are_never_shown() {
-    let env = Env::new().set("API_TOKEN", "hush-1").set("OTHER", "stays").set("LC_ALL", "C");
+    let world = world!().set("API_TOKEN", "hush-1").set("OTHER", "stays").set("LC_ALL", "C");
     let (_, run) = submit(
-        &env,
+        &world,
         &["--id", "a", "--env", "API_TOKEN", "--env", "DB_PASSWORD=hush-2", "--env", "X=1", "--", "true"],
     );
-    let shown = shown(&env, "a");
+    let shown = shown(&world, "a");
     let expected = json!({
-        "API_TOKEN": "***", "DB_PASSWORD": "***", "HOME": env.home(), "LC_ALL": "C",
+        "API_TOKEN": "***", "DB_PASSWORD": "***", "HOME": world.home(), "LC_ALL": "C",
         "PATH": std::env::var("PATH").unwrap(), "TERM": "dumb", "X": "1",
     });
     assert_eq!(shown["env"], expected);
@@ -116,31 +115,31 @@ fn only_the_allowed_environment_goes_along_and_secrets_are_never_shown() {
         vec!["run", "events", &run],
     ] {
         for json in [&["--json"][..], &[]] {
-            let done = env.run([json, &args].concat()).code(0);
+            let done = world.run([json, &args].concat()).code(0);
             assert!(!(done.stdout() + &done.stderr()).contains("hush"), "{args:?}");
         }
     }
-    let database = std::fs::metadata(env.cwd().join(".lockkeeper/runs.db")).unwrap();
+    let database = std::fs::metadata(world.cwd().join(".lockkeeper/runs.db")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&database.permissions()) & 0o777, 0o600);
-    env.run(["submit", "--env", "NOT_SET_HERE", "--", "true"]).code(2).says("is not set here");
+    world.run(["submit", "--env", "NOT_SET_HERE", "--", "true"]).code(2).says("is not set here");
 }
 
 #[test]
 fn what_could_never_run_is_refused() {
-    let env = Env::new();
-    submit(&env, &["--id", "a", "--", "true"]);
-    env.run(["submit", "--after", "nothing", "--", "true"]).code(2).says("is not there");
-    env.run(["submit", "--id", "b", "--after", "b", "--", "true"]).code(2).says("for ever");
-    env.run(["submit"]).code(2).says("needs a command");
+    let world = world!();
+    submit(&world, &["--id", "a", "--", "true"]);
+    world.run(["submit", "--after", "nothing", "--", "true"]).code(2).says("is not there");
+    world.run(["submit", "--id", "b", "--after", "b", "--", "true"]).code(2).says("for ever");
+    world.run(["submit"]).code(2).says("needs a command");
     use std::os::unix::ffi::OsStrExt;
     let bytes = std::ffi::OsStr::from_bytes(b"\xff");
     let words = ["submit", "--", "echo"].map(std::ffi::OsStr::new);
-    env.run(words.iter().copied().chain([bytes])).code(2).says("word 2 of the command is not UTF-8");
+    world.run(words.iter().copied().chain([bytes])).code(2).says("word 2 of the command is not UTF-8");
 }
 
 #[test]
 fn a_file_of_requests_comes_in_whole_or_not_at_all() {
-    let env = Env::new()
+    let world = world!()
         .write(
             "good.json",
             r#"[{"id":"b","command":["make","b"],"after":["a"]},{"id":"a","command":["make"]}]"#,
@@ -152,44 +151,45 @@ fn a_file_of_requests_comes_in_whole_or_not_at_all() {
         .write("bad.json", r#"[{"id":"p","command":["x"]},{"id":"q","command":[]}]"#)
         .write("taken.json", r#"[{"id":"r","command":["x"]},{"id":"a","command":["x"]}]"#)
         .write("odd.json", r#"[{"comand":["x"]}]"#);
-    let done = env.run(["--json", "submit", "--from", "good.json"]).code(0).json();
+    let done = world.run(["--json", "submit", "--from", "good.json"]).code(0).json();
     assert_eq!(done["submitted"].as_array().unwrap().len(), 2);
-    env.run(["submit", "--from", "circle.json"]).code(2).says("x after y after x");
-    env.run(["submit", "--from", "bad.json"]).code(2).says("request 2: a request needs a command");
-    env.run(["submit", "--from", "taken.json"]).code(75).says("`a` is there already");
-    env.run(["submit", "--from", "odd.json"]).code(2).says("unknown field `comand`");
-    let all = env.run(["--json", "requests"]).code(0).json();
+    world.run(["submit", "--from", "circle.json"]).code(2).says("x after y after x");
+    world.run(["submit", "--from", "bad.json"]).code(2).says("request 2: a request needs a command");
+    world.run(["submit", "--from", "taken.json"]).code(75).says("`a` is there already");
+    world.run(["submit", "--from", "odd.json"]).code(2).says("unknown field `comand`");
+    let all = world.run(["--json", "requests"]).code(0).json();
     let ids: Vec<&str> =
         all["requests"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["b", "a"]);
-    env.shell("echo '[{\"command\":[\"true\"]}]' | lockkeeper submit --from -").code(0).prints("RUN-");
+    world.shell("echo '[{\"command\":[\"true\"]}]' | lockkeeper submit --from -").code(0).prints("RUN-");
 }
 
 #[test]
 fn a_swarms_pending_tasks_come_in_once() {
     let tasks = r#"{"tasks":[{"id":"t1","prompt":"fix \"it\"; rm -rf /","status":"pending","priority":1},
         {"id":"t2","prompt":"done","status":"completed"},{"id":"t3","prompt":"日本語","priority":5}]}"#;
-    let env = Env::new().write("tasks.json", tasks);
+    let world = world!().write("tasks.json", tasks);
     let import = ["submit", "--from-swarm", "tasks.json", "--agent-command", "agent -p {prompt}"];
-    env.run(import).code(0).says("2 queued, 0 there already, 1 passed over");
-    env.run(import).code(0).says("0 queued, 2 there already, 1 passed over");
-    let first = shown(&env, "t1");
+    world.run(import).code(0).says("2 queued, 0 there already, 1 passed over");
+    world.run(import).code(0).says("0 queued, 2 there already, 1 passed over");
+    let first = shown(&world, "t1");
     assert_eq!(first["command"], json!(["agent", "-p", "fix \"it\"; rm -rf /"]));
     assert_eq!((&first["priority"], &first["key"]), (&json!(20), &json!("swarm:t1")));
-    assert_eq!(shown(&env, "t3")["title"], "日本語");
-    env.run(["submit", "--from-swarm", "tasks.json"]).code(2).says("--agent-command");
-    env.run(["submit", "--from-swarm", "tasks.json", "--agent-command", "agent"]).code(2).says("{prompt}");
+    assert_eq!(shown(&world, "t3")["title"], "日本語");
+    world.run(["submit", "--from-swarm", "tasks.json"]).code(2).says("--agent-command");
+    world.run(["submit", "--from-swarm", "tasks.json", "--agent-command", "agent"]).code(2).says("{prompt}");
 }
 
 #[test]
 fn submit_can_wait_and_ends_as_the_command_does() {
-    let env = Env::new();
-    let worker = env.start(["work", "--quiet", "--status-dir", "swarm"]);
-    env.run(["submit", "--wait", "--", "sh", "-c", "exit 7"]).code(7).says("EXIT_CODE 7");
-    let done = env.run(["--json", "submit", "--wait", "--success", "3", "--", "sh", "-c", "exit 3"]).code(3);
+    let world = world!();
+    let worker = world.start(["work", "--quiet", "--status-dir", "swarm"]);
+    world.run(["submit", "--wait", "--", "sh", "-c", "exit 7"]).code(7).says("EXIT_CODE 7");
+    let done =
+        world.run(["--json", "submit", "--wait", "--success", "3", "--", "sh", "-c", "exit 3"]).code(3);
     assert_eq!(done.json()["run"]["status"], "succeeded");
-    env.run(["submit", "--wait", "--", "no-such-program"]).code(127);
-    env.run(["submit", "--wait", "--timeout", "50ms", "--", "sleep", "60"]).code(75).says("took too long");
-    worker.signal("TERM");
+    world.run(["submit", "--wait", "--", "no-such-program"]).code(127);
+    world.run(["submit", "--wait", "--timeout", "50ms", "--", "sleep", "60"]).code(75).says("took too long");
+    worker.signal(Signal::TERM);
     drop(worker.wait().code(0));
 }

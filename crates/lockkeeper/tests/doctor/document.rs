@@ -1,24 +1,23 @@
-//! The answer as programs and people get it, and the page of documentation that explains it.
+//! The answer as JSON and as text, and the page of documentation about it.
 
 use std::path::Path;
 
 use lockkeeper_engine::doctor::catalogue;
 
-use crate::clinic::{Clinic, GONE, LONG_AGO};
-use crate::env::PROGRAM;
+use crate::doctor::{Doctor, GONE, LONG_AGO};
 
 /// Everything in the folders, except what reading a database touches.
-fn tree(clinic: &Clinic) -> Vec<(std::path::PathBuf, Vec<u8>)> {
-    let all = clinic.env.tree().into_iter();
+fn tree(doctor: &Doctor) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let all = doctor.world.tree().into_iter();
     all.filter(|(path, _)| !path.ends_with("leases.db-shm")).collect()
 }
 
 #[test]
 fn a_healthy_repository_passes_every_check() {
-    for clinic in
-        [Clinic::new(), Clinic::new().with_store(), Clinic::without_git(), Clinic::without_git().with_store()]
+    for doctor in
+        [Doctor::new(), Doctor::new().with_store(), Doctor::without_git(), Doctor::without_git().with_store()]
     {
-        for diagnosis in [clinic.quick(), clinic.full()] {
+        for diagnosis in [doctor.quick(), doctor.full()] {
             assert_eq!(diagnosis.troubles(), [""; 0], "{}", diagnosis.value);
             assert_eq!(diagnosis.value["summary"]["status"], "PASS");
             assert_eq!(diagnosis.value["alerts"].as_array().unwrap().len(), 0);
@@ -28,7 +27,7 @@ fn a_healthy_repository_passes_every_check() {
 
 #[test]
 fn the_answer_has_the_shape_that_programs_know() {
-    let diagnosis = Clinic::new().with_store().full();
+    let diagnosis = Doctor::new().with_store().full();
     let keys = |value: &serde_json::Value| {
         value.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ")
     };
@@ -47,42 +46,47 @@ fn the_answer_has_the_shape_that_programs_know() {
 
 #[test]
 fn the_quick_pass_changes_nothing() {
-    for clinic in [Clinic::new(), Clinic::new().with_store()] {
+    for doctor in [Doctor::new(), Doctor::new().with_store()] {
         let expired = format!(
             r#"{{"worker_id":"w","task_id":"t","acquired_at":"{LONG_AGO}","heartbeat_at":"{LONG_AGO}","ttl":300}}"#
         );
-        clinic.write(&clinic.tasks().join("t.lock"), &expired);
-        clinic.write(&clinic.groups().join("registry.log"), &format!("g:{GONE}:g:1700000000:ACTIVE\n"));
-        let before = tree(&clinic);
-        let diagnosis = clinic.quick();
+        doctor.write(&doctor.tasks().join("t.lock"), &expired);
+        doctor.write(&doctor.groups().join("registry.log"), &format!("g:{GONE}:g:1700000000:ACTIVE\n"));
+        let before = tree(&doctor);
+        let diagnosis = doctor.quick();
         assert_eq!(diagnosis.troubles(), ["swarm-locks", "group-locks"], "{}", diagnosis.value);
-        assert_eq!(tree(&clinic), before);
+        assert_eq!(tree(&doctor), before);
     }
 }
 
 #[test]
 fn people_read_lines_with_a_fix_below() {
-    let clinic = Clinic::new().with_store();
-    clinic.write(&clinic.groups().join("registry.log"), &format!("g:{GONE}:g:1700000000:ACTIVE\n"));
-    let text = clinic.env.run(["doctor"]).code(0).stdout();
+    let doctor = Doctor::new().with_store();
+    doctor.write(&doctor.groups().join("registry.log"), &format!("g:{GONE}:g:1700000000:ACTIVE\n"));
+    let text = doctor.world.run(["doctor"]).code(0).stdout();
     assert!(text.contains("\nWARN  group-locks    left of the dead: group g of process"), "{text}");
     assert!(text.contains("\n      fix: `lockkeeper doctor --full`"), "{text}");
     assert!(text.ends_with("\nWARN: 0 failed, 1 warning, 25 passed\n"), "{text}");
-    let text = clinic.env.run(["doctor", "--full"]).code(0).stdout();
+    let text = doctor.world.run(["doctor", "--full"]).code(0).stdout();
     assert!(text.contains("\n      LOCK_STALE_RECOVERED: group g of process"), "{text}");
     assert!(text.ends_with("\nPASS: 0 failed, 0 warnings, 27 passed, 1 recovered\n"), "{text}");
-    let _ = clinic.env.run(["doctor", "--quick", "--full"]).code(2).says("hint: ");
+    doctor.world.run(["doctor", "--quick", "--full"]).code(2).says("hint: ");
 }
 
 #[test]
 fn a_terminal_shows_which_check_is_being_made() {
-    let clinic = Clinic::new();
-    let live = clinic.env.on_terminal(&format!("TERM=xterm '{PROGRAM}' doctor --full")).code(0).stdout();
+    let doctor = Doctor::new();
+    let live = doctor
+        .world
+        .on_terminal(&format!("TERM=xterm '{}' doctor --full", doctor.world.program()))
+        .code(0)
+        .stdout();
     assert!(
         live.contains("checking 1/27 state-folder") && live.contains("checking 27/27 alerts"),
         "{live:?}"
     );
-    let dumb = clinic.env.on_terminal(&format!("'{PROGRAM}' doctor --full")).code(0).stdout();
+    let dumb =
+        doctor.world.on_terminal(&format!("'{}' doctor --full", doctor.world.program())).code(0).stdout();
     assert!(!dumb.contains("checking"), "{dumb:?}");
 }
 

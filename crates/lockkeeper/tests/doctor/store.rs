@@ -1,61 +1,61 @@
-//! The store of leases: damaged, foreign, newer, or at odds with itself.
+//! The store of leases: damaged, foreign, newer, or inconsistent.
 
 use std::fs;
 use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use crate::clinic::Clinic;
+use crate::doctor::Doctor;
 
-fn database(clinic: &Clinic) -> PathBuf {
-    clinic.state().join("leases.db")
+fn database(doctor: &Doctor) -> PathBuf {
+    doctor.state().join("leases.db")
 }
 
-fn sql(clinic: &Clinic, script: &str) {
-    Connection::open(database(clinic)).unwrap().execute_batch(script).unwrap();
+fn sql(doctor: &Doctor, script: &str) {
+    Connection::open(database(doctor)).unwrap().execute_batch(script).unwrap();
 }
 
 /// Invariant 12.
 #[test]
 fn a_file_that_is_no_database_fails_and_is_left_as_it_is() {
-    let clinic = Clinic::new().with_store();
+    let doctor = Doctor::new().with_store();
     for name in ["leases.db-wal", "leases.db-shm"] {
-        let _ = fs::remove_file(clinic.state().join(name));
+        let _ = fs::remove_file(doctor.state().join(name));
     }
     let rubbish = "rubbish ".repeat(1_000);
-    fs::write(database(&clinic), &rubbish).unwrap();
-    for diagnosis in [clinic.quick(), clinic.full()] {
+    fs::write(database(&doctor), &rubbish).unwrap();
+    for diagnosis in [doctor.quick(), doctor.full()] {
         diagnosis.says("store", "FAIL", "is damaged").fix("store", "move");
-        // The rest is looked at all the same.
+        // All other checks are still made.
         diagnosis.says("flock", "PASS", "kept out").says("leases", "PASS", "no open store");
     }
-    assert_eq!(fs::read_to_string(database(&clinic)).unwrap(), rubbish);
+    assert_eq!(fs::read_to_string(database(&doctor)).unwrap(), rubbish);
 }
 
 /// Invariant 12.
 #[test]
 fn a_page_that_was_overwritten_fails() {
-    let clinic = Clinic::new();
+    let doctor = Doctor::new();
     for name in 0..40 {
-        clinic.env.acquire(&[&format!("name-{name}")]);
+        doctor.world.acquire(&[&format!("name-{name}")]);
     }
-    sql(&clinic, "PRAGMA wal_checkpoint(TRUNCATE);");
-    let mut bytes = fs::read(database(&clinic)).unwrap();
+    sql(&doctor, "PRAGMA wal_checkpoint(TRUNCATE);");
+    let mut bytes = fs::read(database(&doctor)).unwrap();
     let middle = bytes.len() / 2 / 1024 * 1024;
     bytes[middle..middle + 1024].fill(0x5a);
-    fs::write(database(&clinic), bytes).unwrap();
-    for diagnosis in [clinic.quick(), clinic.full()] {
+    fs::write(database(&doctor), bytes).unwrap();
+    for diagnosis in [doctor.quick(), doctor.full()] {
         diagnosis.says("store", "FAIL", "").fix("store", "away");
     }
 }
 
 #[test]
 fn a_newer_and_a_foreign_store_fail() {
-    let clinic = Clinic::new().with_store();
-    sql(&clinic, "PRAGMA user_version = 99;");
-    clinic.quick().says("store", "FAIL", "version 99").fix("store", "install the newer lockkeeper");
-    sql(&clinic, "PRAGMA application_id = 7;");
-    clinic.quick().says("store", "FAIL", "belongs to another program").fix("store", "--dir");
+    let doctor = Doctor::new().with_store();
+    sql(&doctor, "PRAGMA user_version = 99;");
+    doctor.quick().says("store", "FAIL", "version 99").fix("store", "install the newer lockkeeper");
+    sql(&doctor, "PRAGMA application_id = 7;");
+    doctor.quick().says("store", "FAIL", "belongs to another program").fix("store", "--dir");
 }
 
 #[test]
@@ -67,25 +67,25 @@ fn the_full_pass_finds_records_that_contradict_each_other() {
         ("UPDATE record SET token = 4711;", "the token 4711 is in use"),
     ];
     for (damage, told) in contradictions {
-        let clinic = Clinic::new();
-        clinic.env.acquire(&["db"]);
-        sql(&clinic, damage);
-        clinic.quick().says("store", "PASS", "1 leases");
-        clinic.full().says("store", "FAIL", told).fix("store", "leases.db* away");
+        let doctor = Doctor::new();
+        doctor.world.acquire(&["db"]);
+        sql(&doctor, damage);
+        doctor.quick().says("store", "PASS", "1 leases");
+        doctor.full().says("store", "FAIL", told).fix("store", "leases.db* away");
     }
 }
 
 #[test]
 fn a_record_that_cannot_be_read_fails() {
-    let clinic = Clinic::new();
-    clinic.env.acquire(&["db"]);
-    sql(&clinic, "UPDATE record SET claim = x'ff';");
-    clinic.quick().says("store", "FAIL", "an impossible claim").fix("store", "leases.db* away");
+    let doctor = Doctor::new();
+    doctor.world.acquire(&["db"]);
+    sql(&doctor, "UPDATE record SET claim = x'ff';");
+    doctor.quick().says("store", "FAIL", "an impossible claim").fix("store", "leases.db* away");
 }
 
 #[test]
 fn numbers_that_cannot_be_read_fail() {
-    let clinic = Clinic::new().with_store();
-    fs::write(clinic.state().join("tokens"), "rubbish").unwrap();
-    clinic.quick().says("store", "FAIL", "tokens is damaged");
+    let doctor = Doctor::new().with_store();
+    fs::write(doctor.state().join("tokens"), "rubbish").unwrap();
+    doctor.quick().says("store", "FAIL", "tokens is damaged");
 }

@@ -1,10 +1,10 @@
-//! The examples of a document, run one after the other in a folder of their own.
+//! Runs the examples of a document, one after the other, in a world of their own.
 
-use std::process::Command;
+use lockkeeper_testing::{World, world};
 
 use crate::docs;
 
-/// The blocks of a document that are a terminal's.
+/// The blocks of a document that show a terminal.
 fn blocks(text: &str) -> Vec<String> {
     let parts = text.split("\n```").skip(1).step_by(2);
     parts.filter_map(|block| block.strip_prefix("console\n").map(str::to_owned)).collect()
@@ -23,7 +23,7 @@ fn steps(block: &str) -> Vec<(String, Vec<String>)> {
     steps
 }
 
-/// A line without what differs from one time to the next: ids, times, spans, and how wide columns are.
+/// A line without what differs from run to run: ids, times, spans, and the width of columns.
 fn plain(line: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
@@ -49,22 +49,11 @@ fn plain(line: &str) -> String {
     words.join(" ")
 }
 
-fn run(folder: &std::path::Path, command: &str) -> Vec<String> {
-    let program = env!("CARGO_BIN_EXE_lockkeeper");
-    let line = format!("lockkeeper() {{ '{program}' \"$@\"; }}; {{ {command}\n}} 2>&1");
-    let output = Command::new("bash")
-        .args(["-c", &line])
-        .current_dir(folder)
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", folder)
-        .env("AI_SWARM_DIR", folder.join("swarm"))
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+fn run(world: &World, command: &str) -> Vec<String> {
+    world.shell(&format!("{{ {command}\n}} 2>&1")).stdout().lines().map(str::to_owned).collect()
 }
 
-/// The process of a command is an event of its own only when the command takes longer than a moment.
+/// Removes the event of the process: a run has it only when its command does not end at once.
 fn number_anew(lines: &mut Vec<String>) {
     let Some(started) = lines.iter().position(|line| line.contains(" started running process ")) else {
         return;
@@ -81,12 +70,12 @@ fn the_examples_of_requests_work_as_written() {
     let text = std::fs::read_to_string(docs().join("requests.md")).unwrap();
     let blocks = blocks(&text);
     assert_eq!(blocks.len(), 2);
-    let folder = tempfile::tempdir().unwrap();
+    let world = world!();
     for (command, expected) in blocks.iter().flat_map(|block| steps(block)) {
-        let mut printed: Vec<String> = run(folder.path(), &command).iter().map(|line| plain(line)).collect();
+        let mut printed: Vec<String> = run(&world, &command).iter().map(|line| plain(line)).collect();
         number_anew(&mut printed);
         let mut expected: Vec<String> = expected.iter().map(|line| plain(line)).collect();
-        // Talk and data are two streams, whose order is not fixed.
+        // The order of lines on stdout and stderr is not fixed.
         printed.sort();
         expected.sort();
         assert_eq!(printed, expected, "{command}");

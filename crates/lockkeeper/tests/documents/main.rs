@@ -1,4 +1,4 @@
-//! Documents that are written from the code, or whose examples are run.
+//! Documents that are generated from the code, or whose examples are run.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod examples;

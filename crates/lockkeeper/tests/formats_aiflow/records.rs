@@ -1,17 +1,17 @@
-//! What stands in the files, who may have them, and how they are given back.
+//! The content of lock files, who may lock, and how a lock is released.
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_formats::aiflow::{AiflowError, Attempt, DEFAULT_TTL, Subject};
 use lockkeeper_formats::guard::GuardError;
 use lockkeeper_formats::{HeldReason, Verdict};
 use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_testing::Finished;
 use serde_json::{Value, json};
 
-use crate::support::{Project, expired, locked, request, terms};
+use crate::project::{Project, expired, locked, request, terms};
 
 /// Requirements 164, 167, 168, 171. Invariant 11.
 #[test]
@@ -45,9 +45,8 @@ fn a_lock_has_the_files_keys_and_times_of_the_format() {
 fn times_carry_the_local_offset() {
     let project = Project::new();
     project.write("request.RQ-1.lock.json", &expired(&json!(null), "").to_string());
-    let output =
-        project.command(&["locks", "--format", "aiflow", "--json"]).env("TZ", "Asia/Tokyo").output().unwrap();
-    let listing: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut command = project.world.lockkeeper(["locks", "--format", "aiflow", "--json"]);
+    let listing = Finished::of(command.env("TZ", "Asia/Tokyo")).code(0).json();
     let text = listing["locks"][0]["record"]["expires_at"].as_str().unwrap();
     assert!(text.ends_with("+09:00"), "{text}");
 }
@@ -75,13 +74,12 @@ fn a_request_and_the_queue_are_locked_once_each_and_independently() {
 #[test]
 fn the_folder_is_made_and_ignored_by_git() {
     let project = Project::new();
-    let git =
-        |args: &[&str]| Command::new("git").args(args).current_dir(project.root.path()).output().unwrap();
-    assert!(git(&["init", "-q"]).status.success());
+    project.world.git_run(&["init", "-q"]);
     let _lock = locked(project.lock(&Subject::Queue, WallTime::now()));
     assert!(project.file("queue.lock.json").exists());
-    assert!(git(&["check-ignore", "-q", ".aiflow/locks/queue.lock.json"]).status.success());
-    assert_eq!(String::from_utf8(git(&["status", "--porcelain"]).stdout).unwrap(), "");
+    project.world.git_run(&["check-ignore", "-q", ".aiflow/locks/queue.lock.json"]);
+    let status = Finished::of(project.world.command("git").args(["status", "--porcelain"]));
+    assert_eq!(status.code(0).stdout(), "");
 }
 
 /// Requirement 166. A file that the user wrote stays as it is.
@@ -130,7 +128,7 @@ fn a_heartbeat_extends_the_lock_and_a_lost_one_is_not_overwritten() {
     assert_eq!(fs::read_to_string(project.file("request.RQ-1.lock.json")).unwrap(), stranger);
 }
 
-/// Requirement 172. The queue's lock goes on from request to request.
+/// Requirement 172. One lock of the queue serves one request after the other.
 #[test]
 fn the_queues_lock_names_the_request_that_it_has_come_to() {
     let project = Project::new();
@@ -204,7 +202,7 @@ fn ids_that_are_no_file_names_are_refused_before_anything_is_touched() {
         let error = project.aiflow().lock(&request(id), terms(), WallTime::now()).map(drop).unwrap_err();
         assert!(matches!(error, AiflowError::Request(_)), "{id:?}: {error:?}");
     }
-    assert!(!project.root.path().join(".aiflow").exists());
+    assert!(!project.root().join(".aiflow").exists());
 }
 
 #[test]
@@ -212,8 +210,8 @@ fn a_link_in_place_of_a_folder_is_not_followed() {
     let outside = tempfile::tempdir().unwrap();
     for part in [".aiflow", ".aiflow/locks"] {
         let project = Project::new();
-        fs::create_dir_all(project.root.path().join(part).parent().unwrap()).unwrap();
-        symlink(outside.path(), project.root.path().join(part)).unwrap();
+        fs::create_dir_all(project.root().join(part).parent().unwrap()).unwrap();
+        symlink(outside.path(), project.root().join(part)).unwrap();
         let error = project.aiflow().lock(&Subject::Queue, terms(), WallTime::now()).map(drop).unwrap_err();
         assert!(matches!(error, AiflowError::Guard(GuardError::Folder { .. })), "{part}: {error:?}");
         assert!(fs::read_dir(outside.path()).unwrap().next().is_none());

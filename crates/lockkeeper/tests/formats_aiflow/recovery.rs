@@ -1,32 +1,30 @@
 //! When a lock is stale, and how it is recovered.
 
-use std::fs;
-use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use lockkeeper_formats::aiflow::{AiflowLock, Attempt, Pass, Recovered, Subject, Terms};
 use lockkeeper_formats::{HeldReason, StaleReason, Verdict};
 use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_testing::{Finished, Started, files, processes};
 use serde_json::{Value, json};
 
-use crate::support::{HOUR, Other, Project, ago, expired, locked, request, terms};
+use crate::project::{HOUR, Project, expired, locked, request, terms};
 
 /// Requirements 178, 179, 180. Expired is not enough where the process lives on this machine.
 #[test]
 fn an_expired_lock_is_stale_only_when_its_process_is_dead_or_unknown() {
-    let living = Other::running();
-    let host = String::from_utf8(Command::new("uname").arg("-n").output().unwrap().stdout).unwrap();
+    let living = Started::of(&mut Command::new("cat"));
+    let host = Finished::of(Command::new("uname").arg("-n")).code(0).stdout();
     let gone = Verdict::Stale(StaleReason::ProcessGone);
     let alive = Verdict::Held(HeldReason::ProcessAlive);
     let by_time = Verdict::Stale(StaleReason::Expired);
     let cases = [
-        (json!(living.0.id()), "127.0.0.1", alive),
-        (json!(living.0.id()), "localhost", alive),
-        (json!(living.0.id()), host.trim_end(), alive),
-        (json!(Other::ended()), "127.0.0.1", gone),
-        // What another machine's numbers mean is not known here: time alone counts.
-        (json!(living.0.id()), "another-machine", by_time),
+        (json!(living.pid()), "127.0.0.1", alive),
+        (json!(living.pid()), "localhost", alive),
+        (json!(living.pid()), host.trim_end(), alive),
+        (json!(processes::exited_pid()), "127.0.0.1", gone),
+        // The process numbers of another machine mean nothing here: only time counts.
+        (json!(living.pid()), "another-machine", by_time),
         (json!(null), "127.0.0.1", by_time),
         (json!(0), "127.0.0.1", by_time),
         (json!(-1), "127.0.0.1", by_time),
@@ -48,7 +46,7 @@ fn an_expired_lock_is_stale_only_when_its_process_is_dead_or_unknown() {
             (Attempt::Busy(_), false) => {}
             (other, _) => panic!("{pid} on {host}: {other:?}"),
         }
-        // Before its time is up, nothing of this matters.
+        // Before it expires, the lock is always held.
         record["expires_at"] = now.after(HOUR).local().into();
         project.write("request.RQ-1.lock.json", &record.to_string());
         assert!(matches!(project.lock(&request("RQ-1"), now), Attempt::Busy(_)), "{pid} on {host}");
@@ -60,18 +58,17 @@ fn an_expired_lock_is_stale_only_when_its_process_is_dead_or_unknown() {
 fn recovery_puts_away_what_is_stale_and_nothing_else() {
     for (pass, expected) in [(Pass::Quick, vec!["RQ-1"]), (Pass::Full, vec!["RQ-1", "RQ-torn"])] {
         let project = Project::new();
-        let living = Other::running();
+        let living = Started::of(&mut Command::new("cat"));
         let now = WallTime::now();
-        let dead = expired(&json!(Other::ended()), "127.0.0.1");
+        let dead = expired(&json!(processes::exited_pid()), "127.0.0.1");
         let named = |id: &str, mut record: Value| {
             record["request_id"] = id.into();
             project.write(&format!("request.{id}.lock.json"), &record.to_string());
         };
         named("RQ-1", dead.clone());
-        named("RQ-2", expired(&json!(living.0.id()), "127.0.0.1"));
+        named("RQ-2", expired(&json!(living.pid()), "127.0.0.1"));
         project.write("request.RQ-torn.lock.json", "{\"version\": \"1.");
-        let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        fs::File::open(project.file("request.RQ-torn.lock.json")).unwrap().set_modified(long_ago).unwrap();
+        files::set_age(&project.file("request.RQ-torn.lock.json"), 1_000 * HOUR);
         project.write("request.RQ-odd.lock.json", "{\"version\": \"2.0\"}");
         let queue = locked(project.lock(&Subject::Queue, now));
         let recovery = project.aiflow().recover(pass, now).unwrap();
@@ -89,15 +86,15 @@ fn recovery_puts_away_what_is_stale_and_nothing_else() {
     }
     let nothing = Project::new();
     assert!(nothing.aiflow().recover(Pass::Full, WallTime::now()).unwrap().recovered.is_empty());
-    assert!(!nothing.root.path().join(".aiflow").exists());
+    assert!(!nothing.root().join(".aiflow").exists());
 }
 
 /// Requirement 186. After a crash of everything, first the queue's lock and then the request's is recovered by time.
 #[test]
 fn after_a_crash_both_locks_are_recovered_once_their_time_is_up() {
     let project = Project::new();
-    let (long_ago, now) = (ago(HOUR), WallTime::now());
-    let terms = Terms { pid: Other::ended(), ..terms() };
+    let (long_ago, now) = (files::ago(HOUR), WallTime::now());
+    let terms = Terms { pid: processes::exited_pid(), ..terms() };
     for subject in [Subject::Queue, request("RQ-1")] {
         // As if the process had been killed: nothing is released.
         std::mem::forget(locked(project.aiflow().lock(&subject, terms, long_ago).unwrap()));
@@ -114,7 +111,7 @@ fn after_a_crash_both_locks_are_recovered_once_their_time_is_up() {
 #[test]
 fn a_storm_on_a_stale_lock_has_one_winner_in_every_round() {
     let project = Project::new();
-    let dead = Other::ended();
+    let dead = processes::exited_pid();
     for round in 0..200 {
         project.write("request.RQ-1.lock.json", &expired(&json!(dead), "127.0.0.1").to_string());
         let gate = std::sync::Barrier::new(8);
@@ -139,16 +136,15 @@ fn locks_lists_each_file_with_its_verdict() {
     let project = Project::new();
     let now = WallTime::now();
     let _queue = locked(project.lock(&Subject::Queue, now));
-    project.write("request.RQ-1.lock.json", &expired(&json!(Other::ended()), "127.0.0.1").to_string());
+    project
+        .write("request.RQ-1.lock.json", &expired(&json!(processes::exited_pid()), "127.0.0.1").to_string());
     project.write("request.RQ-9.lock.json", "rubbish");
-    let list = |args: &[&str], dir: &Path| {
-        let output = project.command(args).current_dir(dir).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+    let list = |args: &[&str]| {
+        let root = project.root().to_str().unwrap();
+        let mut command = project.world.lockkeeper(["locks", "--format", "aiflow", "--project-root", root]);
+        Finished::of(command.args(args).current_dir("/")).code(0)
     };
-    let root = project.root.path().to_str().unwrap();
-    let text = list(&["locks", "--format", "aiflow", "--project-root", root, "--json"], Path::new("/"));
-    let listing: Value = serde_json::from_str(&text).unwrap();
+    let listing = list(&["--json"]).json();
     let rows: Vec<(&str, &str)> = listing["locks"]
         .as_array()
         .unwrap()
@@ -157,6 +153,6 @@ fn locks_lists_each_file_with_its_verdict() {
         .collect();
     assert_eq!(rows, [("queue", "held"), ("request RQ-1", "stale"), ("request RQ-9", "unknown")]);
     assert_eq!(listing["locks"][0]["record"]["run_id"], "RUN-1");
-    let text = list(&["locks", "--format", "aiflow", "--project-root", root], Path::new("/"));
-    assert!(text.contains("its process has ended") && text.lines().count() == 4, "{text}");
+    let text = list(&[]).prints("its process has ended").stdout();
+    assert_eq!(text.lines().count(), 4, "{text}");
 }

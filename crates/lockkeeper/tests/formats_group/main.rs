@@ -2,9 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod care;
+mod groups;
 mod hostile;
 mod locks;
 mod monitor;
 mod registry;
 mod shells;
-mod site;

@@ -1,37 +1,40 @@
 //! The background monitor.
 
-use crate::site::{Site, dead_pid, now, until};
+use lockkeeper_testing::{Started, processes, until, until_seen};
+
+use crate::groups::{Groups, now};
 
 /// Requirements 106, 132, 163.
 #[test]
 fn one_monitor_runs_under_its_name_cleans_and_ends_when_told() {
-    let site = Site::new();
-    site.write_registry(&format!("a:{}:a:{}:ACTIVE\n", dead_pid(), now() - 700));
-    let started = site.json(&["monitor", "start", "--interval", "50ms"]);
+    let groups = Groups::new();
+    groups.write_registry(&format!("a:{}:a:{}:ACTIVE\n", processes::exited_pid(), now() - 700));
+    let started = groups.json(&["monitor", "start", "--interval", "50ms"]);
     assert_eq!(started["status"], "started", "{started}");
     let pid = started["pid"].as_u64().unwrap();
-    until("the old line is cleaned", || site.statuses("a") == ["ORPHAN_CLEANED"]);
+    let cleaned = |statuses: &Vec<String>| statuses == &["ORPHAN_CLEANED"];
+    until_seen("the monitor cleans the old line", || groups.statuses("a"), cleaned);
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     assert!(line.starts_with(b"deadlock_monitor\0"), "{line:?}");
-    let again = site.json(&["monitor", "start"]);
+    let again = groups.json(&["monitor", "start"]);
     assert_eq!((again["status"].as_str(), again["pid"].as_u64()), (Some("running"), Some(pid)));
-    assert_eq!(site.run(&["monitor", "run"]).status.code(), Some(75));
-    assert_eq!(site.json(&["status"])["monitor"]["pid"].as_u64(), Some(pid));
-    let stopped = site.json(&["monitor", "stop"]);
+    groups.run(&["monitor", "run"]).code(75);
+    assert_eq!(groups.json(&["status"])["monitor"]["pid"].as_u64(), Some(pid));
+    let stopped = groups.json(&["monitor", "stop"]);
     assert_eq!((stopped["status"].as_str(), stopped["pid"].as_u64()), (Some("stopped"), Some(pid)));
-    assert!(site.json(&["status"])["monitor"].is_null());
-    assert!(site.json(&["monitor", "stop"])["pid"].is_null());
-    let next = site.json(&["monitor", "start"]);
+    assert!(groups.json(&["status"])["monitor"].is_null());
+    assert!(groups.json(&["monitor", "stop"])["pid"].is_null());
+    let next = groups.json(&["monitor", "start"]);
     assert_eq!(next["status"], "started");
-    assert!(site.run(&["monitor", "stop"]).status.success());
+    groups.run(&["monitor", "stop"]).code(0);
 }
 
 /// Requirement 106.
 #[test]
 fn a_monitor_ends_with_its_folder() {
-    let site = Site::new();
-    let mut monitor = site.group(&["monitor", "run", "--interval", "20ms"]).spawn().unwrap();
-    until("it runs", || !site.json(&["status"])["monitor"].is_null());
-    std::fs::remove_dir_all(site.locks()).unwrap();
-    assert!(monitor.wait().unwrap().success());
+    let groups = Groups::new();
+    let monitor = Started::of(&mut groups.group(&["monitor", "run", "--interval", "20ms"]));
+    until("the monitor runs", || !groups.json(&["status"])["monitor"].is_null());
+    std::fs::remove_dir_all(groups.locks()).unwrap();
+    monitor.wait().code(0);
 }

@@ -1,10 +1,13 @@
 //! The shell functions, in every shell that is installed.
 
-use crate::site::{Holder, Site, is_installed, signal, text};
+use lockkeeper_testing::{Finished, Signal, is_installed, skip};
 
-/// bash and dash are always there; zsh if installed.
+use crate::groups::{Groups, held};
+
+/// The shells to test: bash and dash, and zsh where it is installed.
 fn shells() -> Vec<&'static str> {
-    ["bash", "dash", "zsh"].into_iter().filter(|shell| is_installed(shell)).collect()
+    let zsh = is_installed("zsh").then_some("zsh");
+    ["bash", "dash"].into_iter().chain(zsh).collect()
 }
 
 const PREAMBLE: &str = r#"set -eu
@@ -12,10 +15,10 @@ if [ -n "${BASH_VERSION:-}" ]; then eval 'set -o pipefail'; fi
 eval "$("$LK" shell-init)"
 "#;
 
-fn script(site: &Site, shell: &str, body: &str) -> std::process::Command {
-    let path = site.dir.path().join("script.sh");
+fn script(groups: &Groups, shell: &str, body: &str) -> std::process::Command {
+    let path = groups.path("script.sh");
     std::fs::write(&path, format!("{PREAMBLE}{body}")).unwrap();
-    let mut command = site.command(shell);
+    let mut command = groups.world.command(shell);
     command.arg(path);
     command
 }
@@ -46,12 +49,11 @@ fn a_script_against_the_documents_functions_runs() {
         taken test-unit && exit 18
         echo done"#;
     for shell in shells() {
-        let site = Site::new();
-        let output = script(&site, shell, body).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{shell}: {output:?}");
-        assert_eq!(text(&output.stdout), "worked on a b c\nin a subshell\ndone\n", "{shell}");
-        assert_eq!(site.statuses("impl-frontend"), ["RELEASED"; 2], "{shell}");
-        assert_eq!(site.statuses("impl-backend"), ["RELEASED"], "{shell}");
+        let groups = Groups::new();
+        let output = Finished::of(&mut script(&groups, shell, body)).code(0);
+        assert_eq!(output.stdout(), "worked on a b c\nin a subshell\ndone\n", "{shell}");
+        assert_eq!(groups.statuses("impl-frontend"), ["RELEASED"; 2], "{shell}");
+        assert_eq!(groups.statuses("impl-backend"), ["RELEASED"], "{shell}");
     }
 }
 
@@ -59,15 +61,15 @@ fn a_script_against_the_documents_functions_runs() {
 #[test]
 fn a_wait_in_vain_returns_to_the_script() {
     for shell in shells() {
-        let site = Site::new();
-        let holder = site.hold("g");
+        let groups = Groups::new();
+        let holder = groups.hold("g");
         let body = r#"
             code=0; acquire_lock g 0.1 || code=$?; echo "acquire $code"
             code=0; try_lock g || code=$?; echo "try $code"
             code=0; execute_with_lock g echo ran || code=$?; echo "execute $code""#;
-        let output = script(&site, shell, body).env("LOCK_TIMEOUT", "0.1").output().unwrap();
-        assert_eq!(text(&output.stdout), "acquire 75\ntry 75\nexecute 75\n", "{shell}: {output:?}");
-        holder.end();
+        let output = Finished::of(script(&groups, shell, body).env("LOCK_TIMEOUT", "0.1"));
+        assert_eq!(output.stdout(), "acquire 75\ntry 75\nexecute 75\n", "{shell}: {output:?}");
+        holder.finish().code(0);
     }
 }
 
@@ -75,22 +77,18 @@ fn a_wait_in_vain_returns_to_the_script() {
 #[test]
 fn the_end_of_a_script_releases_and_keeps_its_own_trap_and_code() {
     for shell in shells() {
-        let site = Site::new();
+        let groups = Groups::new();
         let body = "trap 'echo \"bye $?\"' EXIT\nacquire_lock a\nacquire_lock b\n(exit 0)\nexit 5";
-        let output = script(&site, shell, body).output().unwrap();
+        let output = Finished::of(&mut script(&groups, shell, body));
+        assert_eq!(output.code(5).stdout(), "bye 5\n", "{shell}");
         assert_eq!(
-            (output.status.code(), text(&output.stdout).as_str()),
-            (Some(5), "bye 5\n"),
-            "{shell}: {output:?}"
-        );
-        assert_eq!(
-            (site.statuses("a"), site.statuses("b")),
+            (groups.statuses("a"), groups.statuses("b")),
             (vec!["RELEASED".into()], vec!["RELEASED".into()]),
             "{shell}"
         );
-        let output = script(&site, shell, "acquire_lock c\nfalse\necho unreached").output().unwrap();
-        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{shell}");
-        assert_eq!(site.statuses("c"), ["RELEASED"], "{shell}");
+        let output = Finished::of(&mut script(&groups, shell, "acquire_lock c\nfalse\necho unreached"));
+        assert_eq!(output.code(1).stdout(), "", "{shell}");
+        assert_eq!(groups.statuses("c"), ["RELEASED"], "{shell}");
     }
 }
 
@@ -98,16 +96,14 @@ fn the_end_of_a_script_releases_and_keeps_its_own_trap_and_code() {
 #[test]
 fn int_and_term_release_and_end_the_script() {
     for shell in shells() {
-        for (name, number) in [("TERM", 15), ("INT", 2)] {
-            let site = Site::new();
-            let holder = Holder::start(script(&site, shell, "acquire_lock g\necho held\nread line"));
-            signal(name, holder.pid());
-            let mut process = holder.process;
-            let status = process.wait().unwrap();
-            let by = std::os::unix::process::ExitStatusExt::signal(&status);
-            assert!(by == Some(number) || status.code() == Some(128 + number), "{shell} {name}: {status:?}");
-            assert_eq!(site.statuses("g"), ["RELEASED"], "{shell} {name}");
-            assert!(site.flock_is_free("g"));
+        for signal in [Signal::TERM, Signal::INT] {
+            let groups = Groups::new();
+            let mut holder = held(&mut script(&groups, shell, "acquire_lock g\necho held\nread line"));
+            holder.signal(signal);
+            holder.end();
+            holder.wait().shell_code(128 + signal.as_raw());
+            assert_eq!(groups.statuses("g"), ["RELEASED"], "{shell} {signal:?}");
+            assert!(groups.flock_is_free("g"));
         }
     }
 }
@@ -116,16 +112,16 @@ fn int_and_term_release_and_end_the_script() {
 #[test]
 fn a_subshell_does_not_give_back_what_its_parent_holds() {
     for shell in shells() {
-        let site = Site::new();
+        let groups = Groups::new();
         let body = r#"
             acquire_lock g
             (echo "in a subshell"; exit 3) || :
             (acquire_lock other; exit 0)
             flock -n "$LOCK_DIR/g.lock" true && exit 10
             echo held"#;
-        let output = script(&site, shell, body).output().unwrap();
-        assert_eq!(text(&output.stdout), "in a subshell\nheld\n", "{shell}: {output:?}");
-        assert_eq!(site.statuses("g"), ["RELEASED"], "{shell}");
+        let output = Finished::of(&mut script(&groups, shell, body));
+        assert_eq!(output.stdout(), "in a subshell\nheld\n", "{shell}: {output:?}");
+        assert_eq!(groups.statuses("g"), ["RELEASED"], "{shell}");
     }
 }
 
@@ -133,30 +129,28 @@ fn a_subshell_does_not_give_back_what_its_parent_holds() {
 #[test]
 fn kept_as_mutex_lock_it_is_a_command_too() {
     for shell in shells() {
-        let site = Site::new();
-        let path = site.dir.path().join("mutex_lock.sh");
-        let init = site.command(env!("CARGO_BIN_EXE_lockkeeper")).arg("shell-init").output().unwrap();
-        std::fs::write(&path, init.stdout).unwrap();
-        let holder = site.hold("g");
-        let run = |argument: &str| site.command(shell).arg(&path).arg(argument).output().unwrap();
-        assert!(text(&run("status").stdout).contains("locked"), "{shell}");
-        assert!(run("check-deadlock").status.success() && run("cleanup").status.success(), "{shell}");
-        assert_eq!(run("force-release-all").status.code(), Some(2), "{shell}");
-        holder.end();
+        let groups = Groups::new();
+        let path = groups.path("mutex_lock.sh");
+        std::fs::write(&path, groups.world.run(["shell-init"]).code(0).bytes()).unwrap();
+        let holder = groups.hold("g");
+        let run = |argument: &str| Finished::of(groups.world.command(shell).arg(&path).arg(argument));
+        run("status").code(0).prints("locked");
+        run("check-deadlock").code(0);
+        run("cleanup").code(0);
+        run("force-release-all").code(2);
+        holder.finish().code(0);
     }
 }
 
 #[test]
 fn the_script_is_clean_by_shellcheck() {
     if !is_installed("shellcheck") {
-        return;
+        return skip("shellcheck");
     }
-    let site = Site::new();
-    let init = site.command(env!("CARGO_BIN_EXE_lockkeeper")).arg("shell-init").output().unwrap();
-    let path = site.dir.path().join("init.sh");
-    std::fs::write(&path, init.stdout).unwrap();
+    let groups = Groups::new();
+    let path = groups.path("init.sh");
+    std::fs::write(&path, groups.world.run(["shell-init"]).code(0).bytes()).unwrap();
     for shell in ["sh", "bash", "dash"] {
-        let output = site.command("shellcheck").args(["-s", shell]).arg(&path).output().unwrap();
-        assert!(output.status.success(), "{}", text(&output.stdout));
+        Finished::of(groups.world.command("shellcheck").args(["-s", shell]).arg(&path)).code(0);
     }
 }

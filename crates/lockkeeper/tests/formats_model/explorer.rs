@@ -1,4 +1,4 @@
-//! Walks every world that can be reached, and remembers what is wrong with any of them.
+//! Explores every reachable state, and records the first of each kind that is wrong.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ pub(crate) struct Outcome {
     pub(crate) two_holders: Option<World>,
     /// An end at which the name leads to a record that nobody holds and that never becomes stale.
     pub(crate) lost_for_ever: Option<World>,
-    /// An end that is none: somebody waits for what never comes.
+    /// A final state in which a process still waits.
     pub(crate) stuck: Option<World>,
     /// An end at which the record of a foreign holder is gone.
     pub(crate) fresh_record_lost: Option<World>,

@@ -164,7 +164,7 @@ impl World {
         vec![world]
     }
 
-    /// Nothing happens until nobody is inside. Whoever comes in sweeps what the dead left.
+    /// Waits until no process holds the guard. The process that enters removes the files of dead ones.
     fn enter(&self, me: usize, at: At) -> Vec<World> {
         if self.guard.is_some() {
             return Vec::new();

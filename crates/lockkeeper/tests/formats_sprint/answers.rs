@@ -1,16 +1,17 @@
-//! Every status, exit code and sentence that needs no question.
+//! Every status, exit code and message that comes without a question.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_formats::sprint::Record;
+use lockkeeper_testing::{Finished, Started, is_root, skip};
 use serde_json::json;
 
-use crate::project::{FILE, GONE, HOUR, Project, Reply, bare, record};
+use crate::project::{FILE, GONE, HOUR, Project, Reply, record};
 
 const NOBODY: u32 = 65_534;
 
@@ -77,12 +78,12 @@ fn bad_input_is_a_failure_with_exit_code_2_and_touches_nothing() {
             "Invalid pid",
         ),
     ] {
-        let mut command = bare(Path::new(env!("CARGO_BIN_EXE_lockkeeper")));
-        command.args(["--json", "sprint", mode]).args(args).current_dir(project.path());
+        let mut command = project.world.lockkeeper(["--json", "sprint", mode]);
+        command.args(args);
         if let Some(root) = root {
             command.arg("--project-root").arg(root);
         }
-        let reply = Reply::of(&command.output().unwrap());
+        let reply = Reply::of(&Finished::of(&mut command));
         assert_eq!((reply.code, reply.status(), reply.errors()), (2, "failure", vec![sentence]));
         assert_eq!(reply.document["mode"], mode);
         assert!(reply.message().starts_with(sentence) && reply.stderr.contains("hint: "), "{reply:?}");
@@ -110,15 +111,22 @@ fn check_tells_the_three_states_and_changes_nothing() {
         let zombie = status == "zombie-detected";
         assert_eq!((reply.info("pid_alive"), reply.info("is_zombie")), (&json!(alive), &json!(zombie)));
         assert_eq!((reply.info("session_id"), reply.info("epic_spec")), (&json!("s1"), &json!("epic4")));
-        if !zombie {
-            assert!(reply.message().starts_with("Sprint already running (PID: "), "{}", reply.message());
-            let age = reply.info("age_hours").as_f64().unwrap();
-            assert!((2.0..2.1).contains(&age), "{age}");
-        }
         let after = fs::metadata(project.file()).unwrap();
         assert_eq!((before.ino(), before.mtime()), (after.ino(), after.mtime()));
         assert_eq!((project.lock().unwrap(), project.names()), (content, vec![FILE.to_owned()]));
     }
+}
+
+/// Requirements 25, 31.
+#[test]
+fn a_running_sprint_is_described_with_its_process_and_age() {
+    let project = Project::new();
+    project.has_lock(&record(std::process::id(), "s1", 2 * HOUR));
+    let reply = project.run("check", &[]);
+    assert!(reply.message().starts_with("Sprint already running (PID: "), "{}", reply.message());
+    // Hours, with one place behind the point. A loaded machine may take minutes for this test.
+    let age = reply.info("age_hours").as_f64().unwrap();
+    assert!((2.0..2.5).contains(&age), "{age}");
 }
 
 /// Requirements 18, 25.
@@ -183,14 +191,14 @@ fn another_file_name_is_another_lock_in_every_mode() {
 fn the_recorded_process_is_the_script_that_calls() {
     let project = Project::new();
     let script = project.path().join("sprint.sh");
-    let lockkeeper = env!("CARGO_BIN_EXE_lockkeeper");
+    let lockkeeper = project.world.program();
     let call = format!("'{lockkeeper}' sprint acquire --project-root . --session-id s --epic-spec e >&2");
     fs::write(&script, format!("echo $$\n{call}\n{call}\ntrue\n")).unwrap();
-    let output = bare(Path::new("sh")).arg(&script).current_dir(project.path()).output().unwrap();
-    let shell: i64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    let finished = Finished::of(project.world.command("sh").arg(&script));
+    let shell: i64 = finished.stdout().trim().parse().unwrap();
     assert_eq!(Record::parse(project.lock().unwrap().as_bytes()).unwrap().pid, shell);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("Sprint already running"), "it lives as long as the script: {stderr}");
+    // The lock is held as long as the script runs.
+    finished.says("Sprint already running");
     assert_eq!(project.run("check", &[]).status(), "zombie-detected", "and no longer");
 }
 
@@ -198,14 +206,12 @@ fn the_recorded_process_is_the_script_that_calls() {
 #[test]
 fn a_script_that_fails_can_release_on_its_way_out() {
     let project = Project::new();
-    let lockkeeper = env!("CARGO_BIN_EXE_lockkeeper");
+    let lockkeeper = project.world.program();
     let script = format!(
         "trap \"'{lockkeeper}' sprint release --project-root . --session-id s\" EXIT\n\
          '{lockkeeper}' sprint acquire --project-root . --session-id s --epic-spec e || exit 9\nfalse || exit 3\n"
     );
-    let mut command = bare(Path::new("sh"));
-    let output = command.args(["-c", &script]).current_dir(project.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
+    Finished::of(project.world.command("sh").args(["-c", &script])).code(3);
     assert_eq!(project.run("check", &[]).status(), "clean");
 }
 
@@ -213,8 +219,7 @@ fn a_script_that_fails_can_release_on_its_way_out() {
 #[test]
 fn git_is_asked_about_the_file_and_nothing_is_edited() {
     let project = Project::new();
-    let made = bare(Path::new("git")).args(["init", "-q"]).current_dir(project.path()).status().unwrap();
-    assert!(made.success());
+    project.world.git_run(&["init", "-q"]);
     let reply = project.acquire("s", &[]);
     assert!(reply.stderr.contains("hint: git does not ignore .sprint-running"), "{}", reply.stderr);
     assert!(!project.path().join(".gitignore").exists());
@@ -228,13 +233,12 @@ fn git_is_asked_about_the_file_and_nothing_is_edited() {
 #[test]
 fn a_record_that_cannot_be_written_leaves_nothing_behind() {
     let project = Project::new();
-    let lockkeeper = env!("CARGO_BIN_EXE_lockkeeper");
+    let lockkeeper = project.world.program();
     // No file may grow: the same as a full disk, without one.
     let script = format!(
         "trap '' XFSZ; ulimit -f 0; '{lockkeeper}' --json sprint acquire --project-root . --session-id s --epic-spec e"
     );
-    let mut command = bare(Path::new("sh"));
-    let reply = Reply::of(&command.args(["-c", &script]).current_dir(project.path()).output().unwrap());
+    let reply = Reply::of(&Finished::of(project.world.command("sh").args(["-c", &script])));
     assert_eq!(
         (reply.code, reply.status(), reply.errors()),
         (1, "failure", vec!["Failed to write lock file"])
@@ -242,28 +246,25 @@ fn a_record_that_cannot_be_written_leaves_nothing_behind() {
     assert!(project.names().is_empty());
 }
 
-/// Runs the command as a user who may not do everything, also when root runs the tests.
+/// Runs the command as a user without special rights, also when root runs the tests.
 fn as_nobody(project: &Project, mode: &str, args: &[&str]) -> Reply {
-    let mut command = project.command(mode, args);
-    if rustix::process::geteuid().is_root() {
-        // Where the build lies may be closed to others, so that a copy is run.
-        let copy = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
-        fs::set_permissions(copy.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let program = copy.path().join("lockkeeper");
-        // Copied by another process: one that is started here meanwhile would keep the copy open for writing.
-        let copied = Command::new("cp")
-            .args([env!("CARGO_BIN_EXE_lockkeeper").as_ref(), program.as_os_str()])
-            .status();
-        assert!(copied.unwrap().success());
-        let mut copied = bare(&program);
-        copied.args(command.get_args()).current_dir(project.path());
-        return Reply::of(&copied.uid(NOBODY).gid(NOBODY).stdin(Stdio::null()).output().unwrap());
+    if !is_root() {
+        return project.run(mode, args);
     }
-    Reply::of(&command.stdin(Stdio::null()).output().unwrap())
+    // Another user may not reach the folder of the build, so a copy of the program runs. `cp` makes the copy: a
+    // process that this one starts meanwhile could inherit a descriptor that is open for writing to it.
+    let copies = tempfile::tempdir().unwrap();
+    fs::set_permissions(copies.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(project.world.beside(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = copies.path().join("lockkeeper");
+    Finished::of(Command::new("cp").arg(project.world.program()).arg(&program)).code(0);
+    let mut command = project.world.command(&program);
+    command.args(project.command(mode, args).get_args()).uid(NOBODY).gid(NOBODY);
+    Reply::of(&Finished::of(&mut command))
 }
 
 fn give_to_nobody(path: &Path, mode: u32) {
-    if rustix::process::geteuid().is_root() {
+    if is_root() {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -304,9 +305,8 @@ fn a_lock_that_may_not_be_read_is_a_failure() {
 /// Requirements 45, 49.
 #[test]
 fn a_lock_that_may_not_be_deleted_stays() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can make a file of another user");
-        return;
+    if !is_root() {
+        return skip("root, to make a file of another user");
     }
     let project = Project::new();
     project.has_lock(&record(std::process::id(), "s1", HOUR));
@@ -321,11 +321,10 @@ fn a_lock_that_may_not_be_deleted_stays() {
 #[test]
 fn the_answer_is_yaml_unless_json_is_asked_for() {
     let project = Project::new();
-    let mut command = bare(Path::new(env!("CARGO_BIN_EXE_lockkeeper")));
-    command.args(["sprint", "check", "--project-root"]).arg(project.path()).args(["--lang", "zh"]);
-    let output = command.output().unwrap();
+    let mut command = project.world.lockkeeper(["sprint", "check", "--project-root"]);
+    command.arg(project.path()).args(["--lang", "zh"]);
     let expected = "status: \"clean\"\nmode: \"check\"\nlock_info:\n  exists: false\nmessage: \"没有 Sprint 锁\"\nerrors: []\n";
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    assert_eq!(Finished::of(&mut command).code(0).stdout(), expected);
 }
 
 /// Requirement 47.
@@ -342,12 +341,11 @@ fn constants_are_those_of_the_seed() {
 #[test]
 fn a_process_that_is_looked_at_gets_no_signal() {
     let project = Project::new();
-    // A shell that any signal would end with another code than the one that it ends with when its input does.
-    let mut shell = Command::new("sh").args(["-c", "read x; exit 42"]).stdin(Stdio::piped()).spawn().unwrap();
-    project.has_lock(&record(shell.id(), "s1", HOUR));
+    // The shell exits with 42 only when it reads a line or the end of its input, and no signal came before.
+    let shell = Started::of(Command::new("sh").args(["-c", "read x; exit 42"]));
+    project.has_lock(&record(shell.pid(), "s1", HOUR));
     assert_eq!(project.run("check", &[]).status(), "blocked");
     assert_eq!(project.acquire("s2", &["--force"]).status(), "blocked");
-    drop(shell.stdin.take());
-    assert_eq!(shell.wait().unwrap().code(), Some(42));
+    shell.finish().code(42);
     assert_eq!(project.run("check", &[]).status(), "zombie-detected");
 }

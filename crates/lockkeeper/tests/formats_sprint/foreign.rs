@@ -1,24 +1,20 @@
-//! Programs that know nothing of this one, and write the lock in their own way.
+//! Other programs write the lock in their own ways.
 
 use std::fs;
-use std::io::Read;
-use std::path::Path;
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockkeeper_formats::sprint::Record;
+use lockkeeper_testing::{Finished, Started};
 
-use crate::project::{FILE, Project, Reply, bare, utc};
+use crate::project::{FILE, Project, Reply, utc};
 
-/// What each of them writes: a whole record of its own.
+/// What each of them writes: a whole record.
 const RECORD: &str =
     r#"printf 'pid: %s\nsession_id: "%s"\nstarted_at: "%s"\nepic_spec: "e"\nlock_version: 1\n' "#;
 
-fn foreign(project: &Project, script: &str, session: &str) -> Child {
-    let mut command = bare(Path::new("sh"));
+fn foreign(project: &Project, script: &str, session: &str) -> Started {
     let (pid, now) = (std::process::id().to_string(), utc(std::time::Duration::ZERO));
-    command.args(["-c", script, "sh", &pid, session, &now]).current_dir(project.path());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    Started::of(project.world.command("sh").args(["-c", script, "sh", &pid, session, &now]))
 }
 
 /// Requirements 51, 151.
@@ -35,14 +31,10 @@ fn a_program_that_creates_exclusively_and_ours_never_both_win() {
             theirs.push(foreign(&project, &script, &format!("f{number}")));
             ours.push(project.start_acquire(&format!("o{number}"), &[]));
         }
-        // Two names of one file are a moment of theirs, in which ours cannot tell who has it.
-        let replies = ours.into_iter().map(|child| Reply::of(&child.wait_with_output().unwrap()));
+        // For a moment the file of the other program has two names, and our program cannot tell who holds it.
+        let replies = ours.into_iter().map(|child| Reply::of(&child.wait()));
         let ours = replies.filter(|reply| reply.status() == "acquired").count();
-        let theirs = theirs
-            .into_iter()
-            .map(|mut child| child.wait().unwrap())
-            .filter(|status| status.success())
-            .count();
+        let theirs = theirs.into_iter().map(Started::wait).filter(Finished::succeeded).count();
         assert_eq!(ours + theirs, 1, "round {round}: {ours} of ours, {theirs} of theirs");
         assert_eq!(project.names(), [FILE]);
         fs::remove_file(project.file()).unwrap();
@@ -76,8 +68,8 @@ fn the_procedure_of_the_seed_and_ours_never_tear_a_record_nor_does_ours_replace_
         for round in 0..50 {
             let theirs = foreign(&project, &script, "theirs");
             let ours = project.start_acquire("ours", &[]);
-            let reply = Reply::of(&ours.wait_with_output().unwrap());
-            let they_have_it = { theirs }.wait().unwrap().success();
+            let reply = Reply::of(&ours.wait());
+            let they_have_it = theirs.wait().succeeded();
             let record = Record::parse(project.lock().unwrap().as_bytes()).unwrap();
             let expected = if they_have_it { "theirs" } else { "ours" };
             assert_eq!(record.session_id.as_deref(), Some(expected), "round {round}: {reply:?}");
@@ -94,21 +86,14 @@ fn the_procedure_of_the_seed_and_ours_never_tear_a_record_nor_does_ours_replace_
 #[test]
 fn a_folder_that_somebody_keeps_locked_is_a_failure_after_ten_seconds() {
     let project = Project::new();
-    let mut stranger = bare(Path::new("flock"))
-        .arg(project.path())
-        .args(["-c", "echo locked; read x"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = [0; 7];
-    stranger.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    let mut flock = project.world.command("flock");
+    let mut stranger = Started::of(flock.arg(project.path()).args(["-c", "echo locked; read x"]));
+    assert_eq!(stranger.line(), "locked");
     let begun = std::time::Instant::now();
     let reply = project.acquire("s", &[]);
     assert_eq!((reply.code, reply.errors()), (1, vec!["Failed to write lock file"]));
     assert!(begun.elapsed().as_secs() >= 10, "{:?}", begun.elapsed());
     assert!(project.names().is_empty());
-    drop(stranger.stdin.take());
-    stranger.wait().unwrap();
+    stranger.finish().code(0);
     assert_eq!(project.acquire("s", &[]).status(), "acquired");
 }

@@ -1,9 +1,10 @@
-//! Things at the lock's path that are no lock: never followed, never waited for, never destroyed.
+//! Hostile files at the path of the lock: never followed, never waited for, never destroyed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
-use std::process::Command;
+
+use lockkeeper_testing::files;
 
 use crate::project::{FILE, GONE, HOUR, Project, record};
 
@@ -40,7 +41,7 @@ fn a_symbolic_link_is_not_followed() {
 #[test]
 fn a_fifo_a_folder_a_socket_and_a_second_name_are_refused_at_once() {
     let project = Project::new();
-    assert!(Command::new("mkfifo").arg(project.file()).status().unwrap().success());
+    files::make_fifo(&project.file());
     refused_everywhere(&project);
     fs::remove_file(project.file()).unwrap();
 

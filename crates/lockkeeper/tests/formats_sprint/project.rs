@@ -1,21 +1,22 @@
-//! A project with a lock file, and the command run in it.
+//! A project of its own for each test, and the command `sprint` in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
+use lockkeeper_testing::{Finished, Started, World, files, processes, world};
 use serde_json::Value;
 
 /// The name of the lock file.
 pub const FILE: &str = ".sprint-running";
 
-/// A folder of its own.
+/// A world whose working folder is a project.
 pub struct Project {
-    root: tempfile::TempDir,
+    pub world: World,
 }
 
-/// What a command answered.
+/// The answer of `sprint --json`.
 #[derive(Debug)]
 pub struct Reply {
     pub code: i32,
@@ -24,12 +25,10 @@ pub struct Reply {
 }
 
 impl Reply {
-    pub fn of(output: &Output) -> Self {
-        let stdout = String::from_utf8(output.stdout.clone()).unwrap();
-        let stderr = String::from_utf8(output.stderr.clone()).unwrap();
-        let document =
-            serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout} {stderr}"));
-        Self { code: output.status.code().unwrap(), document, stderr }
+    #[track_caller]
+    pub fn of(finished: &Finished) -> Self {
+        let code = finished.exit_code().expect("it was not killed");
+        Self { code, document: finished.json(), stderr: finished.stderr() }
     }
 
     pub fn status(&self) -> &str {
@@ -51,11 +50,11 @@ impl Reply {
 
 impl Project {
     pub fn new() -> Self {
-        Self { root: tempfile::tempdir().unwrap() }
+        Self { world: world!() }
     }
 
     pub fn path(&self) -> &Path {
-        self.root.path()
+        self.world.cwd()
     }
 
     pub fn file(&self) -> PathBuf {
@@ -66,58 +65,42 @@ impl Project {
         fs::read_to_string(self.file()).ok()
     }
 
-    /// Everything that lies in the project.
+    /// The names in the project.
     pub fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.path()).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
+        files::names(self.path())
     }
 
-    /// Puts down a lock file that nobody is writing any more.
+    /// Writes a lock file that is old enough to be whole.
     pub fn has_lock(&self, content: &str) {
         fs::write(self.file(), content).unwrap();
-        let file = fs::File::options().write(true).open(self.file()).unwrap();
-        file.set_modified(UNIX_EPOCH).unwrap();
+        files::set_modified(&self.file(), UNIX_EPOCH);
     }
 
-    /// `lockkeeper sprint MODE` here, with `--json`; the test itself stands for what it acquires.
+    /// `sprint MODE --json` on this project. The lock that it takes is tied to the process of the test.
     pub fn command(&self, mode: &str, args: &[&str]) -> Command {
-        let mut command = bare(Path::new(env!("CARGO_BIN_EXE_lockkeeper")));
-        command.args(["--json", "sprint", mode, "--project-root"]).arg(self.path()).args(args);
-        command.current_dir(self.path());
+        let mut command = self.world.lockkeeper(["--json", "sprint", mode, "--project-root"]);
+        command.arg(self.path()).args(args);
         command
     }
 
+    #[track_caller]
     pub fn run(&self, mode: &str, args: &[&str]) -> Reply {
-        Reply::of(&self.command(mode, args).stdin(Stdio::null()).output().unwrap())
+        Reply::of(&Finished::of(&mut self.command(mode, args)))
     }
 
+    #[track_caller]
     pub fn acquire(&self, session: &str, args: &[&str]) -> Reply {
-        let acquire = ["--session-id", session, "--epic-spec", "epic5"];
-        self.run("acquire", &[&acquire, args].concat())
+        self.run("acquire", &acquire_args(session, args))
     }
 
-    /// Starts to acquire, with pipes on every side.
-    pub fn start_acquire(&self, session: &str, args: &[&str]) -> Child {
-        let acquire = ["--session-id", session, "--epic-spec", "epic5"];
-        let mut command = self.command("acquire", &[&acquire, args].concat());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    /// Starts to acquire. It may ask a question.
+    pub fn start_acquire(&self, session: &str, args: &[&str]) -> Started {
+        Started::of(&mut self.command("acquire", &acquire_args(session, args)))
     }
 }
 
-/// A program that sees none of the settings of whoever runs the tests.
-pub fn bare(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy().into_owned();
-        if name.starts_with("LOCKKEEPER_") || name.starts_with("GIT_") || name == "CLAUDE_PID" {
-            command.env_remove(name);
-        }
-    }
-    command.env("XDG_CONFIG_HOME", "/nonexistent").env("HOME", "/nonexistent");
-    command
+fn acquire_args<'a>(session: &'a str, args: &[&'a str]) -> Vec<&'a str> {
+    [&["--session-id", session, "--epic-spec", "epic5"], args].concat()
 }
 
 /// A record as another program writes it.
@@ -128,17 +111,19 @@ pub fn record(pid: u32, session: &str, age: Duration) -> String {
     )
 }
 
-/// A time of the wall clock, as `date` writes it.
+/// The time this long ago, as `date` writes it.
 pub fn utc(ago: Duration) -> String {
-    #[expect(clippy::disallowed_methods, reason = "the test plays a program that knows only the wall clock")]
-    let now = SystemTime::now();
-    let seconds = (now - ago).duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let output = Command::new("date").args(["-u", "-d", &format!("@{seconds}"), "+%FT%TZ"]).output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    let seconds = files::ago(ago).as_micros() / 1_000_000;
+    let mut date = Command::new("date");
+    Finished::of(date.args(["-u", "-d", &format!("@{seconds}"), "+%FT%TZ"]))
+        .code(0)
+        .stdout()
+        .trim()
+        .to_owned()
 }
 
-/// The number of a process that is gone for good: the largest that a record may name, which Linux never gives.
-pub const GONE: u32 = 1 << 22;
+/// The number of a process that never lives. It is the largest that a record may name.
+pub const GONE: u32 = processes::NEVER_A_PID;
 
 /// An hour.
 pub const HOUR: Duration = Duration::from_secs(3600);

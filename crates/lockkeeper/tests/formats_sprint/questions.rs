@@ -1,16 +1,17 @@
 //! Questions: asked on stderr, answered through a pipe or at a terminal.
 
-use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use lockkeeper_testing::Terminal;
 
 use crate::project::{GONE, HOUR, Project, Reply, record};
 
-/// Starts to acquire, waits for the question, gives the answer, and closes the pipe.
+/// Starts to acquire, writes the answer to the question, and closes the pipe.
 fn answer(project: &Project, args: &[&str], line: &str) -> Reply {
     let mut child = project.start_acquire("s2", args);
-    child.stdin.take().unwrap().write_all(line.as_bytes()).unwrap();
-    Reply::of(&child.wait_with_output().unwrap())
+    child.send(line);
+    child.close_input();
+    Reply::of(&child.wait())
 }
 
 /// Requirements 11, 28, 29.
@@ -92,47 +93,15 @@ fn questions_are_asked_in_every_language() {
     }
 }
 
-/// A person at a terminal of their own, in front of a question.
-struct Person {
-    script: Child,
-    seen: Vec<u8>,
-}
-
-impl Person {
-    fn acquires(project: &Project, args: &str) -> Self {
-        let call = format!(
-            "'{}' sprint acquire --project-root '{}' --session-id s2 --epic-spec e --pid {} {args}",
-            env!("CARGO_BIN_EXE_lockkeeper"),
-            project.path().display(),
-            std::process::id()
-        );
-        let script = Command::new("script")
-            .args(["-qfec", &call, "/dev/null"])
-            .env("TERM", "dumb")
-            .env_remove("LOCKKEEPER_LANG")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this test needs script(1)");
-        Self { script, seen: Vec::new() }
-    }
-
-    fn sees(&mut self, text: &str) {
-        let screen = self.script.stdout.as_mut().unwrap();
-        while !String::from_utf8_lossy(&self.seen).contains(text) {
-            let mut buffer = [0; 1024];
-            let count = screen.read(&mut buffer).unwrap();
-            assert_ne!(count, 0, "no {text:?} in {:?}", String::from_utf8_lossy(&self.seen));
-            self.seen.extend_from_slice(&buffer[..count]);
-        }
-    }
-
-    fn types(mut self, keys: &str) -> (Option<i32>, String) {
-        let mut keyboard = self.script.stdin.take().unwrap();
-        keyboard.write_all(keys.as_bytes()).unwrap();
-        self.script.stdout.as_mut().unwrap().read_to_end(&mut self.seen).unwrap();
-        (self.script.wait().unwrap().code(), String::from_utf8_lossy(&self.seen).into_owned())
-    }
+/// `sprint acquire` on a terminal. It asks a question.
+fn acquire_at_terminal(project: &Project) -> Terminal {
+    let line = format!(
+        "'{}' sprint acquire --project-root '{}' --session-id s2 --epic-spec e --pid {} --lang zh",
+        project.world.program(),
+        project.path().display(),
+        std::process::id()
+    );
+    project.world.terminal(&line)
 }
 
 /// Requirements 28, 29.
@@ -141,11 +110,10 @@ fn a_person_at_a_terminal_is_asked_and_heard() {
     for (keys, code, status) in [("y\n", 0, "acquired"), ("n\n", 75, "blocked"), ("\x04", 75, "blocked")] {
         let project = Project::new();
         project.has_lock(&record(GONE, "s1", HOUR));
-        let mut person = Person::acquires(&project, "--lang zh");
-        person.sees("是否覆盖此锁并启动新 Sprint? [y/N]");
-        let (ended, screen) = person.types(keys);
-        assert_eq!(ended, Some(code), "{screen}");
-        assert!(screen.contains(&format!("status: \"{status}\"")), "{screen}");
+        let mut terminal = acquire_at_terminal(&project);
+        terminal.sees("是否覆盖此锁并启动新 Sprint? [y/N]");
+        terminal.types(keys);
+        terminal.wait().code(code).prints(&format!("status: \"{status}\""));
     }
 }
 
@@ -154,13 +122,12 @@ fn a_person_at_a_terminal_is_asked_and_heard() {
 fn while_a_question_is_open_others_are_not_kept_waiting() {
     let project = Project::new();
     project.has_lock(&record(GONE, "s1", HOUR));
-    let mut person = Person::acquires(&project, "--lang zh");
-    person.sees("[y/N]");
+    let mut terminal = acquire_at_terminal(&project);
+    terminal.sees("[y/N]");
     let begun = std::time::Instant::now();
     assert_eq!(project.acquire("faster", &["--yes"]).status(), "acquired");
     assert!(begun.elapsed() < Duration::from_secs(20), "the question would last for 30");
-    let (code, screen) = person.types("y\n");
-    assert_eq!(code, Some(75), "{screen}");
-    assert!(screen.contains("session: faster"), "{screen}");
+    terminal.types("y\n");
+    terminal.wait().code(75).prints("session: faster");
     assert!(project.lock().unwrap().contains("faster"));
 }

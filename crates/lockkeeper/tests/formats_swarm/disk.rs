@@ -1,8 +1,8 @@
-//! A disk that is full: a healthy holder goes on, since its heartbeats have their blocks already.
+//! A full disk: a holder goes on, because the blocks of its heartbeats are already allocated.
 
-use std::process::Command;
+use lockkeeper_testing::{Finished, skip};
 
-use crate::support::Nest;
+use crate::tasks::Tasks;
 
 /// Fills the disk, shows that it is full, and waits for two heartbeats.
 const WORK: &str = r#"
@@ -24,19 +24,15 @@ const WORK: &str = r#"
 /// Requirements 64, 201.
 #[test]
 fn heartbeats_go_on_when_the_disk_is_full() {
-    let nest = Nest::new();
-    let ours = env!("CARGO_BIN_EXE_lockkeeper");
+    let tasks = Tasks::new();
     let mount = r#"mount -t tmpfs -o size=128k tmpfs "$AI_SWARM_DIR" || exit 99
         exec "$OURS" task hold a --worker w --interval 20ms -- sh -c "$WORK""#;
-    let mut command = Command::new("unshare");
+    let mut command = tasks.world.command("unshare");
     command.args(["--mount", "--map-root-user", "sh", "-c", mount]);
-    command.env("AI_SWARM_DIR", nest.dir()).env("OURS", ours).env("WORK", WORK);
-    let output = command.output().unwrap();
-    let talk = String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(99) || talk.contains("unshare") {
-        eprintln!("skipped: needs a private mount namespace: {talk}");
-        return;
+    command.env("OURS", tasks.world.program()).env("WORK", WORK);
+    let finished = Finished::of(&mut command);
+    if finished.exit_code() == Some(99) || finished.stderr().contains("unshare") {
+        return skip("a mount namespace of its own");
     }
-    assert_eq!(output.status.code(), Some(42), "{output:?}");
-    assert!(talk.contains("cannot write the lock file"), "{talk}");
+    finished.code(42).says("cannot write the lock file");
 }

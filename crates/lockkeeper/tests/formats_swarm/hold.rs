@@ -1,58 +1,25 @@
 //! `task hold`: heartbeats while a command runs, and the end of the command when the lock is lost.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use lockkeeper_testing::{Signal, Started, until};
 
-use crate::support::{Nest, record};
+use crate::tasks::{Tasks, record};
 
-/// A held command that says when it runs, and ends when its input does.
-struct Holding {
-    child: Child,
-    output: BufReader<ChildStdout>,
+/// Starts `task hold` with a script, and waits until the script says `runs`.
+#[track_caller]
+fn hold(tasks: &Tasks, args: &[&str], script: &str) -> Started {
+    let mut command = tasks.world.lockkeeper(["task", "hold", "a", "--worker", "w1"]);
+    let mut holding = Started::of(command.args(args).args(["--", "sh", "-c", script]));
+    assert_eq!(holding.line(), "runs");
+    holding
 }
 
-impl Holding {
-    fn start(nest: &Nest, args: &[&str], script: &str) -> Self {
-        let mut command = nest.command(&["task", "hold", "a", "--worker", "w1"]);
-        command.args(args).args(["--", "sh", "-c", script]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut holding = Self { child, output };
-        assert_eq!(holding.line(), "runs");
-        holding
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-
-    fn end(mut self) -> (i32, String) {
-        if let Some(mut input) = self.child.stdin.take() {
-            let _ = input.write_all(b"\n");
-        }
-        self.finish()
-    }
-
-    fn finish(self) -> (i32, String) {
-        let output = self.child.wait_with_output().unwrap();
-        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-    }
-}
-
-/// Waits until a condition of the file system holds: nothing tells of a heartbeat.
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !condition() {
-        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Waits until the TTL has run out and another worker gets the lock.
+#[track_caller]
+fn until_taken_over(tasks: &Tasks) {
+    until("the lock runs out", || tasks.run(&["task", "lock", "a", "--worker", "w2"]).succeeded());
 }
 
 /// Requirement 64.
@@ -64,93 +31,82 @@ fn heartbeats_come_as_often_as_the_format_says() {
 /// Requirement 64.
 #[test]
 fn the_lock_beats_while_the_command_runs_and_is_gone_after_it() {
-    let nest = Nest::new();
-    let holding = Holding::start(&nest, &["--interval", "20ms"], "echo runs; read line; exit 7");
-    let first = nest.read("a");
+    let tasks = Tasks::new();
+    let holding = hold(&tasks, &["--interval", "20ms"], "echo runs; read line; exit 7");
+    let first = tasks.read("a");
     assert_eq!(first["worker_id"], "w1");
-    until("a heartbeat", || nest.read("a")["heartbeat_at"] != first["heartbeat_at"]);
-    assert_eq!(nest.read("a")["acquired_at"], first["acquired_at"]);
-    assert_eq!(nest.code(&["task", "lock", "a", "--worker", "w2"]), 75);
-    let (code, _) = holding.end();
-    assert_eq!(code, 7);
-    assert!(nest.names().is_empty());
+    until("a heartbeat", || tasks.read("a")["heartbeat_at"] != first["heartbeat_at"]);
+    assert_eq!(tasks.read("a")["acquired_at"], first["acquired_at"]);
+    tasks.run(&["task", "lock", "a", "--worker", "w2"]).code(75);
+    holding.finish().code(7);
+    assert!(tasks.names().is_empty());
 }
 
 /// Requirement 202. Invariant 10. The tree is stopped, and the new owner's record stays.
 #[test]
 fn a_lost_lock_stops_the_command_and_exits_76() {
-    let nest = Nest::new();
-    let holding =
-        Holding::start(&nest, &["--interval", "20ms", "--ttl", "1h"], "echo runs; sleep 1000 & wait");
+    let tasks = Tasks::new();
+    let holding = hold(&tasks, &["--interval", "20ms", "--ttl", "1h"], "echo runs; sleep 1000 & wait");
     // A foreign program breaks the lock, as the format's own procedure does: delete, create.
-    let beside = nest.dir().join("beside");
+    let beside = tasks.dir().join("beside");
     fs::write(&beside, record("a", "thief", Duration::ZERO, 300)).unwrap();
-    fs::rename(&beside, nest.file("a")).unwrap();
-    let (code, talk) = holding.finish();
-    assert_eq!(code, 76, "{talk}");
-    assert!(talk.contains("thief has it now"), "{talk}");
-    assert_eq!(nest.read("a")["worker_id"], "thief");
-    assert_eq!(nest.names(), ["a.lock"]);
+    fs::rename(&beside, tasks.file("a")).unwrap();
+    holding.wait().code(76).says("thief has it now");
+    assert_eq!(tasks.read("a")["worker_id"], "thief");
+    assert_eq!(tasks.names(), ["a.lock"]);
 }
 
-/// Requirement 202. The record is removed, and nobody has the task: it is lost all the same.
+/// Requirement 202. A record that another program removed counts as lost, although nobody took the task.
 #[test]
 fn a_record_that_was_removed_is_lost() {
-    let nest = Nest::new();
-    let holding = Holding::start(&nest, &["--interval", "20ms"], "echo runs; sleep 1000 & wait");
-    fs::remove_file(nest.file("a")).unwrap();
-    let (code, talk) = holding.finish();
-    assert_eq!(code, 76, "{talk}");
-    assert!(nest.names().is_empty());
+    let tasks = Tasks::new();
+    let holding = hold(&tasks, &["--interval", "20ms"], "echo runs; sleep 1000 & wait");
+    fs::remove_file(tasks.file("a")).unwrap();
+    holding.wait().code(76);
+    assert!(tasks.names().is_empty());
 }
 
-/// Requirements 67, 202. Invariant 10. A holder that slept too long learns it when it wakes, and stops its command.
+/// Requirements 67, 202. Invariant 10. A holder that was stopped too long notices that when it continues, and stops its command.
 #[test]
 fn a_holder_that_was_stopped_beyond_its_ttl_stops_its_command_when_it_wakes() {
-    let nest = Nest::new();
+    let tasks = Tasks::new();
     let script = "echo runs; sleep 1000 & wait";
-    let holding = Holding::start(&nest, &["--interval", "50ms", "--ttl", "300ms"], script);
-    let pid = Pid::from_child(&holding.child);
-    kill_process(pid, Signal::STOP).unwrap();
-    until("the lock runs out", || nest.code(&["task", "lock", "a", "--worker", "w2"]) == 0);
-    kill_process(pid, Signal::CONT).unwrap();
-    let (code, talk) = holding.finish();
-    assert_eq!(code, 76, "{talk}");
-    assert!(talk.contains("w2 has it now"), "{talk}");
-    assert_eq!(nest.read("a")["worker_id"], "w2");
+    let holding = hold(&tasks, &["--interval", "50ms", "--ttl", "300ms"], script);
+    holding.signal(Signal::STOP);
+    until_taken_over(&tasks);
+    holding.signal(Signal::CONT);
+    holding.wait().code(76).says("w2 has it now");
+    assert_eq!(tasks.read("a")["worker_id"], "w2");
 }
 
 #[test]
 fn a_task_of_another_worker_is_not_run() {
-    let nest = Nest::new();
-    nest.write_record("a", "w2", Duration::ZERO, 300);
-    let output = nest.run(&["task", "hold", "a", "--worker", "w1", "--", "touch", "ran"]);
-    assert_eq!(output.status.code(), Some(75));
-    assert!(!nest.dir().join("ran").exists());
+    let tasks = Tasks::new();
+    tasks.write_record("a", "w2", Duration::ZERO, 300);
+    tasks.run(&["task", "hold", "a", "--worker", "w1", "--", "touch", "ran"]).code(75);
+    assert!(!tasks.world.path("ran").exists());
 }
 
 #[test]
 fn a_command_that_does_not_start_leaves_no_lock() {
-    let nest = Nest::new();
-    assert_eq!(nest.code(&["task", "hold", "a", "--worker", "w", "--", "./there-is-none"]), 127);
-    assert!(nest.names().is_empty());
+    let tasks = Tasks::new();
+    tasks.run(&["task", "hold", "a", "--worker", "w", "--", "./there-is-none"]).code(127);
+    assert!(tasks.names().is_empty());
     for interval in ["0", "2s"] {
         let args = ["task", "hold", "a", "--worker", "w", "--ttl", "1", "--interval", interval, "--", "true"];
-        assert_eq!(nest.code(&args), 2, "{interval}");
+        tasks.run(&args).code(2);
     }
-    assert!(nest.names().is_empty());
+    assert!(tasks.names().is_empty());
 }
 
-/// Requirements 63, 67. A killed holder leaves its record and its spare; its successor needs neither.
+/// Requirements 63, 67. A killed holder leaves its record and its spare file. The next holder removes both.
 #[test]
 fn after_a_kill_the_ttl_frees_the_task_and_the_spare_is_swept() {
-    let nest = Nest::new();
-    let mut holding =
-        Holding::start(&nest, &["--interval", "20ms", "--ttl", "300ms"], "echo runs; read line");
-    holding.child.kill().unwrap();
-    holding.child.wait().unwrap();
-    assert_eq!(nest.names().len(), 2);
-    until("the lock runs out", || nest.code(&["task", "lock", "a", "--worker", "w2"]) == 0);
-    assert_eq!(nest.names(), ["a.lock"]);
-    assert_eq!(nest.read("a")["worker_id"], "w2");
+    let tasks = Tasks::new();
+    let mut holding = hold(&tasks, &["--interval", "20ms", "--ttl", "300ms"], "echo runs; read line");
+    holding.kill();
+    assert_eq!(tasks.names().len(), 2);
+    until_taken_over(&tasks);
+    assert_eq!(tasks.names(), ["a.lock"]);
+    assert_eq!(tasks.read("a")["worker_id"], "w2");
 }

@@ -1,4 +1,4 @@
-//! Task locks of the swarm: the files, the commands, hostile things at the path, storms, kills and a full disk.
+//! Task locks of the swarm format: files, commands, hostile files, many processes, kills, a full disk.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod commands;
@@ -9,4 +9,4 @@ mod hostile;
 mod kills;
 mod records;
 mod storm;
-mod support;
+mod tasks;

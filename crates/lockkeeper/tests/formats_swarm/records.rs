@@ -1,4 +1,4 @@
-//! What stands in the files, and when they are stale.
+//! The content of lock files, and when a lock is stale.
 
 use std::time::Duration;
 
@@ -6,9 +6,10 @@ use lockkeeper_core::time::Ttl;
 use lockkeeper_formats::swarm::{Attempt, Kept, TaskLock};
 use lockkeeper_formats::{HeldReason, StaleReason, Verdict};
 use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_testing::files;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 
-use crate::support::{HOUR, Nest, age_file, record};
+use crate::tasks::{HOUR, Tasks, record};
 
 fn locked(attempt: Attempt) -> Box<TaskLock> {
     match attempt {
@@ -20,10 +21,10 @@ fn locked(attempt: Attempt) -> Box<TaskLock> {
 /// Requirements 59, 61. Invariant 11. The original reader rejects keys that it does not know.
 #[test]
 fn a_lock_has_exactly_the_five_keys_of_the_format() {
-    let nest = Nest::new();
+    let tasks = Tasks::new();
     let now = WallTime::from_micros(1_769_860_800_000_000);
-    drop(locked(nest.swarm().lock("task-123", "worker-1", None, now).unwrap()));
-    let text = std::fs::read_to_string(nest.dir().join("locks/task-123.lock")).unwrap();
+    drop(locked(tasks.swarm().lock("task-123", "worker-1", None, now).unwrap()));
+    let text = std::fs::read_to_string(tasks.dir().join("locks/task-123.lock")).unwrap();
     assert_eq!(
         text,
         r#"{
@@ -40,8 +41,8 @@ fn a_lock_has_exactly_the_five_keys_of_the_format() {
 /// Requirements 58, 62.
 #[test]
 fn tasks_are_independent_and_nobody_waits_for_one() {
-    let nest = Nest::new();
-    let (swarm, now) = (nest.swarm(), WallTime::from_micros(1_769_860_800_000_000));
+    let tasks = Tasks::new();
+    let (swarm, now) = (tasks.swarm(), WallTime::from_micros(1_769_860_800_000_000));
     let first = locked(swarm.lock("a", "w1", None, now).unwrap());
     locked(swarm.lock("b", "w2", None, now).unwrap());
     match swarm.lock("a", "w1", None, now).unwrap() {
@@ -56,8 +57,8 @@ fn tasks_are_independent_and_nobody_waits_for_one() {
 /// Requirements 63, 66, 67. Expiry is strict: at the very end of its time a lock still stands.
 #[test]
 fn a_lock_is_stale_strictly_after_its_ttl_and_then_anyone_takes_it() {
-    let nest = Nest::new();
-    let (swarm, start) = (nest.swarm(), WallTime::from_micros(1_769_860_800_000_000));
+    let tasks = Tasks::new();
+    let (swarm, start) = (tasks.swarm(), WallTime::from_micros(1_769_860_800_000_000));
     let ttl = Ttl::new(Duration::from_secs(5)).unwrap();
     drop(locked(swarm.lock("a", "w1", Some(ttl), start).unwrap()));
     let end = start.after(Duration::from_secs(5));
@@ -71,34 +72,34 @@ fn a_lock_is_stale_strictly_after_its_ttl_and_then_anyone_takes_it() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(nest.names(), ["a.lock"]);
+    assert_eq!(tasks.names(), ["a.lock"]);
 }
 
 /// Requirements 64, 202.
 #[test]
 fn heartbeats_move_the_end_and_a_lost_lock_is_never_overwritten() {
-    let nest = Nest::new();
-    let (swarm, start) = (nest.swarm(), WallTime::from_micros(1_769_860_800_000_000));
+    let tasks = Tasks::new();
+    let (swarm, start) = (tasks.swarm(), WallTime::from_micros(1_769_860_800_000_000));
     let mut lock = locked(swarm.lock("a", "w1", None, start).unwrap());
     let later = start.after(Duration::from_secs(299));
     assert!(lock.beat(later).unwrap());
-    assert_eq!(nest.read("a")["heartbeat_at"], "2026-01-31T12:04:59.000Z");
-    assert_eq!(nest.read("a")["acquired_at"], "2026-01-31T12:00:00.000Z");
+    assert_eq!(tasks.read("a")["heartbeat_at"], "2026-01-31T12:04:59.000Z");
+    assert_eq!(tasks.read("a")["acquired_at"], "2026-01-31T12:00:00.000Z");
     let much_later = later.after(Duration::from_secs(301));
     let mut second = locked(swarm.lock("a", "w2", None, much_later).unwrap());
     assert!(!lock.beat(much_later).unwrap());
     assert!(!lock.unlock().unwrap());
     assert!(second.beat(much_later).unwrap());
-    assert_eq!(nest.read("a")["worker_id"], "w2");
+    assert_eq!(tasks.read("a")["worker_id"], "w2");
     assert!(second.unlock().unwrap());
-    assert!(nest.names().is_empty());
+    assert!(tasks.names().is_empty());
 }
 
 /// Requirement 202. The same for commands, which know each other by the worker's id.
 #[test]
 fn only_the_worker_itself_renews_and_unlocks() {
-    let nest = Nest::new();
-    let (swarm, now) = (nest.swarm(), WallTime::now());
+    let tasks = Tasks::new();
+    let (swarm, now) = (tasks.swarm(), WallTime::now());
     drop(locked(swarm.lock("a", "w1", None, now).unwrap()));
     assert!(matches!(swarm.heartbeat("a", "w2", None, now).unwrap(), Kept::Lost(_)));
     assert!(matches!(swarm.unlock("a", "w2", now).unwrap(), Kept::Lost(_)));
@@ -126,13 +127,13 @@ fn real_files_are_read_whatever_their_order_and_spelling() {
         "\n\n{\"worker_id\": \"w\",\n \"task_id\": \"a\",\n \"acquired_at\": \"2026-01-31T12:00:00Z\",\n \"heartbeat_at\": \"2026-01-31T12:00:10Z\",\n \"ttl\": 300}\n\n",
     ];
     for text in held {
-        let nest = Nest::new();
-        nest.write("a", text);
-        let standing = nest.swarm().show("a", now).unwrap().unwrap();
+        let tasks = Tasks::new();
+        tasks.write("a", text);
+        let standing = tasks.swarm().show("a", now).unwrap().unwrap();
         assert_eq!(standing.verdict, Verdict::Held(HeldReason::InTime), "{text}");
         assert_eq!(standing.record.unwrap().worker_id, "w");
         let much_later = now.after(Duration::from_secs(600));
-        let standing = nest.swarm().show("a", much_later).unwrap().unwrap();
+        let standing = tasks.swarm().show("a", much_later).unwrap().unwrap();
         let endless = text.contains("1e300");
         assert_eq!(standing.verdict.is_stale(), !endless, "{text}");
     }
@@ -141,13 +142,13 @@ fn real_files_are_read_whatever_their_order_and_spelling() {
 /// Requirement 71. What another program keeps beside the five keys survives a heartbeat.
 #[test]
 fn a_heartbeat_keeps_what_it_does_not_know() {
-    let nest = Nest::new();
+    let tasks = Tasks::new();
     let now = WallTime::now();
     let text = record("a", "w", Duration::from_secs(5), 300);
-    nest.write("a", text.replace("\"ttl\"", "\"meta\":{\"x\":1},\"ttl_sec\""));
+    tasks.write("a", text.replace("\"ttl\"", "\"meta\":{\"x\":1},\"ttl_sec\""));
     let ttl = Ttl::new(Duration::from_secs(60)).unwrap();
-    assert!(matches!(nest.swarm().heartbeat("a", "w", Some(ttl), now).unwrap(), Kept::Done(_)));
-    let value = nest.read("a");
+    assert!(matches!(tasks.swarm().heartbeat("a", "w", Some(ttl), now).unwrap(), Kept::Done(_)));
+    let value = tasks.read("a");
     assert_eq!(value["meta"]["x"], 1);
     assert_eq!((&value["ttl_sec"], &value["heartbeat_at"]), (&60.into(), &now.to_string().into()));
 }
@@ -157,24 +158,24 @@ fn a_heartbeat_keeps_what_it_does_not_know() {
 fn a_torn_record_is_held_until_its_ttl_and_then_free() {
     let whole = record("a", "w", HOUR, 300);
     for content in ["", "\0\0\0\0", &whole[..1], &whole[..whole.len() / 2], &whole[..whole.len() - 1]] {
-        let nest = Nest::new();
-        nest.write("a", content);
-        match nest.swarm().lock("a", "w2", None, WallTime::now()).unwrap() {
+        let tasks = Tasks::new();
+        tasks.write("a", content);
+        match tasks.swarm().lock("a", "w2", None, WallTime::now()).unwrap() {
             Attempt::Busy(standing) => {
                 assert_eq!(standing.verdict, Verdict::Held(HeldReason::BeingWritten), "{content:?}");
             }
             Attempt::Locked { .. } => panic!("took a record that is being written: {content:?}"),
         }
-        age_file(&nest.file("a"), Duration::from_secs(10));
-        assert!(matches!(nest.swarm().lock("a", "w2", None, WallTime::now()).unwrap(), Attempt::Busy(_)));
-        age_file(&nest.file("a"), Duration::from_secs(301));
-        match nest.swarm().lock("a", "w2", None, WallTime::now()).unwrap() {
+        files::set_age(&tasks.file("a"), Duration::from_secs(10));
+        assert!(matches!(tasks.swarm().lock("a", "w2", None, WallTime::now()).unwrap(), Attempt::Busy(_)));
+        files::set_age(&tasks.file("a"), Duration::from_secs(301));
+        match tasks.swarm().lock("a", "w2", None, WallTime::now()).unwrap() {
             Attempt::Locked { replaced: Some(old), .. } => {
                 assert_eq!(old.verdict, Verdict::Stale(StaleReason::Torn));
             }
             other => panic!("{content:?}: {other:?}"),
         }
-        assert_eq!(nest.read("a")["worker_id"], "w2");
+        assert_eq!(tasks.read("a")["worker_id"], "w2");
     }
 }
 
@@ -184,23 +185,23 @@ proptest! {
     /// Invariants 5, 12. Whatever bytes lie there: they are refused or held, never free, and stay as they are.
     #[test]
     fn random_bytes_are_never_free(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let nest = Nest::new();
-        nest.write("a", &bytes);
-        let attempt = nest.swarm().lock("a", "w", None, WallTime::now());
+        let tasks = Tasks::new();
+        tasks.write("a", &bytes);
+        let attempt = tasks.swarm().lock("a", "w", None, WallTime::now());
         let taken = matches!(attempt, Ok(Attempt::Locked { .. }));
         prop_assert!(!taken);
-        prop_assert_eq!(std::fs::read(nest.file("a")).unwrap(), bytes);
+        prop_assert_eq!(std::fs::read(tasks.file("a")).unwrap(), bytes);
     }
 
     /// Requirement 61. Whatever names go in come out again, in a file with exactly the five keys.
     #[test]
     fn records_come_back_as_they_went(worker in "[^\\p{Cc}]{1,60}", seconds in 1_u64..1_000_000, micros in 0..=4_000_000_000_000_000_i64) {
-        let nest = Nest::new();
+        let tasks = Tasks::new();
         let now = WallTime::from_micros(micros / 1_000 * 1_000);
         let ttl = Ttl::new(Duration::from_secs(seconds)).unwrap();
-        let lock = locked(nest.swarm().lock("a", &worker, Some(ttl), now).unwrap());
-        let standing = nest.swarm().show("a", now).unwrap().unwrap();
+        let lock = locked(tasks.swarm().lock("a", &worker, Some(ttl), now).unwrap());
+        let standing = tasks.swarm().show("a", now).unwrap().unwrap();
         prop_assert_eq!(standing.record.as_ref(), Some(lock.record()));
-        prop_assert_eq!(nest.read("a").as_object().unwrap().len(), 5);
+        prop_assert_eq!(tasks.read("a").as_object().unwrap().len(), 5);
     }
 }

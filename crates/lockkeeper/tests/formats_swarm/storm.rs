@@ -1,71 +1,44 @@
-//! Many processes that want one stale lock at the same moment: exactly one gets it, in every round.
+//! Many processes want one stale lock at the same moment. In every round exactly one gets it.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
 use lockkeeper_formats::swarm::{Attempt, DEFAULT_TTL, Swarm, TaskLock};
 use lockkeeper_platform::wall_clock::WallTime;
-use rustix::process::{Pid, Signal, kill_process};
+use lockkeeper_testing::{Dice, Signal, Started, files, this_test};
 
-use crate::support::{HOUR, Nest};
+use crate::tasks::{HOUR, Tasks};
 
-/// A process that does as it is told on its input, one line an order, one line an answer.
+/// A process that reads one order in each line, and answers each with a line that begins with `@`.
 pub(crate) struct Worker {
-    child: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    process: Started,
 }
 
 impl Worker {
-    /// One of ours: this test program again, as [`worker_process`].
+    /// This test program again, as [`worker_process`].
     pub(crate) fn ours(dir: &Path, name: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "storm::worker_process", "--ignored", "--nocapture", "--quiet"]);
-        Self::start(command, dir, name)
+        Self::start(&mut this_test("storm::worker_process"), dir, name)
     }
 
-    pub(crate) fn start(mut command: Command, dir: &Path, name: &str) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = command.spawn().unwrap();
-        let (orders, answers) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut worker = Self { child, orders, answers };
+    pub(crate) fn start(command: &mut Command, dir: &Path, name: &str) -> Self {
+        let mut worker = Self { process: Started::of(command) };
         worker.order(&format!("{}\t{name}", dir.display()));
         assert_eq!(worker.answer(), "ready");
         worker
     }
 
     pub(crate) fn order(&mut self, order: &str) {
-        writeln!(self.orders, "{order}").unwrap();
+        self.process.send(&format!("{order}\n"));
     }
 
-    /// The next answer; what the test harness prints around it is passed over.
     pub(crate) fn answer(&mut self) -> String {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the worker ended");
-            if let Some(at) = line.find('@') {
-                return line[at + 1..].trim_end().to_owned();
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.process.line_with("@")
     }
 }
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Not a test: what [`Worker::ours`] starts. Without orders it ends at once.
+/// Not a test, but the process that [`Worker::ours`] starts. It ends with its input.
 #[test]
 #[ignore = "a process of the storms, started by them"]
 fn worker_process() {
@@ -121,24 +94,24 @@ fn count(answers: &[String], what: &str) -> usize {
 /// Requirements 63, 200. Ten processes, 300 rounds, each of a stale, an absent and a torn lock.
 #[test]
 fn a_storm_of_takeovers_has_one_winner_in_every_round() {
-    let nest = Nest::new();
+    let tasks = Tasks::new();
     let mut workers: Vec<Worker> =
-        (0..10).map(|number| Worker::ours(nest.dir(), &format!("w{number}"))).collect();
+        (0..10).map(|number| Worker::ours(&tasks.dir(), &format!("w{number}"))).collect();
     for round in 0..300 {
         match round % 3 {
-            0 => nest.write_record("a", "old", HOUR, 300),
+            0 => tasks.write_record("a", "old", HOUR, 300),
             1 => {
-                nest.write("a", "{\"worker_id\": \"ol");
-                crate::support::age_file(&nest.file("a"), HOUR);
+                tasks.write("a", "{\"worker_id\": \"ol");
+                files::set_age(&tasks.file("a"), HOUR);
             }
             _ => {
-                let _ = std::fs::remove_file(nest.file("a"));
+                let _ = std::fs::remove_file(tasks.file("a"));
             }
         }
         let answers = all(&mut workers, "take");
         assert_eq!((count(&answers, "won"), count(&answers, "busy")), (1, 9), "round {round}: {answers:?}");
         let winner = answers.iter().position(|answer| answer == "won").unwrap();
-        assert_eq!(nest.read("a")["worker_id"], format!("w{winner}"));
+        assert_eq!(tasks.read("a")["worker_id"], format!("w{winner}"));
         let beats = all(&mut workers, "beat");
         assert_eq!(count(&beats, "kept"), 1, "round {round}: {beats:?}");
         let forgotten =
@@ -146,35 +119,30 @@ fn a_storm_of_takeovers_has_one_winner_in_every_round() {
         assert_eq!(forgotten.len(), 10);
     }
     drop(workers);
-    nest.write_record("a", "old", HOUR, 300);
-    assert_eq!(nest.code(&["task", "lock", "a", "--worker", "last"]), 0);
-    assert_eq!(nest.names(), ["a.lock"], "everything else was swept");
+    tasks.write_record("a", "old", HOUR, 300);
+    tasks.run(&["task", "lock", "a", "--worker", "last"]).code(0);
+    assert_eq!(tasks.names(), ["a.lock"], "everything else was swept");
 }
 
-/// Requirements 63, 200. Processes are stopped at random moments, also inside of the guard, and go on later.
+/// Requirements 63, 200. The test stops processes at random moments, also while they hold the guard, and continues them later.
 #[test]
 fn stopped_processes_delay_a_takeover_but_never_double_it() {
-    let nest = Nest::new();
+    let tasks = Tasks::new();
     let mut workers: Vec<Worker> =
-        (0..8).map(|number| Worker::ours(nest.dir(), &format!("w{number}"))).collect();
-    let mut seed = 0x5eed_u64;
-    eprintln!("seed {seed:#x}");
-    let mut draw = move |limit: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % limit
-    };
+        (0..8).map(|number| Worker::ours(&tasks.dir(), &format!("w{number}"))).collect();
+    let mut dice = Dice::from_environment_or(0x5eed);
     for round in 0..200 {
-        nest.write_record("a", "old", HOUR, 300);
+        tasks.write_record("a", "old", HOUR, 300);
         for worker in &mut workers {
             worker.order("take");
         }
-        let stopped: Vec<usize> = (0..3).map(|_| draw(8) as usize).collect();
+        let stopped: Vec<usize> = (0..3).map(|_| dice.index(8)).collect();
         for place in &stopped {
-            workers[*place].signal(Signal::STOP);
-            std::thread::sleep(Duration::from_micros(draw(300)));
+            workers[*place].process.signal(Signal::STOP);
+            std::thread::sleep(dice.span_below(Duration::from_micros(300)));
         }
         for place in &stopped {
-            workers[*place].signal(Signal::CONT);
+            workers[*place].process.signal(Signal::CONT);
         }
         let answers: Vec<String> = workers.iter_mut().map(Worker::answer).collect();
         assert_eq!((count(&answers, "won"), count(&answers, "busy")), (1, 7), "round {round}: {answers:?}");
@@ -183,37 +151,32 @@ fn stopped_processes_delay_a_takeover_but_never_double_it() {
     }
 }
 
-/// Requirements 63, 200. Processes are killed at random moments; whoever is left wins alone, and no lock stays lost.
+/// Requirements 63, 200. The test kills processes at random moments. At most one of the others wins, and no lock stays lost.
 #[test]
 fn killed_processes_never_double_nor_lose_a_lock() {
-    let nest = Nest::new();
-    let mut seed = 0xdead_u64;
-    eprintln!("seed {seed:#x}");
-    let mut draw = move |limit: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % limit
-    };
+    let tasks = Tasks::new();
+    let mut dice = Dice::from_environment_or(0xdead);
     for round in 0..30 {
         let mut workers: Vec<Worker> =
-            (0..6).map(|number| Worker::ours(nest.dir(), &format!("w{number}"))).collect();
-        nest.write_record("a", "old", HOUR, 300);
+            (0..6).map(|number| Worker::ours(&tasks.dir(), &format!("w{number}"))).collect();
+        tasks.write_record("a", "old", HOUR, 300);
         for worker in &mut workers {
             worker.order("take");
         }
         for _ in 0..3 {
-            std::thread::sleep(Duration::from_micros(draw(200)));
-            let place = draw(workers.len() as u64) as usize;
+            std::thread::sleep(dice.span_below(Duration::from_micros(200)));
+            let place = dice.index(workers.len());
             drop(workers.swap_remove(place));
         }
         let answers: Vec<String> = workers.iter_mut().map(Worker::answer).collect();
         assert!(count(&answers, "won") <= 1, "round {round}: {answers:?}");
-        let record = nest.read("a");
-        // Nobody of the living won: then one of the dead did, and its record stands whole.
+        let record = tasks.read("a");
+        // When no living process won, a killed one did, and its record is whole.
         assert_ne!(record["worker_id"], "old", "round {round}: {answers:?}");
         assert_eq!(record.as_object().unwrap().len(), 5);
         drop(workers);
-        nest.write_record("a", "old", HOUR, 300);
-        assert_eq!(nest.code(&["task", "lock", "a", "--worker", "next"]), 0);
-        assert_eq!(nest.names(), ["a.lock"], "round {round}");
+        tasks.write_record("a", "old", HOUR, 300);
+        tasks.run(&["task", "lock", "a", "--worker", "next"]).code(0);
+        assert_eq!(tasks.names(), ["a.lock"], "round {round}");
     }
 }

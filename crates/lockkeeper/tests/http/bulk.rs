@@ -1,8 +1,8 @@
-//! What is done to all requests that match.
+//! Bulk operations on all requests that match a filter.
 
+use lockkeeper_testing::http::Http;
 use serde_json::{Value, json};
 
-use super::events::listen;
 use super::runs::{let_go, submit, until, wait_for};
 use super::server::Server;
 
@@ -57,7 +57,7 @@ fn what_cannot_be_changed_is_named_with_the_reason() {
 #[test]
 fn what_runs_is_called_off_with_its_command() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let runs: Vec<String> = ["RQ-1", "RQ-2"].iter().map(|id| submit(&server, id, &until("go"))).collect();
     for id in ["RQ-1", "RQ-2"] {
         server.post(&format!("/api/requests/{id}/run"), &json!({})).expect(202);

@@ -1,7 +1,8 @@
-//! The API's description of itself.
+//! The OpenAPI description.
 
 use std::collections::BTreeSet;
 
+use lockkeeper_testing::http::Http;
 use serde_json::Value;
 
 use super::server::Server;

@@ -1,7 +1,8 @@
-//! Errors in the reader's language.
+//! Error messages in the language of the client.
 
 use lockkeeper_engine::messages::Language;
 use lockkeeper_server::Settings;
+use lockkeeper_testing::http::Http;
 use serde_json::{Value, json};
 
 use super::server::{Server, settings};

@@ -1,13 +1,13 @@
-//! How much of anything a server puts up with.
+//! Limits on sizes, times and connections.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use lockkeeper_server::{Limits, Settings};
+use lockkeeper_testing::http::{Http, Response, connect};
 use serde_json::json;
 
-use super::client::{Response, connect};
 use super::server::{Server, settings};
 
 fn limited(limits: Limits) -> Server {

@@ -1,5 +1,7 @@
 //! Leases over HTTP.
 
+use lockkeeper_testing::Started;
+use lockkeeper_testing::http::Http;
 use serde_json::{Value, json};
 
 use super::server::{Server, settings};
@@ -139,20 +141,19 @@ fn a_living_holder_is_displaced_only_by_force_and_nobody_waits_for_it() {
     let id = guard.id().to_string();
     let answer = server.delete(&format!("/api/locks/{id}?force=true")).expect(202);
     assert_eq!(answer["status"], "breaking");
-    let mut stream = super::events::listen(&server, None);
+    let mut stream = server.listen();
     while server.get(&format!("/api/locks/{id}")).status != 404 {
-        stream.next();
+        stream.event();
     }
 }
 
 #[test]
 fn a_lease_can_be_tied_to_a_process_of_this_machine() {
     let server = Server::start();
-    let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-    let lease = take(&server, &json!({ "names": ["db"], "pid": child.id() }));
-    assert_eq!((&lease["pid"], &lease["proof"]), (&json!(child.id()), &json!("process")));
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    let child = Started::of(&mut std::process::Command::new("cat"));
+    let lease = take(&server, &json!({ "names": ["db"], "pid": child.pid() }));
+    assert_eq!((&lease["pid"], &lease["proof"]), (&json!(child.pid()), &json!("process")));
+    child.finish().code(0);
     take(&server, &json!({ "names": ["db"] }));
 }
 

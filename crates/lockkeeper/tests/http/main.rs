@@ -1,9 +1,7 @@
-//! The HTTP API as programs, browsers and attackers meet it.
+//! End-to-end tests of the HTTP API: programs, browsers and attackers.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod bulk;
-mod client;
-mod conduct;
 mod description;
 mod events;
 mod languages;

@@ -1,5 +1,7 @@
-//! What a monitoring system reads.
+//! Metrics for a monitoring system.
 
+use lockkeeper_testing::Started;
+use lockkeeper_testing::http::Http;
 use serde_json::json;
 
 use super::server::Server;
@@ -39,9 +41,9 @@ fn the_alerts_on_locks_are_metrics() {
     }
     assert_eq!(value(&quiet, "lockkeeper_longest_wait_seconds"), 0.0);
     assert_eq!(value(&quiet, "lockkeeper_deadlocks"), 0.0);
-    let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let child = Started::of(&mut std::process::Command::new("cat"));
     for number in 0..6 {
-        let wish = json!({ "names": [format!("n{number}")], "pid": child.id() });
+        let wish = json!({ "names": [format!("n{number}")], "pid": child.pid() });
         server.post("/api/locks", &wish).expect(201);
     }
     server.post("/api/locks", &json!({ "names": ["n0"], "wait": true })).expect(202);
@@ -49,8 +51,7 @@ fn the_alerts_on_locks_are_metrics() {
     assert_eq!(value(&busy, "lockkeeper_leases{state=\"alive\"}"), 6.0);
     assert_eq!(value(&busy, "lockkeeper_waiters"), 1.0);
     assert!(value(&busy, "lockkeeper_longest_wait_seconds") > 0.0);
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    child.finish().code(0);
     let orphaned = server.get("/metrics").text();
     assert_eq!(value(&orphaned, "lockkeeper_orphan_locks"), 6.0);
     assert_eq!(value(&orphaned, "lockkeeper_alert{alert=\"ORPHAN_LOCKS\"}"), 1.0);
@@ -75,14 +76,7 @@ fn downgrades_of_the_last_hour_are_a_metric_and_more_than_ten_an_alert() {
     let stages = "parallel_groups:\n  P1:\n    - {group_id: a, command: 'true'}\n    - {group_id: b, command: 'true'}\n\
                   downgrade_rules: [{name: memory, condition: \"memory_usage > 0.01%\", action: reduce_parallelism}]\n";
     std::fs::write(server.folder().join("STAGES.yml"), stages).unwrap();
-    let execute = || {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
-        command.current_dir(server.folder()).env("LOCKKEEPER_DIR", server.folder().join("state"));
-        command.env("AI_SWARM_DIR", server.folder().join("swarm"));
-        command.args(["stages", "run", "STAGES.yml", "P1", "--load", "0"]);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-    };
+    let execute = || server.world().run(["stages", "run", "STAGES.yml", "P1", "--load", "0"]).code(0);
     let alert = "lockkeeper_alert{alert=\"DOWNGRADES\"}";
     execute();
     let once = server.get("/metrics").text();

@@ -1,12 +1,11 @@
-//! The page as a browser gets it.
+//! The HTML pages.
 
 use lockkeeper_engine::messages::Language;
 use lockkeeper_server::Settings;
 use lockkeeper_server::token::AccessToken;
+use lockkeeper_testing::http::{Http, Response};
 use serde_json::json;
 
-use super::client::Response;
-use super::events::listen;
 use super::runs::{let_go, submit, until, wait_for};
 use super::server::{Server, settings};
 
@@ -106,7 +105,7 @@ fn a_browser_is_told_of_failures_by_a_page() {
 #[test]
 fn the_board_shows_at_a_glance_what_is_locked_and_leads_to_its_run() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &until("go"));
     submit(&server, "RQ-2", &json!(["true"]));
     assert!(!browse(&server, "/").text().contains("LOCKED"));
@@ -128,7 +127,7 @@ fn the_board_shows_at_a_glance_what_is_locked_and_leads_to_its_run() {
 #[test]
 fn output_and_titles_are_never_markup() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let evil = "<script>alert(1)</script>";
     let body = json!({ "id": "RQ-1", "title": evil, "command": ["printf", format!("{evil}\\033[31m\\377")] });
     let run = server.post("/api/requests", &body).expect(201)["run_id"].as_str().unwrap().to_owned();

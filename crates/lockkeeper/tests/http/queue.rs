@@ -1,15 +1,14 @@
-//! Working through the queue over HTTP.
+//! Auto-run of the queue over HTTP.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use lockkeeper_formats::group::Folders;
 use lockkeeper_server::{DoctorSettings, Settings};
+use lockkeeper_testing::http::Http;
+use lockkeeper_testing::{Started, until_seen};
 use serde_json::json;
 
-use super::events::listen;
 use super::runs::{let_go, submit, until, wait_for};
 use super::server::{Server, settings};
 
@@ -17,7 +16,7 @@ use super::server::{Server, settings};
 #[test]
 fn a_queue_that_is_worked_through_is_not_begun_twice() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &until("go"));
     let begun = server.post("/api/queue/run-next", &json!({ "auto": true })).expect(202);
     assert_eq!((&begun["running"], &begun["next"]), (&json!(true), &json!("RQ-1")));
@@ -28,15 +27,13 @@ fn a_queue_that_is_worked_through_is_not_begun_twice() {
     let error = refused.error(409, "QUEUE_IN_PROGRESS");
     assert_eq!(error["message"], "キュー実行がすでに動作中です");
     assert_eq!(error["actions"].as_array().unwrap().len(), 3);
-    // It is told a moment after the run began.
+    // The server publishes it a moment after the run began.
     while server.get("/api/queue").expect(200)["auto_run"]["current_run_id"] != run {
-        stream.next();
+        stream.event();
     }
     let_go(&server, "go");
     wait_for(&server, &mut stream, &run, "succeeded");
-    while server.get("/api/queue").expect(200)["running"] == true {
-        stream.next();
-    }
+    stream.until_seen(|| server.get("/api/queue").expect(200)["running"].take(), |runs| *runs == false);
 }
 
 /// Requirement 196.
@@ -45,7 +42,7 @@ fn two_servers_do_not_work_through_one_queue() {
     let folder = tempfile::tempdir().unwrap();
     let one = Server::over(folder.path(), settings());
     let two = Server::over(folder.path(), settings());
-    let mut stream = listen(&one, None);
+    let mut stream = one.listen();
     let run = submit(&one, "RQ-1", &until("go"));
     one.post("/api/queue/run-next", &json!({})).expect(202);
     two.post("/api/queue/run-next", &json!({})).error(409, "QUEUE_IN_PROGRESS");
@@ -57,7 +54,7 @@ fn two_servers_do_not_work_through_one_queue() {
 #[test]
 fn one_request_after_the_other_is_run_under_one_lock() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let runs: Vec<String> = (1..=3)
         .map(|number| submit(&server, &format!("RQ-{number}"), &until(&format!("go-{number}"))))
         .collect();
@@ -83,55 +80,37 @@ fn one_request_after_the_other_is_run_under_one_lock() {
 fn the_queue_ends_when_help_is_needed_or_a_run_fails() {
     for (code, status) in [(10, "NEEDS_INPUT"), (1, "FAILED")] {
         let server = Server::start();
-        let mut stream = listen(&server, None);
+        let mut stream = server.listen();
         let run = submit(&server, "RQ-1", &json!(["sh", "-c", format!("exit {code}")]));
         let next = submit(&server, "RQ-2", &json!(["true"]));
         server.post("/api/queue/run-next", &json!({ "auto": true })).expect(202);
         wait_for(&server, &mut stream, &run, "failed");
         assert_eq!(server.get("/api/requests/RQ-1").expect(200)["request"]["status"], status);
         while server.get("/api/queue").expect(200)["running"] == true {
-            stream.next();
+            stream.event();
         }
         assert_eq!(server.get(&format!("/api/runs/{next}")).expect(200)["run"]["status"], "queued");
     }
 }
 
-/// Two shells that each hold a group and want the other's; ended when dropped.
-struct Stuck(Vec<std::process::Child>);
-
-impl Stuck {
-    fn start(locks: &Path) -> Self {
-        let script = r#"
-            exec 200<>"$("$0" group path "$1")" 201<>"$("$0" group path "$2")"
-            "$0" group acquire "$1" --fd 200; echo held; read line
-            exec "$0" group acquire "$2" --fd 201"#;
-        let mut both = Self(Vec::new());
-        for (held, wanted) in [("a", "b"), ("b", "a")] {
-            let mut command = Command::new("bash");
-            command
-                .args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper"), held, wanted])
-                .env("LOCK_DIR", locks);
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-            let mut child = command.spawn().unwrap();
-            let mut line = String::new();
-            BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-            assert_eq!(line, "held\n");
-            both.0.push(child);
-        }
-        for one in &mut both.0 {
-            drop(one.stdin.take());
-        }
-        both
+/// Starts two shells. Each holds a group lock and waits for that of the other.
+fn start_deadlock(locks: &Path) -> [Started; 2] {
+    let script = r#"
+        exec 200<>"$("$0" group path "$1")" 201<>"$("$0" group path "$2")"
+        "$0" group acquire "$1" --fd 200; echo held; read line
+        exec "$0" group acquire "$2" --fd 201"#;
+    let mut both = [("a", "b"), ("b", "a")].map(|(held, wanted)| {
+        let mut command = Command::new("bash");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper"), held, wanted]).env("LOCK_DIR", locks);
+        Started::of(&mut command)
+    });
+    for one in &mut both {
+        assert_eq!(one.line(), "held");
     }
-}
-
-impl Drop for Stuck {
-    fn drop(&mut self) {
-        for one in &mut self.0 {
-            let _ = one.kill();
-            let _ = one.wait();
-        }
+    for one in &mut both {
+        one.close_input();
     }
+    both
 }
 
 /// Requirement 185. What the doctor finds while the first request runs keeps the second from being begun.
@@ -142,17 +121,15 @@ fn the_queue_ends_when_the_doctor_finds_a_fault() {
     let variables = |name: &str| (name == "LOCK_DIR").then(|| locks.clone().into_os_string());
     let doctor = DoctorSettings { groups: Folders::from_variables(&variables), ..settings().doctor };
     let server = Server::over(folder.path(), Settings { doctor, ..settings() });
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &until("go"));
     let next = submit(&server, "RQ-2", &json!(["true"]));
     server.post("/api/queue/run-next", &json!({ "auto": true })).expect(202);
     wait_for(&server, &mut stream, &run, "running");
-    let stuck = Stuck::start(&locks);
-    // Nobody tells when the kernel has put the second one to sleep.
-    let limit = Instant::now() + Duration::from_secs(60);
-    while server.get("/api/doctor").expect(200)["summary"]["status"] != "FAIL" {
-        assert!(Instant::now() < limit, "the doctor finds nothing");
-    }
+    let stuck = start_deadlock(&locks);
+    // Nothing notifies a test when the kernel has put both to sleep.
+    let status = || server.get("/api/doctor").expect(200)["summary"]["status"].take();
+    until_seen("the doctor finds the deadlock", status, |status| status == "FAIL");
     let_go(&server, "go");
     wait_for(&server, &mut stream, &run, "succeeded");
     let ended = loop {
@@ -162,9 +139,7 @@ fn the_queue_ends_when_the_doctor_finds_a_fault() {
         }
     };
     assert_eq!(ended, "DOCTOR_FAILED");
-    while server.get("/api/queue").expect(200)["running"] == true {
-        stream.next();
-    }
+    stream.until_seen(|| server.get("/api/queue").expect(200)["running"].take(), |runs| *runs == false);
     assert_eq!(server.get("/api/locks").expect(200)["leases"], json!([]));
     assert_eq!(server.get(&format!("/api/runs/{next}")).expect(200)["run"]["status"], "queued");
     // Once the fault is gone, it goes on.
@@ -177,7 +152,7 @@ fn the_queue_ends_when_the_doctor_finds_a_fault() {
 #[test]
 fn a_queue_is_stopped_after_the_present_run() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &until("go"));
     let next = submit(&server, "RQ-2", &json!(["true"]));
     assert_eq!(server.post("/api/queue/stop", &json!({})).expect(202)["stopping"], false);
@@ -188,9 +163,7 @@ fn a_queue_is_stopped_after_the_present_run() {
     assert_eq!(server.post("/api/queue/stop", &json!({})).expect(202)["stopping"], true);
     let_go(&server, "go");
     wait_for(&server, &mut stream, &run, "succeeded");
-    while server.get("/api/queue").expect(200)["running"] == true {
-        stream.next();
-    }
+    stream.until_seen(|| server.get("/api/queue").expect(200)["running"].take(), |runs| *runs == false);
     assert_eq!(server.get(&format!("/api/runs/{next}")).expect(200)["run"]["status"], "queued");
     assert!(!server.get("/").text().contains("POST /api/queue/stop"));
 }

@@ -1,5 +1,6 @@
-//! Requests that come twice with one key.
+//! Repeated requests with one idempotency key.
 
+use lockkeeper_testing::http::Http;
 use serde_json::json;
 
 use super::server::Server;

@@ -5,12 +5,13 @@ use std::fs;
 use lockkeeper_engine::work;
 use lockkeeper_formats::aiflow::Aiflow;
 use lockkeeper_server::Settings;
+use lockkeeper_testing::http::{Events, Http};
+use lockkeeper_testing::processes;
 use serde_json::{Value, json};
 
-use super::events::{Stream, listen};
 use super::server::{Server, settings};
 
-/// A command that goes on until a file is there.
+/// A command that runs until a file is there.
 pub fn until(file: &str) -> Value {
     json!(["sh", "-c", format!("echo begun; while [ ! -e {file} ]; do sleep 0.02; done; echo over")])
 }
@@ -27,21 +28,16 @@ pub fn submit(server: &Server, id: &str, command: &Value) -> String {
     answer["run_id"].as_str().unwrap().to_owned()
 }
 
-/// Waits until a run is somewhere, however it gets there.
-pub fn wait_for(server: &Server, stream: &mut Stream, run: &str, status: &str) -> Value {
-    loop {
-        let shown = server.get(&format!("/api/runs/{run}")).expect(200);
-        if shown["run"]["status"] == status {
-            return shown;
-        }
-        stream.next();
-    }
+/// Waits until a run has this status.
+pub fn wait_for(server: &Server, stream: &mut Events, run: &str, status: &str) -> Value {
+    let show = || server.get(&format!("/api/runs/{run}")).expect(200);
+    stream.until_seen(show, |shown| shown["run"]["status"] == status)
 }
 
 #[test]
 fn a_request_comes_in_is_run_and_its_output_is_read() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let command = json!(["sh", "-c", "printf 'one\\ntwo\\n'; exit 0"]);
     let body =
         json!({ "title": "print", "command": command, "locks": ["db"], "priority": 5, "timeout": "1m" });
@@ -70,11 +66,11 @@ fn a_request_comes_in_is_run_and_its_output_is_read() {
 #[test]
 fn who_reads_a_log_is_answered_as_soon_as_there_is_more() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &until("go"));
     let path = format!("/api/runs/{run}/log");
     server.get(&format!("{path}?wait=26")).error(400, "BAD_INPUT");
-    // Whoever asks before anything was begun hears of the first word.
+    // A client that asks before the run began gets its first output.
     let first = std::thread::scope(|scope| {
         let asking = scope.spawn(|| server.get(&format!("{path}?from=0&wait=25")).expect(200));
         server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
@@ -96,7 +92,7 @@ fn who_reads_a_log_is_answered_as_soon_as_there_is_more() {
 #[test]
 fn no_letter_of_a_log_is_cut_in_two() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &json!(["printf", "aé日🦀é"]));
     server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
     wait_for(&server, &mut stream, &run, "succeeded");
@@ -114,7 +110,7 @@ fn no_letter_of_a_log_is_cut_in_two() {
 #[test]
 fn a_request_that_runs_is_locked_and_cannot_run_twice() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &until("go"));
     server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
     let request = server.get("/api/requests/RQ-1").expect(200)["request"].take();
@@ -141,7 +137,7 @@ fn a_request_that_runs_is_locked_and_cannot_run_twice() {
 #[test]
 fn of_many_who_run_one_request_at_once_one_does() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &until("go"));
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let ask = || server.post("/api/requests/RQ-1/run", &json!({})).status;
@@ -158,7 +154,7 @@ fn of_many_who_run_one_request_at_once_one_does() {
 #[test]
 fn a_run_is_called_off_with_its_command() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &json!(["sleep", "1000"]));
     server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
     server.post(&format!("/api/runs/{run}/cancel"), &json!({ "reason": "not needed" })).expect(202);
@@ -204,8 +200,8 @@ fn an_executor_outside_moves_a_run_by_compare_and_set() {
 #[test]
 fn what_happens_to_runs_is_told_as_it_happens() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
-    assert_eq!(stream.next().name, "hello");
+    let mut stream = server.listen();
+    assert_eq!(stream.event().name, "hello");
     let run = submit(&server, "RQ-1", &json!(["true"]));
     let told = stream.until("run.submitted");
     assert_eq!((told.name.as_str(), &told.data["event"]["run_id"]), ("run", &json!(run)));
@@ -287,7 +283,7 @@ fn only_the_server_takes_and_frees_its_locks() {
     let folder = tempfile::tempdir().unwrap();
     let execution = work::Settings { aiflow: Some(Aiflow::new(folder.path())), ..work::Settings::default() };
     let mut server = Server::over(folder.path(), Settings { execution, ..settings() });
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &until("go"));
     let locks = folder.path().join(".aiflow/locks");
     let look = || {
@@ -334,7 +330,7 @@ fn the_servers_locks_are_files_of_the_format_when_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let execution = work::Settings { aiflow: Some(Aiflow::new(folder.path())), ..work::Settings::default() };
     let mut server = Server::over(folder.path(), Settings { execution, ..settings() });
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let run = submit(&server, "RQ-1", &until("go"));
     server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
     let lock = folder.path().join(".aiflow/locks/request.RQ-1.lock.json");
@@ -347,7 +343,7 @@ fn the_servers_locks_are_files_of_the_format_when_asked_for() {
     server.post("/api/requests/RQ-1/run", &json!({})).error(409, "RUN_IN_PROGRESS");
     let_go(&server, "go");
     wait_for(&server, &mut stream, &run, "succeeded");
-    // The file goes a moment after the end is known; who drains waits for that.
+    // The server removes the file a moment after it published the end. Draining waits for that.
     server.drain();
     server.ended().unwrap();
     assert!(!lock.exists());
@@ -359,9 +355,7 @@ fn before_a_run_a_stale_lock_file_is_put_away() {
     let folder = tempfile::tempdir().unwrap();
     let locks = folder.path().join(".aiflow/locks");
     fs::create_dir_all(&locks).unwrap();
-    let mut dead = std::process::Command::new("true").spawn().unwrap();
-    let pid = dead.id();
-    dead.wait().unwrap();
+    let pid = processes::exited_pid();
     let stale = json!({
         "version": "1.0", "lock_type": "request", "request_id": "RQ-OLD", "run_id": "RUN-OLD", "pid": pid,
         "host": "127.0.0.1", "created_at": "2025-12-14T15:01:02+09:00", "expires_at": "2025-12-14T15:31:02+09:00",
@@ -396,7 +390,7 @@ fn a_server_that_drains_waits_for_what_it_runs_and_one_that_stops_ends_it() {
     server.stop();
     server.ended().unwrap();
     let server = Server::over(folder.path(), settings());
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let shown = wait_for(&server, &mut stream, &run, "canceled");
     assert_eq!(shown["run"]["reason_code"], "USER_CANCELED");
 }

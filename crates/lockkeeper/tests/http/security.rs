@@ -1,7 +1,8 @@
-//! Who is answered, and who is not.
+//! Access control: tokens, host names, origins.
 
 use lockkeeper_server::Settings;
 use lockkeeper_server::token::AccessToken;
+use lockkeeper_testing::http::Http;
 use serde_json::json;
 
 use super::server::{Server, settings};

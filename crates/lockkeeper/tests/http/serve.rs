@@ -1,70 +1,26 @@
-//! The server as a command: starting, sharing, stopping.
+//! `serve` as a process: starting, sharing a store, stopping.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 
-use lockkeeper_platform::signal::Signal;
+use lockkeeper_testing::http::{Http, connect};
+use lockkeeper_testing::{Finished, ServerProcess, Signal, processes, skip, world};
 use serde_json::{Value, json};
 
-use super::client::{Request, connect};
 use super::runs::{let_go, submit, until, wait_for};
 use super::server::{Server, settings};
 
-/// A server in a process of its own; killed when dropped.
-struct Process {
-    child: Child,
-    address: SocketAddr,
-}
-
-fn command(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
-    command
-        .current_dir(folder)
-        .env_clear()
-        .env("HOME", folder)
-        .arg("--dir")
-        .arg(folder.join("state"))
-        .arg("serve");
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-impl Process {
-    fn start(folder: &Path, args: &[&str]) -> Self {
-        let mut child =
-            command(folder, &[&["--listen", "127.0.0.1:0", "--json"], args].concat()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
-        let address = told["url"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
-        Self { child, address }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn the_first_signal_serves_those_who_are_there_to_their_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Process::start(folder.path(), &[]);
-    let mut stream = connect(server.address);
+    let world = world!().with_state();
+    let server = ServerProcess::start(&world, &[]);
+    let mut stream = connect(server.address());
     let body = json!({ "names": ["db"] }).to_string();
     let head = format!(
         "POST /api/locks HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          expect: 100-continue\r\n\r\n",
-        server.address,
+        server.address(),
         body.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
@@ -79,115 +35,101 @@ fn the_first_signal_serves_those_who_are_there_to_their_end() {
     let mut answer = String::new();
     reader.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
-    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    server.wait().code(0);
 }
 
 #[test]
 fn the_second_signal_stops_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Process::start(folder.path(), &[]);
-    let mut stream = connect(server.address);
+    let world = world!().with_state();
+    let server = ServerProcess::start(&world, &[]);
+    let mut stream = connect(server.address());
     let head = format!(
         "POST /api/locks HTTP/1.1\r\nhost: {}\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n",
-        server.address
+        server.address()
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.read_exact(&mut [0; 8]).unwrap();
     server.signal(Signal::INT);
     // The connection that waits for its body keeps the server. Nothing new is taken in from now on, which is the only
     // sign that the first signal has arrived; a second one before that would be the same signal.
-    while TcpStream::connect(server.address).is_ok() {
+    while TcpStream::connect(server.address()).is_ok() {
         std::thread::yield_now();
     }
     server.signal(Signal::INT);
-    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    server.wait().code(0);
 }
 
 #[test]
 fn two_servers_on_one_store_share_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let one = Process::start(folder.path(), &[]);
-    let two = Process::start(folder.path(), &[]);
-    assert_ne!(one.address, two.address);
+    let world = world!().with_state();
+    let one = ServerProcess::start(&world, &[]);
+    let two = ServerProcess::start(&world, &[]);
+    assert_ne!(one.address(), two.address());
     let wish = json!({ "names": ["db"], "owner": "test:1" });
-    let lease = Request::new(one.address, "POST", "/api/locks").json(&wish).send().expect(201);
+    let lease = one.post("/api/locks", &wish).expect(201);
     let other = json!({ "names": ["db"], "owner": "test:2" });
-    let refused = Request::new(two.address, "POST", "/api/locks").json(&other).send().error(409, "LOCK_HELD");
+    let refused = two.post("/api/locks", &other).error(409, "LOCK_HELD");
     assert_eq!(refused["context"]["holders"][0]["id"], lease["lease"]["id"]);
 }
 
 #[test]
 fn events_of_one_server_are_told_by_the_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let one = Server::over(folder.path(), settings());
-    let two = Process::start(folder.path(), &[]);
-    let mut stream = super::events::listen(&one, None);
-    assert_eq!(stream.next().name, "hello");
+    let world = world!().with_state();
+    let one = Server::over(world.cwd(), settings());
+    let two = ServerProcess::start(&world, &[]);
+    let mut stream = one.listen();
+    assert_eq!(stream.event().name, "hello");
     let wish = json!({ "names": ["db"], "owner": "test:2" });
-    Request::new(two.address, "POST", "/api/locks").json(&wish).send().expect(201);
+    two.post("/api/locks", &wish).expect(201);
     assert_eq!(stream.until("lease.acquired").data["lease"]["owner"], "test:2");
 }
 
 #[test]
 fn a_port_that_is_taken_is_told_with_the_way_out() {
-    let folder = tempfile::tempdir().unwrap();
+    let world = world!().with_state();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = command(folder.path(), &["--listen", &address]).output().unwrap();
-    let talk = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(talk.contains(&format!("cannot listen on {address}")) && talk.contains("--listen"), "{talk}");
+    let refused = world.run(["serve", "--listen", &address]).code(1);
+    refused.says(&format!("cannot listen on {address}")).says("--listen");
 }
 
 #[test]
 fn other_machines_are_let_in_only_with_a_token() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = command(folder.path(), &["--listen", "0.0.0.0:0"]).output().unwrap();
-    let talk = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{talk}");
-    assert!(talk.contains("--token-file"), "{talk}");
+    let world = world!().with_state();
+    world.run(["serve", "--listen", "0.0.0.0:0"]).code(2).says("--token-file");
 }
 
 /// Requirements 186 and 197. The command goes on, so that its request stays locked; nothing else does.
 #[test]
 fn a_server_that_is_killed_leaves_nothing_stuck() {
-    let folder = tempfile::tempdir().unwrap();
-    let swarm = folder.path().join("swarm");
+    let world = world!().with_state();
+    let swarm = world.beside("swarm");
     let swarm = swarm.to_str().unwrap();
-    let witness = Server::over(folder.path(), settings());
-    let mut stream = super::events::listen(&witness, None);
-    let mut first = Process::start(folder.path(), &["--status-dir", swarm]);
+    let witness = Server::over(world.cwd(), settings());
+    let mut stream = witness.listen();
+    let mut first = ServerProcess::start(&world, &["--status-dir", swarm]);
     let run = submit(&witness, "RQ-1", &until("go"));
-    let next =
-        |address| Request::new(address, "POST", "/api/queue/run-next").json(&json!({ "auto": true })).send();
-    next(first.address).expect(202);
+    first.post("/api/queue/run-next", &json!({ "auto": true })).expect(202);
     stream.until("run.started");
-    first.child.kill().unwrap();
-    first.child.wait().unwrap();
-    let second = Process::start(folder.path(), &["--status-dir", swarm, "--work", "1"]);
-    let ask = |path: &str| Request::new(second.address, "POST", path).json(&json!({})).send();
+    first.kill();
+    let second = ServerProcess::start(&world, &["--status-dir", swarm, "--work", "1"]);
+    let ask = |path: &str| second.post(path, &json!({}));
     assert_eq!(witness.get("/api/queue").expect(200)["running"], false);
     ask("/api/requests/RQ-1/run").error(409, "RUN_IN_PROGRESS");
     let_go(&witness, "go");
-    loop {
-        let shown = witness.get(&format!("/api/runs/{run}")).expect(200);
-        if shown["run"]["completed_at"].is_string() {
-            break;
-        }
-        stream.next();
-    }
+    let show = || witness.get(&format!("/api/runs/{run}")).expect(200);
+    stream.until_seen(show, |shown| shown["run"]["completed_at"].is_string());
     let again = ask("/api/requests/RQ-1/run").expect(202);
     wait_for(&witness, &mut stream, again["run_id"].as_str().unwrap(), "succeeded");
 }
 
 #[test]
 fn the_log_is_one_json_object_a_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Process::start(folder.path(), &["--log", "json"]);
-    Request::new(server.address, "POST", "/api/locks").json(&json!({ "names": ["db"] })).send().expect(201);
+    let world = world!().with_state();
+    let server = ServerProcess::start(&world, &["--log", "json"]);
+    server.post("/api/locks", &json!({ "names": ["db"] })).expect(201);
     server.signal(Signal::TERM);
-    let mut log = String::new();
-    server.child.stderr.as_mut().unwrap().read_to_string(&mut log).unwrap();
+    let log = server.wait().code(0).stderr();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let answered = lines.iter().find(|line| line["message"] == "answered").unwrap();
     assert_eq!((&answered["method"], &answered["status"]), (&json!("POST"), &json!(201)));
@@ -196,32 +138,28 @@ fn the_log_is_one_json_object_a_line() {
 /// Requirement 193. The log of the server and its messages know that a stale lock was put away.
 #[test]
 fn a_stale_lock_that_was_put_away_is_in_the_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let locks = folder.path().join(".aiflow/locks");
+    let world = world!().with_state();
+    let locks = world.path(".aiflow/locks");
     std::fs::create_dir_all(&locks).unwrap();
-    let mut dead = Command::new("true").spawn().unwrap();
     let stale = json!({
-        "version": "1.0", "lock_type": "request", "request_id": "RQ-OLD", "run_id": "RUN-OLD", "pid": dead.id(),
+        "version": "1.0", "lock_type": "request", "request_id": "RQ-OLD", "run_id": "RUN-OLD", "pid": processes::exited_pid(),
         "host": "127.0.0.1", "created_at": "2025-12-14T15:01:02+09:00", "expires_at": "2025-12-14T15:31:02+09:00",
     });
-    dead.wait().unwrap();
     std::fs::write(locks.join("request.RQ-OLD.lock.json"), stale.to_string()).unwrap();
-    let swarm = folder.path().join("swarm");
+    let swarm = world.beside("swarm");
     let args = ["--log", "json", "--lock-format", "aiflow", "--status-dir", swarm.to_str().unwrap()];
-    let mut server = Process::start(folder.path(), &args);
-    let ask = |path: &str, body: &Value| Request::new(server.address, "POST", path).json(body).send();
-    ask("/api/requests", &json!({ "id": "RQ-1", "command": ["true"] })).expect(201);
-    ask("/api/requests/RQ-1/run", &json!({})).expect(202);
+    let server = ServerProcess::start(&world, &args);
+    server.post("/api/requests", &json!({ "id": "RQ-1", "command": ["true"] })).expect(201);
+    server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
     for language in ["en", "ja", "zh"] {
         let path = format!("/api/messages.v1.{language}.json");
-        let messages = Request::new(server.address, "GET", &path).send().expect(200);
+        let messages = server.get(&path).expect(200);
         for code in ["QUEUE_IN_PROGRESS", "LOCK_STALE_RECOVERED"] {
             assert!(messages.to_string().contains(code), "{language}: {code}");
         }
     }
     server.signal(Signal::TERM);
-    let mut log = String::new();
-    server.child.stderr.as_mut().unwrap().read_to_string(&mut log).unwrap();
+    let log = server.wait().code(0).stderr();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let told = lines.iter().find(|line| line["reason_code"] == "LOCK_STALE_RECOVERED");
     let told = told.unwrap_or_else(|| panic!("not told in {log}"));
@@ -232,12 +170,12 @@ fn a_stale_lock_that_was_put_away_is_in_the_log() {
 /// Requirement 199. A network with nothing but this machine in it, and no program but a shell and git.
 #[test]
 fn everything_works_locally_with_git_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let programs = folder.path().join("programs");
+    let world = world!().with_state();
+    let programs = world.path("programs");
     std::fs::create_dir(&programs).unwrap();
     for program in ["sh", "git"] {
-        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
-        let path = String::from_utf8(found.stdout).unwrap();
+        let found = Finished::of(Command::new("sh").args(["-c", &format!("command -v {program}")]));
+        let path = found.code(0).stdout();
         std::os::unix::fs::symlink(path.trim_end(), programs.join(program)).unwrap();
     }
     let isolated = |arguments: &[&str]| {
@@ -245,9 +183,8 @@ fn everything_works_locally_with_git_alone() {
         command.args(["--user", "--map-root-user", "--net"]).args(arguments);
         command
     };
-    if !isolated(&["true"]).status().expect("this test needs unshare(1)").success() {
-        eprintln!("not tried: this machine lets nobody have a network of their own");
-        return;
+    if !Finished::of(&mut isolated(&["true"])).succeeded() {
+        return skip("a network namespace of its own");
     }
     let script = r#"
 import fcntl, json, os, socket, struct, subprocess, sys, urllib.error, urllib.request
@@ -284,27 +221,16 @@ assert json.loads(ask('/api/runs/' + run + '/log'))['text'].endswith(' t\n')
 server.terminate()
 sys.exit(server.wait())
 "#;
-    let program = env!("CARGO_BIN_EXE_lockkeeper");
-    let output =
-        isolated(&["python3", "-c", script, program, folder.path().to_str().unwrap()]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    let folder = world.cwd().to_str().unwrap();
+    Finished::of(&mut isolated(&["python3", "-c", script, world.program(), folder])).code(0);
 }
 
 #[test]
 fn a_collector_that_cannot_be_used_is_told_and_one_of_the_environment_is_no_reason_not_to_serve() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = command(folder.path(), &["--otlp", "https://127.0.0.1:4318"]).output().unwrap();
-    let talk = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{talk}");
-    assert!(
-        talk.contains("only http:// is spoken") && talk.contains("a collector on this machine"),
-        "{talk}"
-    );
-    let mut serving = command(folder.path(), &["--listen", "127.0.0.1:0"]);
-    let mut child = serving.env("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:4318").spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim_end().strip_prefix("http://").unwrap().parse().unwrap();
-    let server = Process { child, address };
-    Request::new(server.address, "GET", "/healthz").send().expect(200);
+    let world = world!().with_state();
+    let refused = world.run(["serve", "--otlp", "https://127.0.0.1:4318"]).code(2);
+    refused.says("only http:// is spoken").says("a collector on this machine");
+    let world = world.set("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:4318");
+    let server = ServerProcess::start(&world, &[]);
+    server.get("/healthz").expect(200);
 }

@@ -1,4 +1,4 @@
-//! A server of one's own, on a port that nobody else has.
+//! A server in this process, on a free port.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -15,19 +15,17 @@ use lockkeeper_engine::runs::new_request::Defaults;
 use lockkeeper_formats::group::Folders;
 use lockkeeper_formats::swarm::Swarm;
 use lockkeeper_server::{self, AppState, DoctorSettings, Limits, ServeError, Settings, Shutdown};
-use serde_json::Value;
-use tempfile::TempDir;
+use lockkeeper_testing::http::Http;
+use lockkeeper_testing::{World, world};
 
-use super::client::{Request, Response};
-
-/// A running server; dropping it stops it.
+/// A running server. Dropping it stops it.
 pub struct Server {
     pub address: SocketAddr,
     pub keeper: Keeper,
     shutdown: Shutdown,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
     folder: PathBuf,
-    _temp: Option<TempDir>,
+    world: Option<World>,
 }
 
 pub fn settings() -> Settings {
@@ -53,19 +51,19 @@ pub fn settings() -> Settings {
 }
 
 impl Server {
-    /// One with the usual settings and a store of its own.
+    /// A server with the usual settings, in a world of its own.
     pub fn start() -> Self {
         Self::with(settings())
     }
 
     pub fn with(settings: Settings) -> Self {
-        let temp = tempfile::tempdir().unwrap();
-        let mut server = Self::over(temp.path(), settings);
-        server._temp = Some(temp);
+        let world = world!().with_state();
+        let mut server = Self::over(world.cwd(), settings);
+        server.world = Some(world);
         server
     }
 
-    /// One over a folder that somebody else may use too.
+    /// A server over a folder. Other servers may use the same folder.
     pub fn over(folder: &Path, settings: Settings) -> Self {
         let mut settings = settings;
         settings.defaults.dir = folder.to_owned();
@@ -75,32 +73,21 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let (state, told) = (
+        let (site, told) = (
             AppState::new(open_engine(&location.state).unwrap(), location, settings).unwrap(),
             shutdown.clone(),
         );
-        let thread = Some(thread::spawn(move || lockkeeper_server::run(listener, &state, &told)));
-        Self { address, keeper, shutdown, thread, folder: folder.to_owned(), _temp: None }
-    }
-
-    pub fn request(&self, method: &str, path: &str) -> Request {
-        Request::new(self.address, method, path)
-    }
-
-    pub fn get(&self, path: &str) -> Response {
-        self.request("GET", path).send()
-    }
-
-    pub fn post(&self, path: &str, body: &Value) -> Response {
-        self.request("POST", path).json(body).send()
-    }
-
-    pub fn delete(&self, path: &str) -> Response {
-        self.request("DELETE", path).send()
+        let thread = Some(thread::spawn(move || lockkeeper_server::run(listener, &site, &told)));
+        Self { address, keeper, shutdown, thread, folder: folder.to_owned(), world: None }
     }
 
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The world of [`Server::start`] and [`Server::with`].
+    pub fn world(&self) -> &World {
+        self.world.as_ref().expect("a server over a given folder has no world")
     }
 
     pub fn stop(&self) {
@@ -111,9 +98,15 @@ impl Server {
         self.shutdown.drain();
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits for its end.
     pub fn ended(&mut self) -> Result<(), ServeError> {
         self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Http for Server {
+    fn address(&self) -> SocketAddr {
+        self.address
     }
 }
 

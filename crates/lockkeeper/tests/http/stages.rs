@@ -3,21 +3,15 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use lockkeeper_testing::http::{Events, Http};
+use lockkeeper_testing::stages::{Execution, GATED, execute, let_end};
 use serde_json::{Value, json};
 
-use super::conduct::{Conducted, GATED, execute, let_end, lockkeeper, told};
-use super::events::{Stream, listen};
 use super::server::Server;
 
-/// Looks again whenever something happens to an execution or a lease, until it is so.
-fn until(server: &Server, stream: &mut Stream, is_so: impl Fn(&Value) -> bool) -> Value {
-    loop {
-        let latest = server.get("/api/stages").expect(200)["latest"].take();
-        if is_so(&latest) {
-            return latest;
-        }
-        stream.next();
-    }
+/// Looks at the latest execution now and after each event, until it is as wanted.
+fn until(server: &Server, stream: &mut Events, wanted: impl Fn(&Value) -> bool) -> Value {
+    stream.until_seen(|| server.get("/api/stages").expect(200)["latest"].take(), wanted)
 }
 
 fn status_of<'v>(execution: &'v Value, group: &str) -> &'v Value {
@@ -38,15 +32,15 @@ fn executions_and_plans_have_the_keys_and_values_of_the_commands() {
     let server = Server::start();
     let empty = server.get("/api/stages").expect(200);
     assert_eq!((&empty["executions"], &empty["latest"]), (&json!([]), &Value::Null));
-    assert!(execute(&server, GATED, "P3").status.success());
+    execute(server.world(), GATED, "P3").code(0);
     let stages = server.get("/api/stages").expect(200);
-    let report = told(&server, &["stages", "report", "STAGES.yml"]);
+    let report = server.world().json(&["stages", "report", "STAGES.yml"]);
     assert_within(&report["executions"][0], &stages["executions"][0]);
     for key in ["conflicts", "downgrades_last_hour", "alerts", "skipped_lines"] {
         assert_eq!(report[key], stages[key], "{key}");
     }
     assert_eq!(stages["files"], json!(["STAGES.yml"]));
-    let plan = told(&server, &["stages", "plan", "STAGES.yml", "P3", "--load", "0"]);
+    let plan = server.world().json(&["stages", "plan", "STAGES.yml", "P3", "--load", "0"]);
     let latest = &stages["latest"];
     assert_eq!(latest["plan"], plan);
     assert_eq!((&latest["status"], &latest["mode"]), (&json!("succeeded"), &json!("MUTEX")));
@@ -68,19 +62,19 @@ fn executions_and_plans_have_the_keys_and_values_of_the_commands() {
 #[test]
 fn an_execution_is_followed_from_its_beginning_to_its_end() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
-    let mut conducted = Conducted::begin(&server);
+    let mut stream = server.listen();
+    let mut conducted = Execution::begin(server.world());
     let begun = until(&server, &mut stream, |latest| {
         status_of(latest, "docs") == "STARTED" && !latest["groups"][0]["runs"][0].is_null()
     });
     assert_eq!((&begun["status"], &begun["mode"]), (&json!("running"), &json!("MUTEX")));
     assert_eq!(status_of(&begun, "web"), "WAITING");
     assert_eq!(begun["wall_ms"], Value::Null);
-    let_end(&server, "api");
+    let_end(server.world(), "api");
     let later = until(&server, &mut stream, |latest| status_of(latest, "api") == "SUCCESS");
     assert_eq!(later["status"], "running");
-    let_end(&server, "docs");
-    let_end(&server, "web");
+    let_end(server.world(), "docs");
+    let_end(server.world(), "web");
     let done = until(&server, &mut stream, |latest| latest["status"] == "succeeded");
     assert!(done["speed_up"].as_f64().is_some_and(|times| times > 0.0), "{done}");
     assert!(conducted.end());
@@ -89,13 +83,13 @@ fn an_execution_is_followed_from_its_beginning_to_its_end() {
 #[test]
 fn the_stream_tells_of_executions() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
-    let mut conducted = Conducted::begin(&server);
-    let mut next = || std::iter::repeat_with(|| stream.next()).find(|event| event.name == "stages").unwrap();
+    let mut stream = server.listen();
+    let mut conducted = Execution::begin(server.world());
+    let mut next = || std::iter::repeat_with(|| stream.event()).find(|event| event.name == "stages").unwrap();
     let began = next().data;
     assert_eq!(began["type"], "stages.began");
     for group in ["api", "web", "docs"] {
-        let_end(&server, group);
+        let_end(server.world(), group);
     }
     let changed = next().data;
     assert_eq!(changed["type"], "stages.changed");
@@ -106,9 +100,9 @@ fn the_stream_tells_of_executions() {
 #[test]
 fn a_group_says_what_it_waits_for() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
+    let mut stream = server.listen();
     let guard = server.keeper.lock("docs").owner("lib:holder").acquire().unwrap();
-    let _conducted = Conducted::begin(&server);
+    let _conducted = Execution::begin(server.world());
     let waits = until(&server, &mut stream, |latest| latest["groups"][2]["waits_for"].is_string());
     let why = waits["groups"][2]["waits_for"].as_str().unwrap();
     assert!(why.contains("docs is held by lib:holder"), "{why}");
@@ -118,22 +112,22 @@ fn a_group_says_what_it_waits_for() {
 #[test]
 fn an_execution_whose_conductor_died_is_interrupted() {
     let server = Server::start();
-    let mut stream = listen(&server, None);
-    let mut conducted = Conducted::begin(&server);
+    let mut stream = server.listen();
+    let mut conducted = Execution::begin(server.world());
     until(&server, &mut stream, |latest| !latest["groups"][0]["runs"][0].is_null());
     conducted.kill();
     let left = until(&server, &mut stream, |latest| latest["status"] == "interrupted");
     assert_eq!(status_of(&left, "api"), "INTERRUPTED");
     for group in ["api", "web", "docs"] {
-        let_end(&server, group);
+        let_end(server.world(), group);
     }
     let resume = ["stages", "run", "STAGES.yml", "P3", "--load", "0", "--agent-command", "true", "--resume"];
-    // How agents ended while nobody looked may not be known: then they are tried once more the next time.
-    let succeeds = || lockkeeper(&server, &resume).output().unwrap().status.success();
+    // The exit codes of agents that ended meanwhile may be unknown. Then the second resume runs them again.
+    let succeeds = || server.world().run(resume).succeeded();
     assert!(succeeds() || succeeds());
     let done = server.get("/api/stages").expect(200)["latest"].take();
     assert_eq!(done["status"], "succeeded");
-    // It began more than once, and all is told.
+    // The group began more than once, and the answer has all attempts.
     let all = done["groups"].as_array().unwrap().iter().filter(|group| group["group_id"] == "api");
     let all: Vec<&Value> = all.map(|group| &group["status"]).collect();
     assert_eq!((all[0], all[all.len() - 1]), (&json!("INTERRUPTED"), &json!("SUCCESS")), "{done}");
@@ -143,7 +137,7 @@ fn an_execution_whose_conductor_died_is_interrupted() {
 fn executions_come_in_pages_and_unknown_ones_are_refused() {
     let server = Server::start();
     for _ in 0..3 {
-        assert!(execute(&server, GATED, "P3").status.success());
+        execute(server.world(), GATED, "P3").code(0);
     }
     let first = server.get("/api/stages?limit=2").expect(200);
     let next = first["next"].as_str().unwrap();
@@ -213,7 +207,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_place() {
     assert!(context["column"].as_u64().is_some_and(|column| column > 1), "{error}");
     let problems = context["problems"].as_array().unwrap();
     assert!(problems.iter().any(|problem| problem["line"] == 4 && problem["severity"] == "error"), "{error}");
-    // A file can be long and wrong everywhere; what is told of it cannot.
+    // The list of problems is limited, even for a long file with many of them.
     let group = "{group_id: a, conflict_paths: ['[']}, ";
     let text = format!("parallel_groups: {{P1: [{}]}}\n", group.repeat(2_000));
     fs::write(server.folder().join("STAGES.yml"), text).unwrap();
@@ -231,7 +225,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_place() {
 #[test]
 fn many_downgrades_within_an_hour_are_an_alert_of_the_page_and_the_doctor() {
     let server = Server::start();
-    assert!(execute(&server, GATED, "P3").status.success());
+    execute(server.world(), GATED, "P3").code(0);
     let log = server.folder().join("logs/parallel_execution.log");
     let mut text = fs::read_to_string(&log).unwrap();
     let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();

@@ -1,9 +1,9 @@
-//! The pages of stages as a browser gets them.
+//! The HTML pages of stages.
 
+use lockkeeper_testing::http::{Http, Response};
+use lockkeeper_testing::stages::{GATED, execute};
 use serde_json::json;
 
-use super::client::Response;
-use super::conduct::{GATED, execute};
 use super::server::Server;
 
 fn browse(server: &Server, path: &str) -> Response {
@@ -23,7 +23,7 @@ fn an_empty_page_says_what_to_run_first() {
 #[test]
 fn a_page_shows_groups_runs_conflicts_with_witness_and_bars() {
     let server = Server::start();
-    assert!(execute(&server, GATED, "P3").status.success());
+    execute(server.world(), GATED, "P3").code(0);
     let latest = server.get("/api/stages").expect(200)["latest"].take();
     let (id, run) = (latest["execution_id"].as_str().unwrap(), &latest["groups"][0]["runs"][0]["run_id"]);
     let request = latest["groups"][0]["runs"][0]["request_id"].as_str().unwrap();
@@ -68,8 +68,7 @@ fn whatever_a_file_says_is_never_markup_of_the_page() {
          \x20   - {{group_id: b, agents: [x], conflict_paths: ['**']}}\n\
          conflict_detection:\n  rules: [{{name: '{quoted}', severity: FATAL, action: mutex_lock, paths: ['**']}}]\n"
     );
-    let ran = execute(&server, &stages, evil);
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    execute(server.world(), &stages, evil).code(0);
     let id = server.get("/api/stages").expect(200)["latest"]["execution_id"].take();
     let paths = [
         "/stages".to_owned(),

@@ -1,4 +1,4 @@
-//! Endings, signals, orphans and whole trees of wrapped commands.
+//! Wrapped commands: how they end, signals, orphans, whole process trees.
 
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -7,22 +7,14 @@ use std::time::Duration;
 use lockkeeper_core::liveness::LockState;
 use lockkeeper_platform::exec::{Ending, Event, Mode, Next, Spec, StartError, start};
 use lockkeeper_platform::liveness_lock::LivenessFile;
-use lockkeeper_platform::process::{self, Watch};
-use lockkeeper_platform::{clock, poll, random};
+use lockkeeper_platform::{clock, random};
+use lockkeeper_testing::{Finished, Signal, processes};
 
 use crate::wrapped::Wrapped;
 
 fn worker_runs(script: &str) -> Spec {
     let args = vec!["-c".into(), script.into()];
     Spec { program: "sh".into(), args, mode: Mode::Worker, ..Spec::default() }
-}
-
-fn wait_until_gone(pid: u32) {
-    if let Ok(process) = process::identify(pid)
-        && let Watch::Exit(end) = process::watch(process)
-    {
-        assert!(poll::wait(&[end.as_fd()], None).unwrap().any());
-    }
 }
 
 #[test]
@@ -55,8 +47,7 @@ fn a_script_without_an_interpreter_line_is_run_by_sh() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("script");
     std::fs::write(&script, "exit $1\n").unwrap();
-    let chmod = Command::new("chmod").arg("+x").arg(&script).status().unwrap();
-    assert!(chmod.success());
+    Finished::of(Command::new("chmod").arg("+x").arg(&script)).code(0);
     let spec = Spec { program: script.into(), args: vec!["6".into()], mode: Mode::Worker, ..Spec::default() };
     let running = start(&spec, None).unwrap();
     assert_eq!(running.supervise(&[], &mut |_| Next::Wait).unwrap(), Ending::Exited(6));
@@ -80,13 +71,17 @@ fn signals_are_passed_on_once_each_and_the_wrapper_waits_for_the_command() {
          while :; do wait; done",
     );
     wrapped.expect("up");
-    for (signal, line) in
-        [("USR1", "usr1"), ("USR2", "usr2"), ("HUP", "hup"), ("INT", "int"), ("QUIT", "quit")]
-    {
+    for (signal, line) in [
+        (Signal::USR1, "usr1"),
+        (Signal::USR2, "usr2"),
+        (Signal::HUP, "hup"),
+        (Signal::INT, "int"),
+        (Signal::QUIT, "quit"),
+    ] {
         wrapped.signal(signal);
         assert_eq!(wrapped.line(), line);
     }
-    wrapped.signal("TERM");
+    wrapped.signal(Signal::TERM);
     assert_eq!(wrapped.line(), "term");
     assert_eq!(wrapped.ended(), "exited with code 7");
 }
@@ -96,8 +91,8 @@ fn dispositions_of_the_command_are_those_that_the_wrapper_was_started_with() {
     // Bits 31 and 32 are the C library's own; awk catches nothing by itself.
     let status = "awk '/Sig(Blk|Ign|Cgt)/ { printf \"%s \", $2 } END { print \"\" }' /proc/self/status";
     let bare = |before: &str| {
-        let output = Command::new("sh").args(["-c", &format!("{before}; {status}")]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+        let finished = Finished::of(Command::new("sh").args(["-c", &format!("{before}; {status}")]));
+        finished.code(0).stdout().trim_end().to_owned()
     };
     let wrapped = |before: &str| {
         let mut wrapped = Wrapped::run_after(before, status);
@@ -116,9 +111,8 @@ fn a_command_that_leaves_its_output_open_does_not_keep_the_wrapper() {
     let mut wrapped = Wrapped::run("sleep 600 & echo $!; exit 4");
     let left: u32 = wrapped.line().parse().unwrap();
     assert_eq!(wrapped.ended(), "exited with code 4");
-    let left = process::identify(left).expect("it is left alone");
-    let number = rustix::process::Pid::from_raw(left.pid.cast_signed()).unwrap();
-    rustix::process::kill_process(number, rustix::process::Signal::KILL).unwrap();
+    assert!(processes::is_alive(left), "it is left alone");
+    processes::kill(left);
 }
 
 #[test]
@@ -145,7 +139,7 @@ fn a_lost_lease_ends_the_whole_tree() {
     let late: u32 = wrapped.line().parse().unwrap();
     assert_eq!(wrapped.ended(), "was ended by SIGKILL");
     for pid in started.into_iter().chain([late]) {
-        assert!(process::identify(pid).is_err(), "{pid} still runs");
+        assert!(!processes::is_alive(pid), "{pid} still runs");
     }
 }
 
@@ -189,9 +183,7 @@ fn a_command_shares_the_proof_of_life_until_its_last_process_is_gone() {
     wrapped.kill();
     for pid in pids {
         assert_eq!(file.look(id), LockState::Held);
-        let number = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-        rustix::process::kill_process(number, rustix::process::Signal::KILL).unwrap();
-        wait_until_gone(pid);
+        processes::kill(pid);
     }
     file.wait_free(id).unwrap();
     assert_eq!(file.look(id), LockState::Free);

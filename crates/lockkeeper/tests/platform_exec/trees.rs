@@ -1,22 +1,21 @@
-//! Whole trees, ended by a process that did not start them.
+//! Process trees, ended by a process that did not start them.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_core::liveness::{ProcessRef, ProcessState};
 use lockkeeper_platform::process;
 use lockkeeper_platform::tree::{Root, Stop, descendants, stop_tree};
+use lockkeeper_testing::Started;
 
-/// Starts a script and reads the numbers of the processes that it says it consists of.
-fn tree(script: &str, size: usize) -> (Child, Vec<ProcessRef>) {
+/// Starts a script, and reads the numbers of its processes, which it prints.
+fn tree(script: &str, size: usize) -> (Started, Vec<ProcessRef>) {
     tree_of(Command::new("sh").args(["-c", script]), size)
 }
 
-fn tree_of(command: &mut Command, size: usize) -> (Child, Vec<ProcessRef>) {
-    let mut root = command.stdout(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(root.stdout.take().unwrap()).lines().take(size);
-    let processes = lines.map(|line| process::identify(line.unwrap().parse().unwrap()).unwrap()).collect();
+fn tree_of(command: &mut Command, size: usize) -> (Started, Vec<ProcessRef>) {
+    let mut root = Started::of(command);
+    let processes = (0..size).map(|_| process::identify(root.line().parse().unwrap()).unwrap()).collect();
     (root, processes)
 }
 
@@ -29,10 +28,10 @@ const STUBBORN: &str = "trap '' TERM; echo $$; sh -c 'echo $$; sleep 600 & echo 
 #[test]
 fn a_stranger_ends_root_and_all_below_it() {
     let (mut root, processes) = tree(STUBBORN, 3);
-    assert_eq!(descendants(root.id()).unwrap().len(), 2);
+    assert_eq!(descendants(root.pid()).unwrap().len(), 2);
     assert_eq!(stop(Root::Process(processes[0]), Duration::from_millis(20), None), []);
     assert!(processes.iter().all(|process| process::look(*process) == ProcessState::Gone));
-    root.wait().unwrap();
+    root.end();
 }
 
 #[test]
@@ -41,8 +40,7 @@ fn a_reused_number_is_never_signalled() {
     let earlier = ProcessRef { started: processes[0].started - 1, ..processes[0] };
     assert_eq!(stop(Root::Process(earlier), Duration::ZERO, None), []);
     assert_eq!(process::look(processes[0]), ProcessState::Running);
-    root.kill().unwrap();
-    root.wait().unwrap();
+    root.kill();
 }
 
 #[test]
@@ -62,7 +60,7 @@ fn what_was_left_behind_is_found_by_its_mark() {
     let script = "(setsid sleep 600 & echo $!)";
     let (mut root, processes) =
         tree_of(Command::new("sh").args(["-c", script]).env("LOCKKEEPER_RUN_ID", id), 1);
-    root.wait().unwrap();
+    root.end();
     assert_eq!(process::look(processes[0]), ProcessState::Running);
     assert_eq!(stop(Root::Marked, Duration::from_secs(60), Some(&mark)), []);
     assert_eq!(process::look(processes[0]), ProcessState::Gone);
@@ -78,7 +76,7 @@ fn a_process_that_changes_its_program_all_the_time_is_found_by_its_mark() {
         let script = "ulimit -t 20; export AGAIN='exec sh -c \"$AGAIN\"'; setsid sh -c \"$AGAIN\" & echo $!";
         let (mut root, processes) =
             tree_of(Command::new("sh").args(["-c", script]).env("LOCKKEEPER_RUN_ID", id), 1);
-        root.wait().unwrap();
+        root.end();
         assert_eq!(stop(Root::Marked, Duration::from_secs(60), Some(&mark)), []);
         assert_eq!(process::look(processes[0]), ProcessState::Gone, "round {round}");
     }

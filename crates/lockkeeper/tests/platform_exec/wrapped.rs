@@ -1,25 +1,25 @@
-//! A wrapper in a process of its own: the test program starts itself again in that role.
+//! A wrapper in a process of its own: this test program again.
 
-use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_core::id::HolderId;
 use lockkeeper_platform::exec::{Event, Next, Spec, start};
 use lockkeeper_platform::liveness_lock::LivenessFile;
+use lockkeeper_testing::{Signal, Started, this_test, this_test_line};
 
 pub const SCRIPT: &str = "PLATFORM_EXEC_SCRIPT";
 const UNTIL_TOLD: &str = "PLATFORM_EXEC_UNTIL_TOLD";
 const DIR: &str = "PLATFORM_EXEC_DIR";
 const HOLDER: &str = "PLATFORM_EXEC_HOLDER";
 
-/// Not a test of its own: the wrapper that the tests start.
+/// Not a test, but the wrapper that the tests start.
 #[test]
+#[ignore = "a process that other tests start"]
 fn wrapper() {
-    let Some(script) = std::env::var_os(SCRIPT) else { return };
+    let script = std::env::var_os(SCRIPT).unwrap();
     println!("\nwrapper");
     let lock = std::env::var_os(DIR).map(|dir| {
         let holder = std::env::var(HOLDER).unwrap().parse().unwrap();
@@ -38,49 +38,48 @@ fn wrapper() {
     ending.pass_on_interrupt().unwrap();
 }
 
-/// The command line of a wrapper around `sh -c SCRIPT`, for shells that have the script in `PLATFORM_EXEC_SCRIPT`.
-pub fn command_line() -> String {
-    format!("'{}' --exact wrapped::wrapper --nocapture --test-threads=1", own_path().display())
+fn command() -> Command {
+    this_test("wrapped::wrapper")
 }
 
+/// The line of shell that starts a wrapper. The script is in the variable [`SCRIPT`].
+pub fn command_line() -> String {
+    this_test_line("wrapped::wrapper")
+}
+
+/// A running wrapper.
 pub struct Wrapped {
-    process: Child,
-    output: BufReader<ChildStdout>,
+    process: Started,
 }
 
 impl Wrapped {
     pub fn run(script: &str) -> Self {
-        Self::start(Command::new(own_path()).args(arguments()).env(SCRIPT, script))
+        Self::start(command().env(SCRIPT, script))
     }
 
-    /// Runs `before` in the shell that then turns into the wrapper.
+    /// Runs `before` in a shell, which then turns into the wrapper.
     pub fn run_after(before: &str, script: &str) -> Self {
         let line = format!("{before}; exec {}", command_line());
         Self::start(Command::new("sh").args(["-c", &line]).env(SCRIPT, script))
     }
 
+    /// The wrapper stops its command at [`Wrapped::tell`].
     pub fn run_until_told(script: &str) -> Self {
-        Self::start(Command::new(own_path()).args(arguments()).env(SCRIPT, script).env(UNTIL_TOLD, "1"))
+        Self::start(command().env(SCRIPT, script).env(UNTIL_TOLD, "1"))
     }
 
     pub fn run_holding(dir: &Path, holder: HolderId, script: &str) -> Self {
-        let mut command = Command::new(own_path());
-        command.args(arguments()).env(SCRIPT, script).env(DIR, dir).env(HOLDER, holder.0.to_string());
-        Self::start(&mut command)
+        Self::start(command().env(SCRIPT, script).env(DIR, dir).env(HOLDER, holder.0.to_string()))
     }
 
     fn start(command: &mut Command) -> Self {
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let output = BufReader::new(process.stdout.take().unwrap());
-        let mut wrapped = Self { process, output };
+        let mut wrapped = Self { process: Started::of(command) };
         wrapped.expect("wrapper");
         wrapped
     }
 
     pub fn line(&mut self) -> String {
-        let mut line = String::new();
-        assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the wrapper ended early");
-        line.trim_end().to_owned()
+        self.process.line()
     }
 
     pub fn expect(&mut self, wanted: &str) {
@@ -88,35 +87,21 @@ impl Wrapped {
     }
 
     pub fn tell(&mut self) {
-        self.process.stdin.take().unwrap().write_all(b"!").unwrap();
+        self.process.send("!");
     }
 
-    pub fn signal(&self, name: &str) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
     }
 
     pub fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.kill();
     }
 
-    /// How the command ended, by the wrapper's word.
+    /// How the command ended, as the wrapper says it.
     pub fn ended(mut self) -> String {
-        let ending = loop {
-            if let Some(ending) = self.line().strip_prefix("ended: ") {
-                break ending.to_owned();
-            }
-        };
-        self.process.wait().unwrap();
+        let ending = self.process.line_with("ended: ");
+        self.process.end();
         ending
     }
-}
-
-fn own_path() -> PathBuf {
-    std::env::current_exe().unwrap()
-}
-
-fn arguments() -> [&'static OsStr; 4] {
-    ["--exact", "wrapped::wrapper", "--nocapture", "--test-threads=1"].map(OsStr::new)
 }

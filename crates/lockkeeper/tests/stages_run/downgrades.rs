@@ -1,23 +1,24 @@
-//! Every downgrade rule, made to happen; tuning and rollback.
+//! Every downgrade rule fires once; tuning of parallelism; rollback.
 
+use lockkeeper_testing::until;
 use serde_json::Value;
 
-use crate::site::{Site, Started};
+use crate::stages::Stages;
 
-/// Three groups apart, each with this command, and what else the file says.
-fn three(command: &str, more: &str) -> Site {
+/// Three groups that do not conflict, each with this command, and more lines of the file.
+fn three(command: &str, more: &str) -> Stages {
     let mut text = String::from("parallel_groups:\n  P1:\n");
     for group in ["a", "b", "c"] {
         text.push_str(&format!(
             "    - {{group_id: {group}, conflict_paths: [\"{group}/**\"], command: '{command}'}}\n"
         ));
     }
-    Site::new(&format!("{text}{more}\n"))
+    Stages::new(&format!("{text}{more}\n"))
 }
 
-fn rules(site: &Site) -> Vec<(String, String)> {
+fn rules(stages: &Stages) -> Vec<(String, String)> {
     let text = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
-    site.told("DOWNGRADED").iter().map(|line| (text(line, "rule"), text(line, "to"))).collect()
+    stages.logged("DOWNGRADED").iter().map(|line| (text(line, "rule"), text(line, "to"))).collect()
 }
 
 fn rule(name: &str, to: &str) -> (String, String) {
@@ -27,46 +28,38 @@ fn rule(name: &str, to: &str) -> (String, String) {
 /// Requirement 126.
 #[test]
 fn failures_beyond_the_threshold_abort_and_roll_back() {
-    let site = three(
+    let stages = three(
         "exit 3",
         "downgrade_rules: [{name: failures, trigger: failure_threshold, threshold: 2, action: abort}]",
     );
     let rollback = "sh -c 'echo \"$1\" > rolled' sh {phase}";
-    let document = site.stages("P1", &["--jobs", "1", "--rollback", rollback]).code(1).json();
-    assert_eq!(rules(&site), [rule("failures", "abort")]);
+    let document = stages.run("P1", &["--jobs", "1", "--rollback", rollback]).code(1).json();
+    assert_eq!(rules(&stages), [rule("failures", "abort")]);
     assert_eq!((&document["stopped"], &document["rolled_back"]), (&"rule failures".into(), &true.into()));
-    assert_eq!(std::fs::read_to_string(site.path("rolled")).unwrap(), "P1\n");
-    assert_eq!(site.told("STARTED").len(), 2);
-    site.assert_settled();
+    assert_eq!(std::fs::read_to_string(stages.path("rolled")).unwrap(), "P1\n");
+    assert_eq!(stages.logged("STARTED").len(), 2);
+    stages.assert_settled();
 }
 
 /// Requirement 126.
 #[test]
 fn a_group_on_the_longest_path_that_fails_is_rolled_back_and_told() {
-    let site = three("exit 3", "downgrade_rules: [{name: late, trigger: critical_path, action: notify}]");
-    let document = site.stages("P1", &["--rollback", "touch rolled"]).code(1).json();
+    let stages = three("exit 3", "downgrade_rules: [{name: late, trigger: critical_path, action: notify}]");
+    let document = stages.run("P1", &["--rollback", "touch rolled"]).code(1).json();
     assert_eq!((&document["rolled_back"], &document["downgrades"]), (&true.into(), &0.into()), "{document}");
-    assert!(site.path("rolled").exists() && !site.told("NOTICED").is_empty());
+    assert!(stages.path("rolled").exists() && !stages.logged("NOTICED").is_empty());
 }
 
-/// Somebody outside who holds what the first group needs, until `go` is there.
-fn hold(site: &Site) -> Started {
-    let holder =
-        site.start(&["exec", "a", "--", "sh", "-c", "touch held; until test -e go; do sleep 0.01; done"]);
-    site.until_there("held");
-    holder
-}
-
-/// The rules that answered while somebody else held what a group needs.
+/// The rules that fired while another owner held the lease of the first group.
 fn rules_while_held(more: &str) -> Vec<(String, String)> {
-    let site = three("true", more);
-    let holder = hold(&site);
-    let running = site.start_stages("P1", &[]);
-    crate::site::until("it is serial", || !rules(&site).is_empty());
-    site.touch("go");
-    holder.end().code(0);
-    running.end().code(0);
-    rules(&site)
+    let stages = three("true", more);
+    let holder = stages.hold_until_go(&["a"]);
+    let running = stages.start("P1", &[]);
+    until("a rule fires", || !rules(&stages).is_empty());
+    stages.world.touch("go");
+    holder.wait().code(0);
+    running.wait().code(0);
+    rules(&stages)
 }
 
 /// Requirement 113.
@@ -80,11 +73,11 @@ fn a_lock_that_is_waited_for_in_vain_makes_it_serial_and_patient() {
 /// Requirement 113.
 #[test]
 fn without_a_rule_a_lock_that_is_waited_for_in_vain_fails_the_group() {
-    let site = three("true", "conflict_resolution: {timeout: 20ms, max_retries: 1}");
-    let holder = hold(&site);
-    let document = site.stages("P1", &[]).code(1).json();
-    site.touch("go");
-    holder.end().code(0);
+    let stages = three("true", "conflict_resolution: {timeout: 20ms, max_retries: 1}");
+    let holder = stages.hold_until_go(&["a"]);
+    let document = stages.run("P1", &[]).code(1).json();
+    stages.world.touch("go");
+    holder.wait().code(0);
     let why = document["groups"][0]["reason"].as_str().unwrap();
     assert!(why.contains("for its lease in vain: a is held by"), "{document}");
 }
@@ -101,9 +94,9 @@ fn groups_that_meet_others_again_and_again_run_one_by_one_after_a_delay() {
 fn a_high_load_means_fewer_groups_at_a_time() {
     let more =
         "downgrade_rules: [{name: load, condition: \"system_load > 8.0\", action: reduce_parallelism}]";
-    let site = three("true", more);
-    site.run(&["stages", "run", "STAGES.yml", "P1", "--load", "9", "--max-load", "100"]).code(0);
-    assert_eq!(rules(&site)[0], rule("load", "1 at a time"));
+    let stages = three("true", more);
+    stages.world.run(["stages", "run", "STAGES.yml", "P1", "--load", "9", "--max-load", "100"]).code(0);
+    assert_eq!(rules(&stages)[0], rule("load", "1 at a time"));
 }
 
 /// Requirement 126. Some memory is always in use.
@@ -111,9 +104,9 @@ fn a_high_load_means_fewer_groups_at_a_time() {
 fn short_memory_means_fewer_groups_at_a_time() {
     let more =
         "downgrade_rules: [{name: memory, condition: \"memory_usage > 0.01%\", action: reduce_parallelism}]";
-    let site = three("true", more);
-    site.stages("P1", &[]).code(0);
-    assert_eq!(rules(&site)[0], rule("memory", "1 at a time"));
+    let stages = three("true", more);
+    stages.run("P1", &[]).code(0);
+    assert_eq!(rules(&stages)[0], rule("memory", "1 at a time"));
 }
 
 /// Requirement 126. The third attempt finds the network again.
@@ -122,23 +115,23 @@ fn an_agent_whose_network_failed_is_tried_again_with_a_pause() {
     let more = "downgrade_rules: [{name: network, trigger: network_error, backoff: 10ms, max_retries: 4, action: retry_with_backoff}]";
     let command =
         "echo x >> $LOCKKEEPER_GROUP.tries; test $(wc -l < $LOCKKEEPER_GROUP.tries) -ge 3 || exit 7";
-    let site = three(command, more);
-    site.stages("P1", &[]).code(0);
-    assert_eq!(std::fs::read_to_string(site.path("a.tries")).unwrap(), "x\nx\nx\n");
+    let stages = three(command, more);
+    stages.run("P1", &[]).code(0);
+    assert_eq!(std::fs::read_to_string(stages.path("a.tries")).unwrap(), "x\nx\nx\n");
 }
 
 /// Requirement 126.
 #[test]
 fn an_agent_that_takes_too_long_is_ended_and_told_of() {
     let more = "downgrade_rules: [{name: slow, trigger: timeout, threshold: 100ms, action: notify}]";
-    let site = three("test $LOCKKEEPER_GROUP != a || exec sleep 1000", more);
-    let document = site.stages("P1", &[]).code(1).json();
+    let stages = three("test $LOCKKEEPER_GROUP != a || exec sleep 1000", more);
+    let document = stages.run("P1", &[]).code(1).json();
     assert!(document["groups"][0]["reason"].as_str().unwrap().contains("timedOut"), "{document}");
-    assert_eq!(site.told("NOTICED")[0]["rule"], "slow");
-    site.assert_settled();
+    assert_eq!(stages.logged("NOTICED")[0]["rule"], "slow");
+    stages.assert_settled();
 }
 
-/// Requirement 159. It begins with the fewest, grows while all goes well, and stays within its bounds.
+/// Requirement 159. It begins with the minimum, grows while groups succeed, and stays within its bounds.
 #[test]
 fn parallelism_tunes_itself_within_its_bounds() {
     let mut text = String::from("parallel_groups:\n  P1:\n");
@@ -147,9 +140,9 @@ fn parallelism_tunes_itself_within_its_bounds() {
             "    - {{group_id: g{group}, conflict_paths: [\"{group}/**\"], command: 'sleep 0.05'}}\n"
         ));
     }
-    let site = Site::new(&format!("{text}autotune: {{enabled: true, min: 1, max: 3, step: 1}}\n"));
-    site.stages("P1", &[]).code(0);
-    let tuned: Vec<u64> = site.told("TUNED").iter().map(|line| line["to"].as_u64().unwrap()).collect();
+    let stages = Stages::new(&format!("{text}autotune: {{enabled: true, min: 1, max: 3, step: 1}}\n"));
+    stages.run("P1", &[]).code(0);
+    let tuned: Vec<u64> = stages.logged("TUNED").iter().map(|line| line["to"].as_u64().unwrap()).collect();
     assert_eq!(tuned, [2, 3]);
 }
 
@@ -158,16 +151,16 @@ fn parallelism_tunes_itself_within_its_bounds() {
 fn more_than_ten_downgrades_an_hour_raise_an_alert_in_report_and_doctor() {
     let more =
         "downgrade_rules: [{name: memory, condition: \"memory_usage > 0.01%\", action: reduce_parallelism}]";
-    let site = three("true", more);
+    let stages = three("true", more);
     for _ in 0..11 {
-        site.stages("P1", &[]).code(0);
+        stages.run("P1", &[]).code(0);
     }
-    let report = site.run(&["--json", "stages", "report", "STAGES.yml"]).code(0).json();
+    let report = stages.world.run(["--json", "stages", "report", "STAGES.yml"]).code(0).json();
     assert_eq!(
         (&report["downgrades_last_hour"], &report["alerts"][0]["code"]),
         (&11.into(), &"DOWNGRADES".into())
     );
-    let diagnosis = site.run(&["--json", "doctor"]).json();
+    let diagnosis = stages.world.json(&["doctor"]);
     let codes: Vec<&Value> =
         diagnosis["alerts"].as_array().unwrap().iter().map(|alert| &alert["code"]).collect();
     assert_eq!(codes, [&Value::from("DOWNGRADES")], "{diagnosis}");

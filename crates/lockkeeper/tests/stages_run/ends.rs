@@ -1,11 +1,11 @@
-//! How executions end: signals, kills, failures, and going on from there.
+//! How executions end: signals, kills and failures; and how `--resume` goes on.
 
-use rustix::process::Signal;
+use lockkeeper_testing::{Finished, Signal, until, until_seen};
 use serde_json::Value;
 
-use crate::site::{Site, until};
+use crate::stages::{RECORDED, Stages};
 
-/// Two groups one after the other; the second waits for a file, with a grandchild that has left its session.
+/// Three groups, one after the other. The second waits for a file, and has a child process in a session of its own.
 const HALF_DONE: &str = r#"
 parallel_groups:
   P1:
@@ -19,25 +19,34 @@ fn statuses(document: &Value) -> Vec<&str> {
     document["groups"].as_array().unwrap().iter().map(|group| group["status"].as_str().unwrap()).collect()
 }
 
+/// Resumes until nothing is left to do.
+#[track_caller]
+fn resume_until_done(stages: &Stages, about: &str) {
+    let answers: Vec<Finished> = (0..4).map(|_| stages.run("P1", &["--resume"])).collect();
+    let last = answers.last().unwrap();
+    let is_over = last.exit_code() == Some(2) && last.json()["error"]["reason_code"] == "NOTHING_TO_RESUME";
+    assert!(is_over, "{about}: it does not come to its end: {answers:#?}");
+}
+
 fn stopped_by(signal: Signal, code: i32) {
-    let site = Site::new(HALF_DONE);
-    let running = site.start_stages("P1", &[]);
-    until("the second began", || site.record().len() == 2);
+    let stages = Stages::new(HALF_DONE);
+    let running = stages.start("P1", &[]);
+    until_seen("the second group began", || stages.record(), |record| record.len() == 2);
     running.signal(signal);
-    let ran = running.end().code(code);
+    let ran = running.wait().code(code);
     let document = ran.json();
     assert_eq!(
         (statuses(&document)[0], &document["success"]),
         ("SUCCESS", &Value::Bool(false)),
         "{document}"
     );
-    site.assert_settled();
-    assert_eq!(site.record(), ["first", "x"]);
-    site.touch("go");
-    site.stages("P1", &["--resume"]).code(0);
-    assert_eq!(site.record(), ["first", "x", "x", "x done", "y", "y done", "third"]);
-    site.assert_settled();
-    assert_eq!(site.stages("P1", &["--resume"]).code(2).json()["error"]["reason_code"], "NOTHING_TO_RESUME");
+    stages.assert_settled();
+    assert_eq!(stages.record(), ["first", "x"]);
+    stages.world.touch("go");
+    stages.run("P1", &["--resume"]).code(0);
+    assert_eq!(stages.record(), ["first", "x", "x", "x done", "y", "y done", "third"]);
+    stages.assert_settled();
+    assert_eq!(stages.run("P1", &["--resume"]).code(2).json()["error"]["reason_code"], "NOTHING_TO_RESUME");
 }
 
 /// Requirement 109. Invariant 10.
@@ -55,47 +64,46 @@ fn a_term_ends_whole_trees_and_what_was_not_done_is_done_by_resume() {
 /// Requirement 110. Invariants 4, 10.
 #[test]
 fn after_a_kill_a_resume_adopts_what_runs_and_does_nothing_twice() {
-    let site = Site::new(HALF_DONE);
-    let running = site.start_stages("P1", &[]);
-    until("the second began", || site.record().len() == 2);
+    let stages = Stages::new(HALF_DONE);
+    let mut running = stages.start("P1", &[]);
+    until_seen("the second group began", || stages.record(), |record| record.len() == 2);
     running.kill();
-    // Its agent lives, so the group stays locked.
-    site.run(&["acquire", "second"]).code(75);
-    let resumed = site.start_stages("P1", &["--resume"]);
-    until("it conducts", || site.told("STARTED").len() == 3);
-    let refused = site.stages("P1", &["--resume"]).code(75).json();
+    // The agent lives, so its group stays locked.
+    stages.world.run(["acquire", "second"]).code(75);
+    let resumed = stages.start("P1", &["--resume"]);
+    until_seen("it conducts", || stages.logged("STARTED"), |started| started.len() == 3);
+    let refused = stages.run("P1", &["--resume"]).code(75).json();
     assert_eq!(refused["error"]["reason_code"], "EXECUTION_RUNS", "{refused}");
-    site.touch("go");
-    let ran = resumed.end();
-    // How an adopted command ended is known only where the kernel tells; else it counts as failed, and is done again.
-    if ran.code != Some(0) {
-        site.stages("P1", &["--resume"]).code(0);
-    }
-    let record = site.record();
+    stages.world.touch("go");
+    // Only some kernels report how a process ended that this one did not start. Without that the agent counts as
+    // failed, and a second resume runs it again.
+    drop(resumed.wait());
+    resume_until_done(&stages, "after the first resume");
+    let record = stages.record();
     assert_eq!(record.iter().filter(|line| *line == "first").count(), 1, "{record:?}");
     assert_eq!(&record[..3], ["first", "x", "x done"], "{record:?}");
     assert_eq!(record.last().unwrap(), "third");
-    site.assert_settled();
+    stages.assert_settled();
 }
 
 /// Invariant 10.
 #[test]
 fn ctrl_c_on_a_resume_ends_what_it_adopted() {
-    let site = Site::new(HALF_DONE);
-    let running = site.start_stages("P1", &[]);
-    until("the second began", || site.record().len() == 2);
+    let stages = Stages::new(HALF_DONE);
+    let mut running = stages.start("P1", &[]);
+    until_seen("the second group began", || stages.record(), |record| record.len() == 2);
     running.kill();
-    let resumed = site.start_stages("P1", &["--resume"]);
-    until("it conducts", || site.told("STARTED").len() == 3);
+    let resumed = stages.start("P1", &["--resume"]);
+    until_seen("it conducts", || stages.logged("STARTED"), |started| started.len() == 3);
     resumed.signal(Signal::INT);
-    resumed.end().code(130);
-    site.assert_settled();
+    resumed.wait().code(130);
+    stages.assert_settled();
 }
 
 /// Requirement 126.
 #[test]
 fn those_who_depend_on_a_group_that_failed_are_skipped_and_others_are_not() {
-    let site = Site::new(
+    let stages = Stages::new(
         r#"
 parallel_groups:
   P1:
@@ -105,17 +113,17 @@ parallel_groups:
     - {group_id: free, conflict_paths: ["d/**"], command: 'touch free'}
 "#,
     );
-    let document = site.stages("P1", &[]).code(1).json();
+    let document = stages.run("P1", &[]).code(1).json();
     assert_eq!(statuses(&document), ["FAILED", "SKIPPED", "SKIPPED", "SUCCESS"], "{document}");
     assert!(document["groups"][0]["reason"].as_str().unwrap().contains("agent x: failed"), "{document}");
-    assert_eq!(site.record(), ["x"]);
-    assert_eq!(site.told("SKIPPED").len(), 2);
+    assert_eq!(stages.record(), ["x"]);
+    assert_eq!(stages.logged("SKIPPED").len(), 2);
 }
 
 /// Requirement 126. A phase that a rule aborts starts nothing, and says which rule.
 #[test]
 fn a_phase_that_is_to_be_aborted_starts_nothing() {
-    let site = Site::new(
+    let stages = Stages::new(
         r#"
 parallel_groups:
   P1:
@@ -125,16 +133,16 @@ conflict_detection:
   rules: [{name: one_release, severity: FATAL, action: abort, paths: ["release/**"]}]
 "#,
     );
-    let refused = site.stages("P1", &[]).code(75).json();
+    let refused = stages.run("P1", &[]).code(75).json();
     assert_eq!(refused["error"]["reason_code"], "CONFLICT_ABORT", "{refused}");
-    assert!(!site.path("begun").exists() && site.told("STARTED").is_empty());
-    assert_eq!(site.log("conflicts.log").len(), 1);
+    assert!(!stages.path("begun").exists() && stages.logged("STARTED").is_empty());
+    assert_eq!(stages.log("conflicts.log").len(), 1);
 }
 
-/// Requirement 124. A line that would be longer than the file allows is not begun.
+/// Requirement 124. A queue that would be longer than the file allows does not begin.
 #[test]
 fn more_groups_in_line_than_there_are_places_are_refused() {
-    let stages = |places: u64| {
+    let text = |places: u64| {
         format!(
             r#"
 parallel_groups:
@@ -148,17 +156,17 @@ conflict_resolution: {{queue_size: {places}}}
 "#
         )
     };
-    let site = Site::new(&stages(1));
-    let refused = site.stages("P1", &[]).code(75).json();
+    let stages = Stages::new(&text(1));
+    let refused = stages.run("P1", &[]).code(75).json();
     assert_eq!(refused["error"]["reason_code"], "QUEUE_FULL", "{refused}");
-    assert!(!site.path("begun").exists() && site.told("STARTED").is_empty());
-    Site::new(&stages(2)).stages("P1", &[]).code(0);
+    assert!(!stages.path("begun").exists() && stages.logged("STARTED").is_empty());
+    Stages::new(&text(2)).run("P1", &[]).code(0);
 }
 
 /// Requirement 126. Without a command nothing is begun; with a template each value is one word, whatever is in it.
 #[test]
 fn agents_get_their_words_as_they_are_and_no_shell_reads_them() {
-    let site = Site::new(
+    let stages = Stages::new(
         r#"
 parallel_groups:
   P1:
@@ -167,51 +175,42 @@ parallel_groups:
         - {name: x, task: "it's \"quoted\"; touch hacked $(touch hacked) {agent}"}
 "#,
     );
-    let refused = site.stages("P1", &[]).code(2).json();
+    let refused = stages.run("P1", &[]).code(2).json();
     assert_eq!(refused["error"]["reason_code"], "BAD_STAGES", "{refused}");
     let template = "sh -c 'printf \"%s|\" \"$@\" > words' sh {agent} {task} '{group} of {phase}'";
-    site.stages("P1", &["--agent-command", template]).code(0);
-    let words = std::fs::read_to_string(site.path("words")).unwrap();
+    stages.run("P1", &["--agent-command", template]).code(0);
+    let words = std::fs::read_to_string(stages.path("words")).unwrap();
     assert_eq!(words, "x|it's \"quoted\"; touch hacked $(touch hacked) {agent}|g of P1|");
-    assert!(!site.path("hacked").exists());
+    assert!(!stages.path("hacked").exists());
 }
 
 /// Requirement 126.
 #[test]
 fn a_phase_without_groups_is_done_at_once() {
-    let site = Site::new("parallel_groups:\n  P1: []\n");
-    let document = site.stages("P1", &[]).code(0).json();
+    let stages = Stages::new("parallel_groups:\n  P1: []\n");
+    let document = stages.run("P1", &[]).code(0).json();
     assert_eq!((&document["mode"], statuses(&document).len()), (&Value::from("DIRECT"), 0));
 }
 
-/// Requirement 110. Invariants 1, 10. It is killed when its agents have written so many lines, and gone on with.
+/// Requirement 110. Invariants 1, 10. The test kills it after each number of lines that its agents wrote, and resumes.
 #[test]
-fn killed_at_any_moment_it_is_gone_on_with_and_conflicting_agents_never_meet() {
-    let agent = r#"echo "begin $LOCKKEEPER_GROUP $LOCKKEEPER_AGENT" >> record; sleep 0.03; echo "end $LOCKKEEPER_GROUP $LOCKKEEPER_AGENT" >> record"#;
+fn killed_at_any_moment_it_can_be_resumed_and_conflicting_agents_never_overlap() {
     let mut text = String::from("parallel_groups:\n  P1:\n");
     for group in ["a", "b"] {
         text.push_str(&format!(
-            "    - {{group_id: {group}, agents: [x, y], max_concurrent: 1, conflict_paths: [\"shared/**\"], command: '{agent}'}}\n"
+            "    - {{group_id: {group}, agents: [x, y], max_concurrent: 1, conflict_paths: [\"shared/**\"], command: '{RECORDED}'}}\n"
         ));
     }
     for lines in 0..8 {
-        let site = Site::new(&text);
-        let running = site.start_stages("P1", &[]);
-        let begun = || lines > 0 || !site.told("STARTED").is_empty();
-        until("it came so far", || begun() && site.record().len() >= lines);
-        // It may just have come to its end.
+        let stages = Stages::new(&text);
+        let running = stages.start("P1", &[]);
+        until("the first group began", || !stages.logged("STARTED").is_empty());
+        until_seen("the agents wrote enough", || stages.record(), |record| record.len() >= lines);
+        // It may already have ended by itself.
         running.signal(Signal::KILL);
-        let mut code = running.end().code;
-        let mut tries = 0;
-        while code != Some(0) {
-            tries += 1;
-            assert!(tries <= 3, "killed after {lines} lines: it does not come to its end: {code:?}");
-            let ran = site.stages("P1", &["--resume"]);
-            // What was done before the kill was written down is known to be done.
-            let is_over = ran.code == Some(2) && ran.out.contains("NOTHING_TO_RESUME");
-            code = if is_over { Some(0) } else { ran.code };
-        }
-        let record = site.record();
+        drop(running.wait());
+        resume_until_done(&stages, &format!("killed after {lines} lines"));
+        let record = stages.record();
         for pair in record.chunks(2) {
             let (begin, end) =
                 (pair[0].strip_prefix("begin "), pair.get(1).and_then(|end| end.strip_prefix("end ")));
@@ -219,10 +218,10 @@ fn killed_at_any_moment_it_is_gone_on_with_and_conflicting_agents_never_meet() {
         }
         for who in ["a x", "a y", "b x", "b y"] {
             let times = record.iter().filter(|line| **line == format!("end {who}")).count();
-            // Only the one that ran when nobody looked may have to be done again.
+            // Only the agent that ran during the kill may run again.
             assert!((1..=2).contains(&times), "killed after {lines} lines: {who} {times} times: {record:?}");
         }
         assert!(record.len() <= 10, "killed after {lines} lines: {record:?}");
-        site.assert_settled();
+        stages.assert_settled();
     }
 }

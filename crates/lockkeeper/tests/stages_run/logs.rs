@@ -1,8 +1,8 @@
-//! What is written down: the logs beside the file, reports, and the monitor of the lock folder.
+//! What an execution leaves: the logs beside the file, reports, and the monitor of the lock folder.
 
-use std::process::Command;
+use lockkeeper_testing::{Finished, until};
 
-use crate::site::{Site, until};
+use crate::stages::Stages;
 
 const TWO: &str = r#"
 parallel_groups:
@@ -16,8 +16,8 @@ conflict_detection:
 /// Requirements 134, 135.
 #[test]
 fn logs_are_json_lines_with_the_fields_of_the_format_for_other_programs_too() {
-    let site = Site::new(TWO);
-    site.stages("P3", &[]).code(0);
+    let stages = Stages::new(TWO);
+    stages.run("P3", &[]).code(0);
     let script = r#"
 import json, re
 lines = [json.loads(line) for line in open("logs/parallel_execution.log")]
@@ -33,47 +33,45 @@ assert len(conflicts) == 1, conflicts
 for key in ("timestamp", "phase", "group1", "group2", "conflict_type", "path1", "path2"):
     assert key in conflicts[0], conflicts
 "#;
-    let output = Command::new("python3").args(["-c", script]).current_dir(site.path("")).output();
-    let output = output.expect("this test needs python3");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Finished::of(stages.world.command("python3").args(["-c", script])).code(0);
 }
 
 /// Requirement 138.
 #[test]
 fn a_report_sums_up_and_draws_what_was_run() {
-    let site = Site::new(TWO);
-    site.run(&["stages", "report", "STAGES.yml"]).code(2);
-    site.stages("P3", &[]).code(0);
-    let report = site.run(&["--json", "stages", "report", "STAGES.yml"]).code(0).json();
+    let stages = Stages::new(TWO);
+    stages.world.run(["stages", "report", "STAGES.yml"]).code(2);
+    stages.run("P3", &[]).code(0);
+    let report = stages.world.run(["--json", "stages", "report", "STAGES.yml"]).code(0).json();
     let execution = &report["executions"][0];
     assert_eq!((&execution["mode"], execution["groups"].as_array().unwrap().len()), (&"MUTEX".into(), 2));
     assert!(execution["speed_up"].as_f64().is_some() && report["conflicts"] == 1, "{report}");
-    let picture = site.run(&["stages", "report", "STAGES.yml", "--svg"]).code(0).out;
+    let picture = stages.world.run(["stages", "report", "STAGES.yml", "--svg"]).code(0).stdout();
     assert!(picture.starts_with("<svg ") && picture.contains("impl-frontend"), "{picture}");
 }
 
 /// Requirement 132.
 #[test]
 fn the_monitor_of_a_lock_folder_runs_as_long_as_the_run() {
-    let site = Site::new(
+    let stages = Stages::new(
         "parallel_groups:\n  P1:\n    - {group_id: a, command: 'touch begun; until test -e go; do sleep 0.01; done'}\n",
     );
-    let monitor = || site.run(&["--json", "group", "status"]).json()["monitor"].clone();
-    site.run(&["group", "exec", "b", "--", "true"]).code(0);
+    let monitor = || stages.world.run(["--json", "group", "status"]).json()["monitor"].clone();
+    stages.world.run(["group", "exec", "b", "--", "true"]).code(0);
     assert!(monitor().is_null());
-    let running = site.start_stages("P1", &[]);
-    site.until_there("begun");
+    let running = stages.start("P1", &[]);
+    stages.until_there("begun");
     assert!(!monitor().is_null());
-    site.touch("go");
-    running.end().code(0);
+    stages.world.touch("go");
+    running.wait().code(0);
     assert!(monitor().is_null());
-    // It ends with a run that is killed, too.
-    std::fs::remove_file(site.path("go")).unwrap();
-    std::fs::remove_file(site.path("begun")).unwrap();
-    let running = site.start_stages("P1", &[]);
-    site.until_there("begun");
+    // It also ends with an execution that was killed.
+    std::fs::remove_file(stages.path("go")).unwrap();
+    std::fs::remove_file(stages.path("begun")).unwrap();
+    let mut running = stages.start("P1", &[]);
+    stages.until_there("begun");
     running.kill();
     until("the monitor ended", || monitor().is_null());
-    site.touch("go");
-    until("the agent ended", || site.processes().is_empty());
+    stages.world.touch("go");
+    until("the agent ended", || stages.processes().is_empty());
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use lockkeeper_formats::status::{Rotation, StatusError, StatusLog};
 use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_testing::{Finished, files};
 
 use super::{line, tasks, write_foreign};
 
@@ -49,13 +50,9 @@ fn a_line_cut_short_by_a_full_disk_does_not_harm_the_next() {
     // A limit on the size of files cuts a write short as a full disk does: some bytes, then an error.
     let script = r#"trap '' XFSZ; ulimit -f 8; exec "$0" status emit START --task cut --message "$1""#;
     let message = "x".repeat(20_000);
-    let output = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper"), &message])
-        .env("AI_SWARM_DIR", folder.path())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to"), "{output:?}");
+    let mut cut_short = Command::new("sh");
+    cut_short.args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper"), &message]);
+    Finished::of(cut_short.env("AI_SWARM_DIR", folder.path())).code(1).says("cannot write to");
     let torn = fs::metadata(log.path()).unwrap().len();
     assert!(torn > 1000, "the line was cut at {torn}, which is what this test is about");
     log.append(&line("after", 100)).unwrap();
@@ -87,10 +84,7 @@ fn rotation_keeps_as_many_as_it_was_told() {
     for number in 0..8 {
         log.append(&line(&number.to_string(), 1200)).unwrap();
     }
-    let mut names: Vec<_> =
-        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    names.sort();
-    assert_eq!(names, ["status.log.1", "status.log.2", "status.log.3"]);
+    assert_eq!(files::names(folder.path()), ["status.log.1", "status.log.2", "status.log.3"]);
     assert_eq!(tasks(&log), ["5", "6", "7"].map(|task| (task.to_owned(), 1)));
 }
 
@@ -120,7 +114,7 @@ fn what_is_not_a_log_is_refused_and_nothing_hangs() {
     let logs = [
         place("link", &|path| symlink(&outside, path).unwrap()),
         place("folder", &|path| fs::create_dir(path).unwrap()),
-        place("fifo", &|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
+        place("fifo", &|path| files::make_fifo(path)),
         place("socket", &|path| drop(std::os::unix::net::UnixListener::bind(path).unwrap())),
     ];
     for log in logs {

@@ -1,58 +1,44 @@
-//! `status emit`, `status follow` and `status summary` as commands.
+//! `status emit`, `status follow` and `status summary`.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::path::PathBuf;
 
 use lockkeeper_formats::status::{State, StatusLine, StatusLog};
-use serde_json::Value;
+use lockkeeper_testing::{Finished, Signal, Started, World, world};
 
 use super::line;
 
-fn status(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
-    command.arg("status").args(args).env("AI_SWARM_DIR", folder);
-    for variable in
-        ["AI_SWARM_WORKER_ID", "LOCKKEEPER_OWNER", "LOCKKEEPER_STATUS_LIMIT", "LOCKKEEPER_STATUS_KEEP"]
-    {
-        command.env_remove(variable);
-    }
-    command
+/// The log folder of a world.
+fn folder(world: &World) -> PathBuf {
+    world.beside("swarm")
 }
 
-fn run(folder: &Path, args: &[&str]) -> Output {
-    status(folder, args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+/// `status` with arguments.
+fn run(world: &World, args: &[&str]) -> Finished {
+    world.run([&["status"], args].concat())
 }
 
 /// Requirements 52, 53, 54, 55, 57.
 #[test]
 fn emit_appends_one_line() {
-    let temp = tempfile::tempdir().unwrap();
-    let folder = temp.path().join("swarm");
-    let output = run(&folder, &["emit", "START", "--task", "task-123", "--message", "开始执行"]);
-    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+    let world = world!();
+    run(&world, &["emit", "START", "--task", "task-123", "--message", "开始执行"]).code(0).silent();
     let args =
         ["emit", "DONE", "--task", "t", "--meta", r#"{"retry_count":2}"#, "--worker", "worker-1", "--json"];
-    let output = run(&folder, &args);
-    let log = fs::read_to_string(folder.join("status.log")).unwrap();
+    let printed = run(&world, &args).code(0).stdout();
+    let log = fs::read_to_string(folder(&world).join("status.log")).unwrap();
     let lines: Vec<&str> = log.lines().collect();
     assert!(lines[0].starts_with(r#"{"state": "START", "task_id": "task-123", "timestamp": ""#));
     assert!(lines[0].ends_with(r#"Z", "message": "开始执行"}"#));
     assert!(lines[1].ends_with(r#"Z", "meta": {"retry_count": 2, "worker_id": "worker-1"}}"#));
-    assert_eq!(text(&output.stdout).trim_end(), lines[1]);
+    assert_eq!(printed.trim_end(), lines[1]);
     assert_eq!(lines.len(), 2);
 }
 
 /// Requirements 53, 54, 55.
 #[test]
 fn emit_refuses_bad_input_and_touches_nothing() {
-    let temp = tempfile::tempdir().unwrap();
-    let folder = temp.path().join("swarm");
+    let world = world!();
     for args in [
         &["emit", "RUNNING", "--task", "t"][..],
         &["emit", "ASSIGNED", "--task", "t"],
@@ -66,27 +52,24 @@ fn emit_refuses_bad_input_and_touches_nothing() {
         &["emit", "DONE", "--task", "t", "--limit", "much"],
         &["follow", "--state", "NEW"],
     ] {
-        let output = run(&folder, args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
-        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");
+        let refused = run(&world, args).code(2);
+        assert!(refused.stdout().is_empty() && !refused.stderr().is_empty(), "{refused:?}");
     }
-    let output = run(&folder, &["emit", "NEW", "--task", "t", "--json"]);
-    let error: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let error = run(&world, &["emit", "NEW", "--task", "t", "--json"]).code(2).json();
     assert_eq!(error["error"]["reason_code"], "BAD_INPUT");
     let long = "x".repeat(70_000);
-    let output = run(&folder, &["emit", "DONE", "--task", "t", "--message", &long]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(!folder.exists());
+    run(&world, &["emit", "DONE", "--task", "t", "--message", &long]).code(2);
+    assert!(!folder(&world).exists());
 }
 
 /// Requirement 55.
 #[test]
 fn the_worker_comes_from_the_flag_the_swarm_or_the_owner() {
-    let temp = tempfile::tempdir().unwrap();
+    let world = world!();
     let worker = |variables: &[(&str, &str)], more: &[&str]| {
-        let args = [&["emit", "START", "--task", "t", "--json"], more].concat();
-        let output = status(temp.path(), &args).envs(variables.iter().copied()).output().unwrap();
-        text(&output.stdout).parse::<StatusLine>().unwrap().worker().map(str::to_owned)
+        let args = [&["status", "emit", "START", "--task", "t", "--json"], more].concat();
+        let emitted = Finished::of(world.lockkeeper(args).envs(variables.iter().copied())).code(0);
+        emitted.stdout().parse::<StatusLine>().unwrap().worker().map(str::to_owned)
     };
     let (swarm, owner) = (("AI_SWARM_WORKER_ID", "w2"), ("LOCKKEEPER_OWNER", "worker:w3"));
     assert_eq!(worker(&[], &[]), None);
@@ -101,94 +84,70 @@ fn the_worker_comes_from_the_flag_the_swarm_or_the_owner() {
 /// Requirement 57.
 #[test]
 fn without_a_variable_the_log_is_where_the_swarm_has_it() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
-    let output = command.args(["status", "emit", "--help"]).env_remove("AI_SWARM_DIR").output().unwrap();
-    let help = text(&output.stdout);
-    assert!(help.contains("AI_SWARM_DIR") && help.contains("/tmp/ai_swarm"), "{help}");
+    let world = world!();
+    let mut help = world.lockkeeper(["status", "emit", "--help"]);
+    Finished::of(help.env_remove("AI_SWARM_DIR")).code(0).prints("AI_SWARM_DIR").prints("/tmp/ai_swarm");
 }
 
-struct Following {
-    process: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-}
-
-impl Following {
-    /// Follows from the start; the first line is there already, so that all that is said later is surely followed.
-    fn start(folder: &Path, args: &[&str]) -> Self {
-        let args = [&["follow", "--from-start"], args].concat();
-        let mut process = status(folder, &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        Self { process, lines }
-    }
-
-    fn next(&mut self) -> String {
-        self.lines.next().unwrap().unwrap()
-    }
+/// Follows from the start. The first line is already there, so no later line can be missed.
+fn follow(world: &World, args: &[&str]) -> Started {
+    world.start([&["status", "follow", "--from-start"], args].concat())
 }
 
 /// Requirement 69.
 #[test]
 fn follow_shows_the_wanted_lines_until_it_is_interrupted() {
-    let temp = tempfile::tempdir().unwrap();
-    let log = StatusLog::open(temp.path()).unwrap();
+    let world = world!();
+    let log = StatusLog::open(folder(&world)).unwrap();
     log.append(&line("t", 0)).unwrap();
     let wanted = ["--task", "t", "--worker", "w", "--state", "DONE", "--state", "HELP"];
-    let mut filtered = Following::start(temp.path(), &wanted);
-    let mut all = Following::start(temp.path(), &["--json"]);
-    assert_eq!(all.next().parse::<StatusLine>().unwrap().task(), "t");
+    let mut filtered = follow(&world, &wanted);
+    let mut all = follow(&world, &["--json"]);
+    assert_eq!(all.line().parse::<StatusLine>().unwrap().task(), "t");
     for args in [
         ["emit", "DONE", "--task", "other", "--worker", "w"],
         ["emit", "START", "--task", "t", "--worker", "w"],
         ["emit", "DONE", "--task", "t", "--worker", "v"],
         ["emit", "HELP", "--task", "t", "--worker", "w"],
     ] {
-        assert!(run(temp.path(), &args).status.success());
-        let seen: StatusLine = all.next().parse().unwrap();
+        run(&world, &args).code(0);
+        let seen: StatusLine = all.line().parse().unwrap();
         assert_eq!((seen.state().as_str(), seen.task()), (args[1], args[3]));
     }
-    let shown = filtered.next();
+    let shown = filtered.line();
     assert!(shown.contains("HELP      t  w"), "{shown}");
-    for following in [&mut filtered, &mut all] {
-        let pid = rustix::process::Pid::from_child(&following.process);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        assert!(following.process.wait().unwrap().success());
-        assert!(following.lines.next().is_none());
+    for following in [filtered, all] {
+        following.signal(Signal::INT);
+        assert_eq!(following.wait().code(0).stdout(), "");
     }
 }
 
 /// Requirement 69.
 #[test]
 fn follow_ends_when_nobody_reads_it() {
-    let temp = tempfile::tempdir().unwrap();
-    StatusLog::open(temp.path()).unwrap().append(&line("t", 0)).unwrap();
-    let mut following = Following::start(temp.path(), &[]);
-    following.next();
-    let Following { mut process, lines } = following;
-    drop(lines);
-    assert!(process.wait().unwrap().success(), "it ends although no line comes");
+    let world = world!();
+    StatusLog::open(folder(&world)).unwrap().append(&line("t", 0)).unwrap();
+    // `head` ends after the first line. The shell waits for both.
+    world.shell("set -o pipefail; lockkeeper status follow --from-start | head -n 1").code(0).prints("START");
 }
 
 /// Requirement 70.
 #[test]
 fn summary_tells_people_and_programs() {
-    let temp = tempfile::tempdir().unwrap();
-    let output = run(temp.path(), &["summary"]);
-    assert!(output.status.success() && text(&output.stdout).contains("nobody has said anything yet"));
+    let world = world!();
+    run(&world, &["summary"]).code(0).prints("nobody has said anything yet");
     for args in [
         ["emit", "START", "--task", "a", "--worker", "w1"],
         ["emit", "HELP", "--task", "b", "--worker", "w2"],
         ["emit", "DONE", "--task", "a", "--worker", "w1"],
     ] {
-        assert!(run(temp.path(), &args).status.success());
+        run(&world, &args).code(0);
     }
-    super::write_foreign(temp.path(), b"\x1b[2J garbage\n");
-    let shown = text(&run(temp.path(), &["summary"]).stdout);
+    super::write_foreign(&folder(&world), b"\x1b[2J garbage\n");
+    let summary = run(&world, &["summary"]).code(0).prints("TASK  STATE  AGE");
+    let shown = summary.prints("lines that are no status lines: 1").stdout();
     assert!(shown.starts_with("needs help: b\n"), "{shown}");
-    assert!(
-        shown.contains("TASK  STATE  AGE") && shown.contains("lines that are no status lines: 1"),
-        "{shown}"
-    );
-    let value: Value = serde_json::from_slice(&run(temp.path(), &["summary", "--json"]).stdout).unwrap();
+    let value = run(&world, &["summary", "--json"]).code(0).json();
     assert_eq!(value["needs_help"], serde_json::json!(["b"]));
     assert_eq!((&value["tasks"][0]["task_id"], &value["tasks"][0]["state"]), (&"a".into(), &"DONE".into()));
     assert_eq!(
@@ -204,12 +163,9 @@ fn summary_tells_people_and_programs() {
 
 #[test]
 fn a_place_that_is_no_log_is_a_failure_with_a_hint() {
-    let temp = tempfile::tempdir().unwrap();
-    fs::create_dir(temp.path().join("status.log")).unwrap();
+    let world = world!();
+    fs::create_dir_all(folder(&world).join("status.log")).unwrap();
     for args in [&["emit", "DONE", "--task", "t"][..], &["summary"], &["follow"]] {
-        let output = run(temp.path(), args);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let said = text(&output.stderr);
-        assert!(said.contains("is a folder, not a log") && said.contains("hint"), "{said}");
+        run(&world, args).code(1).says("is a folder, not a log").says("hint");
     }
 }

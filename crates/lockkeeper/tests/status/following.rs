@@ -4,8 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use lockkeeper_formats::status::{Follow, Rotation, StatusLog};
+use lockkeeper_testing::LIMIT;
 
-use super::{LIMIT, line, write_foreign};
+use super::{line, write_foreign};
 
 fn next(follow: &mut Follow) -> String {
     follow.next(Some(LIMIT)).unwrap().expect("the line was appended already").task().to_owned()

@@ -1,4 +1,4 @@
-//! The status log with real files and processes: ours, Python's, and those that are killed.
+//! The status log with real files and processes: Rust, Python, and processes that are killed.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod appending;
@@ -10,13 +10,9 @@ mod summing;
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use lockkeeper_formats::status::{State, StatusLine, StatusLog};
 use lockkeeper_platform::wall_clock::WallTime;
-
-/// Longer than anything takes on a loaded machine.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A line about a task, with a message that makes it this long or longer.
 fn line(task: &str, length: usize) -> StatusLine {

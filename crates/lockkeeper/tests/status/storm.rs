@@ -1,14 +1,15 @@
-//! Many writers at once, ours and Python's, while the log is rotated, and some are killed.
+//! Many writers at once, in Rust and in Python, while the log is rotated and writers are killed.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use lockkeeper_formats::status::{Rotation, StatusLog};
 use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_testing::{Dice, Finished, LIMIT, Signal, Started, this_test};
 
-use super::{LIMIT, line, write_foreign};
+use super::{line, write_foreign};
 
 const FOLDER: &str = "STATUS_STORM_FOLDER";
 const NAME: &str = "STATUS_STORM_NAME";
@@ -24,10 +25,11 @@ fn length(number: u64) -> usize {
     if number % 23 == 5 { size * 200 } else { size }
 }
 
-/// Not a test of its own: a process that writes lines and says after each that it is written.
+/// Not a test, but the process that other tests start: it writes lines, and prints after each that it is written.
 #[test]
+#[ignore = "a process that other tests start"]
 fn writer() {
-    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let folder = std::env::var_os(FOLDER).unwrap();
     let name = std::env::var(NAME).unwrap();
     let lines: u64 = std::env::var(LINES).unwrap().parse().unwrap();
     let log = StatusLog::open(folder).unwrap().with_rotation(ROTATION);
@@ -38,14 +40,9 @@ fn writer() {
     }
 }
 
-fn start_writer(folder: &Path, name: &str, lines: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "storm::writer", "--nocapture", "--test-threads=1"])
-        .envs([(NAME, name), (LINES, &lines.to_string())])
-        .env(FOLDER, folder)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+fn start_writer(folder: &Path, name: &str, lines: u64) -> Started {
+    let mut command = this_test("storm::writer");
+    Started::of(command.envs([(NAME, name), (LINES, &lines.to_string())]).env(FOLDER, folder))
 }
 
 /// Writes as the protocol's own programs do: one open file a line, or one for all lines.
@@ -65,14 +62,10 @@ for number in range(lines):
             file.write(text)
 "#;
 
-fn start_python(log: &StatusLog, name: &str, lines: u64, how: &str) -> Child {
-    Command::new("python3")
-        .args(["-c", PYTHON])
-        .arg(log.path())
-        .args([name, &lines.to_string(), how])
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("python3 is needed: it is what the protocol's own programs are written in")
+fn start_python(log: &StatusLog, name: &str, lines: u64, how: &str) -> Started {
+    let mut command = Command::new("python3");
+    command.args(["-c", PYTHON]).arg(log.path()).args([name, &lines.to_string(), how]);
+    Started::of(&mut command)
 }
 
 /// How often each line is in the log.
@@ -90,33 +83,18 @@ fn no_line_is_lost_torn_or_doubled_in_a_storm_with_rotation() {
     let mut follow = log.follow_from_start().unwrap();
     let (ours, pythons, emitted) = (400, 400, 12);
     let names = ["a", "b", "c", "d"];
-    let mut writers: Vec<Child> = names.iter().map(|name| start_writer(folder.path(), name, ours)).collect();
-    for writer in &mut writers {
-        // Nobody reads what it says, and it must not wait for that.
-        let stdout = writer.stdout.take().unwrap();
-        std::thread::spawn(move || BufReader::new(stdout).lines().map_while(Result::ok).count());
-    }
+    let mut writers: Vec<Started> =
+        names.iter().map(|name| start_writer(folder.path(), name, ours)).collect();
     writers.push(start_python(&log, "py-each", pythons, "each"));
     writers.push(start_python(&log, "py-open", pythons, "open"));
     for number in 0..emitted {
-        let emit = Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
-            .args([
-                "status",
-                "emit",
-                "SKIP",
-                "--limit",
-                "256K",
-                "--keep",
-                "100",
-                "--task",
-                &format!("cli-{number}"),
-            ])
-            .env("AI_SWARM_DIR", folder.path())
-            .status();
-        assert!(emit.unwrap().success());
+        let task = format!("cli-{number}");
+        let mut emit = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+        emit.args(["status", "emit", "SKIP", "--limit", "256K", "--keep", "100", "--task", &task]);
+        Finished::of(emit.env("AI_SWARM_DIR", folder.path())).code(0);
     }
-    for mut writer in writers {
-        assert!(writer.wait().unwrap().success());
+    for writer in writers {
+        writer.wait().code(0);
     }
     let groups = names.map(|name| (name, ours)).into_iter().chain([
         ("py-each", pythons),
@@ -147,31 +125,21 @@ fn no_line_is_lost_torn_or_doubled_in_a_storm_with_rotation() {
 fn the_death_of_writers_costs_no_line_that_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let log = StatusLog::open(folder.path()).unwrap().with_rotation(ROTATION);
-    let mut random = std::process::id().wrapping_mul(2_654_435_761);
-    println!("seed {random}");
+    let mut dice = Dice::from_environment();
     let mut acknowledged = Vec::new();
     let mut killed = 0;
     for round in 0..8 {
-        let mut victims: Vec<(Child, u32)> = Vec::new();
-        for place in 0..3 {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let victim = start_writer(folder.path(), &format!("v{round}-{place}"), 1_000_000);
-            victims.push((victim, random >> 24));
-        }
-        let readers: Vec<_> = victims
-            .into_iter()
-            .map(|(mut victim, after)| {
+        let readers: Vec<_> = (0..3)
+            .map(|place| {
+                let mut victim = start_writer(folder.path(), &format!("v{round}-{place}"), 1_000_000);
+                let after = 1 + dice.index(100);
                 std::thread::spawn(move || {
-                    let lines = BufReader::new(victim.stdout.take().unwrap()).lines();
-                    let mut written = Vec::new();
-                    for line in lines.map_while(Result::ok) {
+                    let mut written: Vec<String> = (0..after).map(|_| victim.line_with("written ")).collect();
+                    // It goes on writing while the signal is on its way.
+                    victim.signal(Signal::KILL);
+                    while let Some(line) = victim.try_line() {
                         written.extend(line.strip_prefix("written ").map(str::to_owned));
-                        // It goes on writing while the signal is on its way.
-                        if written.len() == after as usize % 100 + 1 {
-                            victim.kill().unwrap();
-                        }
                     }
-                    victim.wait().unwrap();
                     written
                 })
             })
@@ -212,26 +180,20 @@ for number in range(100000):
 fn the_pieces_of_others_cost_no_line_of_ours() {
     let folder = tempfile::tempdir().unwrap();
     let log = StatusLog::open(folder.path()).unwrap().with_rotation(ROTATION);
-    let tear = || Command::new("python3").args(["-c", TEARER]).arg(log.path()).spawn().unwrap();
+    let tear = || Started::of(Command::new("python3").args(["-c", TEARER]).arg(log.path()));
     let mut tearers = [tear(), tear()];
     let mut follow = log.follow_from_start().unwrap();
-    // They are at it before anybody else begins.
+    // Both tear lines before the other writers begin.
     while follow.bad_lines() == 0 {
         follow.next(Some(LIMIT)).unwrap().expect("two of three lines are whole");
     }
     let lines = 300;
-    let writers = ["a", "b"].map(|name| {
-        let mut writer = start_writer(folder.path(), name, lines);
-        let stdout = writer.stdout.take().unwrap();
-        std::thread::spawn(move || BufReader::new(stdout).lines().map_while(Result::ok).count());
-        writer
-    });
-    for mut writer in writers {
-        assert!(writer.wait().unwrap().success());
+    let writers = ["a", "b"].map(|name| start_writer(folder.path(), name, lines));
+    for writer in writers {
+        writer.wait().code(0);
     }
     for tearer in &mut tearers {
-        tearer.kill().unwrap();
-        tearer.wait().unwrap();
+        tearer.kill();
     }
     let (mut found, bad) = counted(&log);
     found.remove("torn");

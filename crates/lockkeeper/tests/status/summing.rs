@@ -94,20 +94,22 @@ fn a_last_line_without_its_newline_counts_when_it_is_whole() {
     assert_eq!(log.summary(at(3)).unwrap().bad_lines, 1, "an old file grows no more");
 }
 
-/// How much memory a process takes is told by Linux.
+/// Linux reports the peak memory of a process.
 #[cfg(target_os = "linux")]
 mod memory {
     use std::io::Write;
-    use std::process::Command;
+
+    use lockkeeper_testing::{Started, this_test};
 
     use super::*;
 
     const MEASURED: &str = "STATUS_SUMMARY_FOLDER";
 
-    /// Not a test of its own: the process whose memory is measured.
+    /// Not a test, but the process whose memory is measured.
     #[test]
+    #[ignore = "a process that another test starts"]
     fn measured() {
-        let Some(folder) = std::env::var_os(MEASURED) else { return };
+        let folder = std::env::var_os(MEASURED).unwrap();
         let summary = StatusLog::open(folder).unwrap().summary(at(10)).unwrap();
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let peak = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -129,18 +131,9 @@ mod memory {
             for _ in 0..blocks {
                 file.write_all(block.as_bytes()).unwrap();
             }
-            let output = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "summing::memory::measured", "--nocapture", "--test-threads=1"])
-                .env(MEASURED, folder.path())
-                .output()
-                .unwrap();
-            let text = String::from_utf8(output.stdout).unwrap();
-            let line = text
-                .lines()
-                .find(|line| line.starts_with("summed"))
-                .unwrap_or_else(|| panic!("{text}"))
-                .to_owned();
-            assert!(line.starts_with(&format!("summed {} tasks 100 ", blocks * 100)), "{line}");
+            let mut command = this_test("summing::memory::measured");
+            let line = Started::of(command.env(MEASURED, folder.path())).line_with("summed ");
+            assert!(line.starts_with(&format!("{} tasks 100 ", blocks * 100)), "{line}");
             line.split_whitespace().rev().nth(1).unwrap().parse::<u64>().unwrap()
         };
         let (few, many) = (peak_of(2), peak_of(500));

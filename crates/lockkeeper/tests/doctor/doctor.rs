@@ -1,104 +1,101 @@
-//! A repository of its own for each test, with its own lock folders, and what the doctor says of it.
+//! A repository of its own for each test, and the doctor's diagnosis of it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
+use lockkeeper_testing::{Finished, World, files, processes, skip, world};
 use serde_json::Value;
 
-use crate::env::{Env, PROGRAM};
-
 /// A number that no process has.
-pub const GONE: u32 = 4_194_304;
-/// A record of long ago.
+pub const GONE: u32 = processes::NEVER_A_PID;
+/// The time of an old record.
 pub const LONG_AGO: &str = "2026-01-31T12:00:00.000Z";
 
-/// A git repository whose lock folders are nobody else's.
-pub struct Clinic {
-    pub env: Env,
+/// A world, and the doctor in it.
+pub struct Doctor {
+    pub world: World,
 }
 
-impl Clinic {
+impl Doctor {
+    /// The doctor in a git repository.
     pub fn new() -> Self {
-        Self::of(Env::new().git())
+        Self { world: world!().git() }
     }
 
-    /// The same in a folder that is not a repository.
+    /// The doctor in a folder that is not a repository.
     pub fn without_git() -> Self {
-        Self::of(Env::new())
-    }
-
-    fn of(env: Env) -> Self {
-        let above = env.home().parent().unwrap().to_owned();
-        let folder = |name: &str| above.join(name).to_str().unwrap().to_owned();
-        Self { env: env.set("LOCK_DIR", folder("groups")).set("AI_SWARM_DIR", folder("swarm")) }
+        Self { world: world!() }
     }
 
     pub fn root(&self) -> &Path {
-        self.env.cwd()
+        self.world.cwd()
     }
 
+    /// The state folder of a repository.
     pub fn state(&self) -> PathBuf {
         self.root().join(".git/lockkeeper")
     }
 
+    /// The folder of group locks.
     pub fn groups(&self) -> PathBuf {
-        self.env.home().with_file_name("groups")
+        self.world.beside("groups")
     }
 
+    /// The folder of task locks.
     pub fn tasks(&self) -> PathBuf {
-        self.env.home().with_file_name("swarm/locks")
+        self.world.beside("swarm/locks")
     }
 
+    /// The folder of request locks.
     pub fn requests(&self) -> PathBuf {
         self.root().join(".aiflow/locks")
     }
 
     /// Writes a file, and makes its folder.
     pub fn write(&self, path: &Path, text: &str) {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        files::write(path, text);
     }
 
-    /// Makes the store by taking a lease and giving it back.
+    /// Makes the store: takes a lease and releases it.
     pub fn with_store(self) -> Self {
-        let _ = self.env.run(["exec", "first", "--", "true"]).code(0);
+        self.world.run(["exec", "first", "--", "true"]).code(0);
         self
     }
 
+    /// The quick pass.
     pub fn quick(&self) -> Diagnosis {
-        self.doctor(&[])
+        self.examine(&[])
     }
 
+    /// The full pass, which also recovers.
     pub fn full(&self) -> Diagnosis {
-        self.doctor(&["--full"])
+        self.examine(&["--full"])
     }
 
-    pub fn doctor(&self, args: &[&str]) -> Diagnosis {
-        let mut command = self.env.command(PROGRAM);
-        Diagnosis::of(command.args(["doctor", "--json"]).args(args))
+    /// `doctor` with more arguments.
+    pub fn examine(&self, args: &[&str]) -> Diagnosis {
+        Diagnosis::of(self.world.lockkeeper(["doctor", "--json"]).args(args))
     }
 
-    /// The doctor under another program, such as strace.
+    /// `doctor`, started by another program such as strace.
     pub fn under(&self, wrapper: &[&str], args: &[&str]) -> Diagnosis {
-        let mut command = self.env.command(wrapper[0]);
-        command.args(&wrapper[1..]).arg(PROGRAM).args(["doctor", "--json"]).args(args);
-        Diagnosis::of(&mut command)
+        Diagnosis::of(self.world.lockkeeper_under(wrapper, &["doctor", "--json"]).args(args))
     }
 
-    /// Runs a line of shell in a mount namespace of its own, in which `doctor` is the doctor. It says its diagnosis last.
+    /// Runs a line of bash in a mount namespace of its own. `doctor` in that line is the doctor; it comes last.
     pub fn in_own_mounts(&self, line: &str) -> Option<Diagnosis> {
-        let possible = Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
-        if !possible.expect("these tests need unshare(1)").status.success() {
-            eprintln!("SKIPPED: mounting needs root (or CAP_SYS_ADMIN); nothing was checked");
+        let probe = ["-m", "mount", "-t", "tmpfs", "none", "/mnt"];
+        if !Finished::of(Command::new("unshare").args(probe)).succeeded() {
+            skip("the right to mount: root or CAP_SYS_ADMIN");
             return None;
         }
-        let line = format!("set -e; doctor() {{ '{PROGRAM}' doctor --json \"$@\"; }}; {line}");
-        Some(Diagnosis::of(self.env.command("unshare").args(["-m", "bash", "-c", &line])))
+        let doctor = format!("set -e; doctor() {{ '{}' doctor --json \"$@\"; }}", self.world.program());
+        let line = format!("{doctor}; {line}");
+        Some(Diagnosis::of(self.world.command("unshare").args(["-m", "bash", "-c", &line])))
     }
 }
 
-/// What the doctor said.
+/// The doctor's answer.
 #[derive(Debug)]
 pub struct Diagnosis {
     pub value: Value,
@@ -106,14 +103,13 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
+    /// Runs the doctor. Asserts that it exits with 1 when a check fails, and with 0 otherwise.
+    #[track_caller]
     pub fn of(command: &mut Command) -> Self {
-        let output: Output = command.output().unwrap();
-        let text = String::from_utf8(output.stdout.clone()).unwrap();
-        let value =
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {command:?}: {output:?}"));
-        let diagnosis = Self { value, code: output.status.code() };
+        let finished = Finished::of(command);
+        let diagnosis = Self { value: finished.json(), code: finished.exit_code() };
         let failed = diagnosis.value["summary"]["status"] == "FAIL";
-        assert_eq!(diagnosis.code, Some(i32::from(failed)), "{command:?}: {output:?}");
+        finished.code(i32::from(failed));
         diagnosis
     }
 
@@ -126,30 +122,31 @@ impl Diagnosis {
         self.check(id)[key].as_str().unwrap_or_default()
     }
 
-    /// The check ended so, and says this.
+    /// Asserts the status of a check, and that its detail contains a text.
     #[track_caller]
     pub fn says(&self, id: &str, status: &str, detail: &str) -> &Self {
         let check = self.check(id);
         assert_eq!(check["status"], status, "{check}");
         assert!(self.text(id, "detail").contains(detail), "no {detail:?}: {check}");
-        // Whatever is not well comes with a way out, and nothing else does.
+        // A check has a fix exactly when it did not pass.
         assert_eq!(check["fix"].is_string(), status != "PASS", "{check}");
         self
     }
 
+    /// Asserts that the fix of a check contains a text.
     #[track_caller]
     pub fn fix(&self, id: &str, text: &str) -> &Self {
         assert!(self.text(id, "fix").contains(text), "no {text:?}: {}", self.check(id));
         self
     }
 
-    /// Every check that did not pass.
+    /// The checks that did not pass.
     pub fn troubles(&self) -> Vec<&str> {
         let checks = self.value["checks"].as_array().unwrap().iter();
         checks.filter(|check| check["status"] != "PASS").map(|check| check["id"].as_str().unwrap()).collect()
     }
 
-    /// What a check put away, each under the code for it.
+    /// What a check recovered. Asserts the reason code of each.
     pub fn recovered(&self, id: &str) -> Vec<&str> {
         let recovered = self.check(id)["recovered"].as_array().unwrap();
         let code = if id == "runs" { "LOST" } else { "LOCK_STALE_RECOVERED" };

@@ -1,15 +1,13 @@
-//! A plain HTTP client: what it sends is what the test says.
+//! One request and its answer, over a connection of its own.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 use serde_json::Value;
 
-/// Nothing that is tested takes longer, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::LIMIT;
 
-/// One request to be sent.
+/// A request to be completed and sent.
 pub struct Request {
     address: SocketAddr,
     method: String,
@@ -20,32 +18,43 @@ pub struct Request {
 }
 
 impl Request {
+    /// A request with neither headers nor body.
+    #[must_use]
     pub fn new(address: SocketAddr, method: &str, path: &str) -> Self {
         let host = Some(address.to_string());
         let (method, path) = (method.to_owned(), path.to_owned());
         Self { address, method, path, host, headers: Vec::new(), body: Vec::new() }
     }
 
+    /// Adds a header.
+    #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
-    /// Calls the server by another name, or by none.
+    /// Sends another `host` header, or none.
+    #[must_use]
     pub fn host(mut self, host: Option<&str>) -> Self {
         self.host = host.map(str::to_owned);
         self
     }
 
+    /// Sends this JSON as its body.
+    #[must_use]
     pub fn json(self, body: &Value) -> Self {
         self.header("content-type", "application/json").raw_body(body.to_string())
     }
 
+    /// Sends these bytes as its body.
+    #[must_use]
     pub fn raw_body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self
     }
 
+    /// Sends it and reads the whole answer.
+    #[track_caller]
     pub fn send(self) -> Response {
         let mut stream = connect(self.address);
         let mut head = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", self.method, self.path);
@@ -59,29 +68,34 @@ impl Request {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-        // A server that has heard enough may close before all was sent.
+        // A server that refuses a request may close the connection before it has read the body.
         let _ = stream.write_all(&self.body);
         Response::read(stream)
     }
 }
 
-/// A connection with nothing sent on it yet.
+/// Opens a connection. Reading from it fails after [`LIMIT`].
+#[must_use]
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
     stream
 }
 
-/// One answer.
+/// An answer.
 #[derive(Debug)]
 pub struct Response {
+    /// Its status code.
     pub status: u16,
     headers: Vec<(String, String)>,
+    /// Its body.
     pub body: Vec<u8>,
 }
 
 impl Response {
     /// Reads an answer to its end.
+    #[must_use]
+    #[track_caller]
     pub fn read(stream: TcpStream) -> Self {
         let mut reader = BufReader::new(stream);
         let mut response = Self::read_head(&mut reader);
@@ -98,6 +112,8 @@ impl Response {
         response
     }
 
+    /// Reads the status line and the headers, and leaves the body.
+    #[track_caller]
     pub fn read_head(reader: &mut impl BufRead) -> Self {
         let mut lines = Vec::new();
         loop {
@@ -115,22 +131,26 @@ impl Response {
         Self { status, headers, body: Vec::new() }
     }
 
+    /// The value of a header.
+    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Its body as text.
+    #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8(self.body.clone()).unwrap()
     }
 
-    /// The JSON of an answer that has this status.
+    /// Asserts the status, and returns the JSON of the body.
     #[track_caller]
     pub fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// Checks that it is an error in the one shape, and returns it.
+    /// Asserts that it is an error of the API with this status and reason code, and returns the error.
     #[track_caller]
     pub fn error(self, status: u16, code: &str) -> Value {
         let error = self.expect(status)["error"].take();
