@@ -14,10 +14,10 @@ use lockkeeper_core::id::{RunId, WorkerId};
 
 pub use self::listener::ControlListener;
 use super::Settings;
-use super::attempt::{Attempt, AttemptContext};
+use super::attempt::{Attempt, AttemptContext, Slot, reusable_log};
 use super::claimer::{ClaimResult, Claimed, Claimer};
 use super::completer::{Completer, persist};
-use super::control::{ActiveRuns, WakePipe};
+use super::control::ActiveRuns;
 use super::events::{Events, Listener};
 use super::heartbeat::{self, HeartbeatFile};
 use super::lock_files::LockFormats;
@@ -26,7 +26,6 @@ use super::rescuer::Rescuer;
 use crate::engine::Engine;
 use crate::engine::runs::completing::{End, Outcome};
 use crate::engine::runs::{RunError, Runs, new_id};
-use crate::exec::Finder;
 use crate::platform::life::LifeLock;
 use crate::platform::{clock, process, random, tree};
 use crate::status::StatusLog;
@@ -49,20 +48,6 @@ pub struct Worker {
     completer: Arc<Completer>,
     /// The thread of the completer.
     publishing: Option<JoinHandle<()>>,
-}
-
-/// What a thread that executes runs keeps from one run to the next.
-struct Slot {
-    pipe: Arc<WakePipe>,
-    /// Where programs were found.
-    programs: Finder,
-}
-
-impl Slot {
-    fn new() -> Result<Self, RunError> {
-        let pipe = WakePipe::new().map_err(RunError::Machine)?;
-        Ok(Self { pipe: Arc::new(pipe), programs: Finder::default() })
-    }
 }
 
 impl Worker {
@@ -115,7 +100,7 @@ impl Worker {
             completer: Arc::clone(&completer),
             reports: reports.clone(),
         };
-        rescuer.remove_stray_heartbeats()?;
+        rescuer.remove_stray_files()?;
         let formats = LockFormats { aiflow: settings.aiflow.clone(), swarm: settings.swarm.clone() };
         let claimer = Claimer::new(
             Arc::clone(&runs),
@@ -128,6 +113,7 @@ impl Worker {
         let context = AttemptContext {
             settings,
             state: runs.folder().to_owned(),
+            worker: record.id.clone(),
             process: record.process,
             leases: Arc::clone(&leases),
             events: Arc::clone(&events),
@@ -190,7 +176,7 @@ impl Worker {
 
     /// Executes a claimed run. Returns when its end is on the disk and everything that it held is released.
     pub fn execute(&self, claimed: Claimed) -> Result<(), RunError> {
-        let finished = self.attempt(claimed, &mut Slot::new()?);
+        let finished = self.attempt(claimed, &mut Slot::new(None).map_err(RunError::Machine)?);
         self.completer.complete(finished);
         Ok(())
     }
@@ -207,7 +193,7 @@ impl Worker {
                 return Finished { lease, files, ..Finished::of(end) };
             }
         }
-        Attempt::new(&self.context, claimed, control).run(&mut slot.programs)
+        Attempt::new(&self.context, slot, claimed, control).run()
     }
 
     /// Whether this worker may have been frozen since the claim, for so long that another one replaced it.
@@ -226,5 +212,6 @@ impl Drop for Worker {
         // If these stay, others find out by themselves that the worker is gone.
         let _ = self.runs.remove_worker(&self.record.id);
         heartbeat::remove(self.runs.folder(), &self.record.id);
+        reusable_log::remove(self.runs.folder(), &self.record.id);
     }
 }

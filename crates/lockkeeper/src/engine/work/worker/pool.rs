@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::run::{Run, Status};
 
-use super::{Slot, Worker};
+use super::Worker;
 use crate::engine::runs::{Heard, RunError};
+use crate::engine::work::attempt::Slot;
 use crate::engine::work::claimer::Claimed;
 use crate::engine::work::control::{Stop, WakePipe};
 use crate::engine::work::events::WorkerEvent;
@@ -71,11 +72,12 @@ impl Worker {
             survey: Survey::default(),
             is_stopping: false,
         };
-        let jobs = (0..self.record.jobs).map(|_| Slot::new()).collect::<Result<Vec<_>, _>>()?;
+        let jobs = (1..=self.record.jobs).map(|number| Slot::new(Some(number)).map(|slot| (number, slot)));
+        let jobs = jobs.collect::<Result<Vec<_>, _>>().map_err(RunError::Machine)?;
         thread::scope(|scope| {
             let (slots, receiver) = (&slots, &receiver);
             let start = || {
-                for (number, slot) in (1..).zip(jobs) {
+                for (number, slot) in jobs {
                     let thread = thread::Builder::new().name(format!("slot {number}"));
                     thread.spawn_scoped(scope, move || self.run_slot(slot, slots, receiver))?;
                 }
