@@ -1,13 +1,13 @@
 //! Workers: claim queued runs, execute their commands, record how they ended.
 //!
 //! ```text
-//!                   Claimed                     Report
+//!                   Claimed                    Finished
 //!  store ──► Claimer ─────► Attempt × job slots ─────► Completer ──► store (one transaction, one fsync)
-//!    ▲          ▲                  ▲                    │  │  └────► Events: listener, status log
-//!    │          │ free slot        │ Claimed (next run) │  └───────► leases, lock files (released)
-//!    │          └── Slots ◄────────┴────────────────────┘
-//!    │                             ▲ Control: cancel, time is up, superseded
-//!    └── Rescuer ── adopted runs ──┴──► Completer
+//!    ▲          ▲                ▲      │               │  ▲   └───► Committed: events, release of leases, lock files
+//!    │          │ free slot      │      └─ Report: started, time is up
+//!    │          └── Slots ◄──────┴──── Claimed (the next run) ──┘
+//!    │                           ▲ Control: cancel, time is up, superseded
+//!    └── Rescuer ── adopted runs ┴─────► Completer
 //! ```
 //!
 //! | type | thread | what it owns |
@@ -15,7 +15,7 @@
 //! | [`Worker`] | the caller's: signals, time, requests to cancel | registration, heartbeat, the threads |
 //! | `Claimer` | `claimer` | tickets for the leases of runs |
 //! | `Attempt` | `slot N`, one for each job | one command with its log and kernel lock |
-//! | `Completer` | `completer` | the reports of all attempts |
+//! | `Completer` | the slot that has finished commits; `completer` publishes and releases | ends that wait, the transaction |
 //! | [`Rescuer`] | the caller's, and `adopted` for each run | the evidence about other workers |
 //!
 //! A crash leaves enough behind to go on from, at every step:

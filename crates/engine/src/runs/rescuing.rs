@@ -23,7 +23,7 @@ impl Runs {
     /// Registers a worker. A power cut may lose it: the worker is gone then, too.
     pub(crate) fn register_worker(&self, worker: &Worker) -> Result<(), StoreError> {
         self.store.note(|tables| tables.insert_worker(worker))?;
-        self.store.remove_files_of_0_1_0()
+        self.store.remove_start_intents()
     }
 
     /// Removes a worker.

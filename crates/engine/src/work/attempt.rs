@@ -5,6 +5,8 @@
 
 mod command;
 mod log;
+pub(super) mod reusable_log;
+mod slot;
 mod supervision;
 
 use std::io;
@@ -14,10 +16,12 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::run::life::Seen;
 
 use self::log::AttemptLog;
+pub(super) use self::slot::Slot;
 use self::supervision::{LeaseWatch, Supervision};
 use super::Settings;
 use super::claimer::Claimed;
@@ -30,7 +34,7 @@ use crate::Engine;
 use crate::runs::RunFolder;
 use crate::runs::completing::{End, Outcome};
 use lockkeeper_platform::clock;
-use lockkeeper_platform::exec::{Finder, Running, start_found};
+use lockkeeper_platform::exec::{Running, start_found};
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_store::runs::now;
 
@@ -42,6 +46,7 @@ pub(super) struct AttemptContext {
     pub(super) settings: Settings,
     /// The state folder.
     pub(super) state: PathBuf,
+    pub(super) worker: WorkerId,
     /// The process of the worker.
     pub(super) process: ProcessRef,
     /// Kernel locks, and what is known of leases.
@@ -64,6 +69,7 @@ impl AttemptContext {
 /// One command, from its start to its end.
 pub(super) struct Attempt<'a> {
     context: &'a AttemptContext,
+    slot: &'a mut Slot,
     claimed: Claimed,
     control: Arc<Control>,
     folder: RunFolder,
@@ -75,16 +81,21 @@ pub(super) struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     /// An attempt at a claimed run, which can be stopped by `control`.
-    pub(super) fn new(context: &'a AttemptContext, claimed: Claimed, control: Arc<Control>) -> Self {
+    pub(super) fn new(
+        context: &'a AttemptContext,
+        slot: &'a mut Slot,
+        claimed: Claimed,
+        control: Arc<Control>,
+    ) -> Self {
         let folder = RunFolder::new(&context.state, &claimed.run.id);
-        Self { context, claimed, control, folder, started_at: None, is_reported: false }
+        Self { context, slot, claimed, control, folder, started_at: None, is_reported: false }
     }
 
-    /// Blocks until the command and all that it started is gone. `programs` remembers where programs were found.
-    pub(super) fn run(mut self, programs: &mut Finder) -> Finished {
+    /// Blocks until the command and all that it started is gone.
+    pub(super) fn run(mut self) -> Finished {
         let context = self.context;
         let id = self.claimed.run.id.clone();
-        let outcome = context.events.catch_panic(&id, || self.execute(programs)).unwrap_or_else(|| {
+        let outcome = context.events.catch_panic(&id, || self.execute()).unwrap_or_else(|| {
             context.processes().end_all(&self.claimed.run);
             Outcome::Seen(Seen::Vanished)
         });
@@ -100,29 +111,29 @@ impl<'a> Attempt<'a> {
             started_at: self.started_at.filter(|_| !self.is_reported),
             is_reported: self.is_reported,
             wants_next: false,
-            reply: None,
         }
     }
 
-    fn execute(&mut self, programs: &mut Finder) -> Outcome {
+    fn execute(&mut self) -> Outcome {
         match self.control.take() {
             None => {}
             Some(Stop::Canceled) => return Outcome::Seen(Seen::Stopped(None)),
             Some(Stop::Recorded) => return Outcome::Recorded,
             Some(Stop::Superseded) => return Outcome::Superseded,
         }
-        let settings = &self.context.settings;
-        let log = match AttemptLog::make(&self.folder, self.claimed.run.attempt, settings.output_limit) {
+        let log = match self.make_log() {
             Ok(log) => log,
             Err(error) => {
                 let why = format!("cannot write to {}: {error}", self.folder.path().display());
                 return Outcome::Seen(Seen::NotStarted(126, why));
             }
         };
-        let spec = command::spec(&self.claimed, &settings.variables, &self.context.state, log.path());
-        let running = match start_found(&spec, self.claimed.lock.as_ref(), programs) {
+        let spec =
+            command::spec(&self.claimed, &self.context.settings.variables, &self.context.state, log.path());
+        let running = match start_found(&spec, self.claimed.lock.as_ref(), &mut self.slot.programs) {
             Ok(running) => running,
             Err(error) => {
+                self.keep_log(log);
                 let why = command::why_not_started(&error, &self.claimed.request.dir);
                 return Outcome::Seen(Seen::NotStarted(error.exit_code(), why));
             }
@@ -144,9 +155,14 @@ impl<'a> Attempt<'a> {
     fn supervise(&mut self, mut running: Running, mut log: AttemptLog) -> io::Result<Outcome> {
         let until = clock::now().after(SHORT);
         let until = self.claimed.run.times_out_at().map_or(until, |at| at.min(until));
-        if let Some(ending) = running.supervise_until(until)? {
-            log.finish();
+        let ended = running.supervise_until(until)?;
+        self.slot.was_short = ended.is_some();
+        if let Some(ending) = ended {
+            self.keep_log(log);
             return Ok(Outcome::Seen(Seen::Ended(ending.into())));
+        }
+        if let Err(error) = log.move_to_run() {
+            self.context.events.trouble(format!("cannot keep what {} writes: {error}", self.claimed.run.id));
         }
         self.report_start(running.process().ok());
         let lease = self.claimed.lease.as_ref().map(|lease| LeaseWatch::new(lease, &self.context.leases));
@@ -164,7 +180,36 @@ impl<'a> Attempt<'a> {
         let mark = mark(&self.claimed.run);
         let ending =
             running.supervise_marked(&extra, Some(&mark), &mut |event| supervision.on_event(event))?;
-        Ok(supervision.outcome(ending))
+        let (outcome, log) = supervision.outcome(ending);
+        self.keep_log(log);
+        Ok(outcome)
+    }
+
+    /// The log of the attempt. A run that holds nothing and can make only one attempt uses the log of the slot.
+    fn make_log(&mut self) -> io::Result<AttemptLog> {
+        let Claimed { run, request, lease, .. } = &self.claimed;
+        let (attempt, limit) = (run.attempt, self.context.settings.output_limit);
+        // What is in the way of a log that is used again is no reason to fail: the run gets a log of its own.
+        if attempt == 1
+            && request.retry.limit == 0
+            && lease.is_none()
+            && let Some(Ok(log)) = self.slot.take_log(self.context, &run.id)
+        {
+            return Ok(AttemptLog::reuse(log, &self.folder, limit));
+        }
+        AttemptLog::make(&self.folder, attempt, limit)
+    }
+
+    /// Keeps the log of a command that has ended: for the run, or for the next run of the slot if nothing is in it.
+    fn keep_log(&mut self, log: AttemptLog) {
+        match log.finish() {
+            Ok(log) => self.slot.log = log,
+            Err(error) => {
+                self.context
+                    .events
+                    .trouble(format!("cannot keep what {} wrote: {error}", self.claimed.run.id));
+            }
+        }
     }
 
     fn report_start(&mut self, process: Option<ProcessRef>) {

@@ -1,15 +1,19 @@
-//! Group commit for ends of runs: one transaction and one fsync for all attempts that have finished, then their events,
-//! then the release of what they held.
+//! Group commit for ends of runs: one transaction and one fsync for all attempts that wait, then their events, then the
+//! release of what they held.
 //!
-//! The same transaction claims the next runs for the slots of those attempts, so that a slot waits for the disk once
-//! between two commands. A crash before the fsync loses no run: each is still running, and a rescuer sees that its kernel
-//! lock is free.
+//! The thread whose attempt has finished commits by itself, and takes along all ends that came during the transaction of
+//! another thread (leader and followers). The same transaction claims the next runs for the slots of those attempts. So a slot
+//! waits for the disk once between two commands, and for no other thread if it is alone. Events and releases, for which
+//! no slot waits, are left to the thread of the completer.
+//!
+//! A crash before the fsync loses no run: each is still running, and a rescuer sees that its kernel lock is free.
 
-use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use lockkeeper_core::id::HolderId;
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::life::Lost;
@@ -20,8 +24,8 @@ use super::control::{ActiveRuns, Stop};
 use super::events::{Events, WorkerEvent};
 use super::lock_files::LockFiles;
 use super::processes::RunProcesses;
-use super::report::{Finished, Report, Started};
-use super::stage_file;
+use super::report::{Committed, Finished, Report, Started};
+use super::{locked, stage_file};
 use crate::Engine;
 use crate::runs::claiming::Claimant;
 use crate::runs::completing::{Completed, End};
@@ -37,82 +41,112 @@ const PAUSES: [Duration; 4] =
 
 /// Writes the ends of the runs that this worker executes. Nobody else in this worker does.
 pub(super) struct Completer {
-    pub(super) runs: Arc<Runs>,
-    pub(super) leases: Arc<Engine>,
-    pub(super) worker: Arc<WorkerRecord>,
-    pub(super) active: Arc<ActiveRuns>,
-    pub(super) events: Arc<Events>,
-    pub(super) grace: Duration,
-    pub(super) reports: Receiver<Report>,
-    /// Kernel locks for the next runs, which were made and not used.
-    pub(super) locks: Vec<LivenessLock>,
+    runs: Arc<Runs>,
+    leases: Arc<Engine>,
+    worker: Arc<WorkerRecord>,
+    active: Arc<ActiveRuns>,
+    events: Arc<Events>,
+    grace: Duration,
+    /// Attempts whose ends are not written yet.
+    waiting: Mutex<Vec<Waiting>>,
+    /// The thread that has this lock commits. In it are kernel locks for the next runs that were made and not used.
+    leader: Mutex<Vec<LivenessLock>>,
+    reports: Sender<Report>,
+}
+
+/// An attempt whose end is not written yet.
+struct Waiting {
+    finished: Finished,
+    reply: Sender<Option<Claimed>>,
 }
 
 impl Completer {
-    /// Works until the worker ends.
-    pub(super) fn run(mut self) {
-        while let Ok(report) = self.reports.recv() {
-            let mut finished = Vec::new();
-            let mut ends = false;
-            for report in std::iter::once(report).chain(self.reports.try_iter()) {
-                match report {
-                    Report::Started(started) => self.record_start(&started),
-                    Report::Overdue(run) => self.time_out(&run),
-                    Report::Finished(one) => finished.push(*one),
-                    Report::Shutdown => ends = true,
-                }
-            }
-            if !finished.is_empty() {
-                self.complete(finished);
-            }
-            if ends {
-                return;
+    pub(super) fn new(
+        runs: Arc<Runs>,
+        leases: Arc<Engine>,
+        worker: Arc<WorkerRecord>,
+        active: Arc<ActiveRuns>,
+        events: Arc<Events>,
+        grace: Duration,
+        reports: Sender<Report>,
+    ) -> Self {
+        let (waiting, leader) = (Mutex::default(), Mutex::default());
+        Self { runs, leases, worker, active, events, grace, waiting, leader, reports }
+    }
+
+    /// Writes the end of an attempt. An attempt that wants the next run gets it when the end and the claim are on the disk.
+    /// Any other waits until everything that it held is released.
+    pub(super) fn complete(&self, finished: Finished) -> Option<Claimed> {
+        let (reply, answer) = channel();
+        locked(&self.waiting).push(Waiting { finished, reply });
+        let mut locks = locked(&self.leader);
+        let batch = std::mem::take(&mut *locked(&self.waiting));
+        // It is empty when another thread has written the end meanwhile.
+        if !batch.is_empty() {
+            let (ended, claimed) = self.commit(&batch, &mut locks);
+            // The next transaction need not wait for the disk.
+            drop(locks);
+            persist(&self.events, "force the ends of runs to the disk", || self.runs.sync());
+            self.answer(batch, ended, claimed);
+        } else {
+            drop(locks);
+        }
+        // Only a thread that has panicked does not answer.
+        answer.recv().unwrap_or_default()
+    }
+
+    /// Publishes what was committed and records what attempts report, until the worker ends. Runs on a thread of its own.
+    pub(super) fn run(&self, reports: &Receiver<Report>) {
+        for report in reports {
+            match report {
+                Report::Started(started) => self.record_start(&started),
+                Report::Overdue(run) => self.time_out(&run),
+                Report::Committed(batch) => batch.into_iter().for_each(|one| self.finish(one)),
+                Report::Shutdown => return,
             }
         }
     }
 
-    /// Writes the ends of these attempts, claims the next runs, and publishes both once they are on the disk.
-    fn complete(&mut self, finished: Vec<Finished>) {
-        let wanted = finished.iter().filter(|one| one.wants_next).count();
-        self.make_locks(wanted);
-        let locks: Vec<_> = self.locks.iter().take(wanted).map(LivenessLock::holder).collect();
-        let claimant = Claimant { worker: &self.worker.id, locks: &locks };
+    /// Writes the ends of these attempts and claims the next runs, in one transaction. Returns the runs after their ends,
+    /// and the runs that were claimed.
+    fn commit(&self, batch: &[Waiting], locks: &mut Vec<LivenessLock>) -> (Vec<Option<Run>>, Vec<Claimed>) {
+        let wanted = batch.iter().filter(|one| one.finished.wants_next).count();
+        self.make_locks(wanted, locks);
+        let holders: Vec<HolderId> = locks.iter().take(wanted).map(LivenessLock::holder).collect();
+        let claimant = Claimant { worker: &self.worker.id, locks: &holders };
         let mut retried = false;
-        let Completed { ended, claimed } = persist(&self.events, &in_words(&finished), || {
+        let Completed { ended, claimed } = persist(&self.events, &in_words(batch), || {
             let retried = std::mem::replace(&mut retried, true);
-            self.runs.complete(finished.iter().map(|one| &one.end), &claimant, retried)
+            self.runs.complete(batch.iter().map(|one| &one.finished.end), &claimant, retried)
         });
-        persist(&self.events, "force the ends of runs to the disk", || self.runs.sync());
-        let mut next = claimed
-            .into_iter()
-            .map(|(run, request)| self.claimed(run, request))
-            .collect::<Vec<_>>()
-            .into_iter();
-        for one in &finished {
-            self.active.remove(&one.end.run);
-            if let Some(reply) = one.reply.as_ref().filter(|_| one.wants_next) {
-                // A slot waits for its answer.
-                let _ = reply.send(next.next());
-            }
+        let claimed = claimed.into_iter().map(|(run, request)| with_lock(run, request, locks));
+        (ended, claimed.collect())
+    }
+
+    /// Gives the slots their next runs, and leaves the rest to the thread of the completer.
+    fn answer(&self, batch: Vec<Waiting>, ended: Vec<Option<Run>>, claimed: Vec<Claimed>) {
+        let mut claimed = claimed.into_iter();
+        let mut committed = Vec::new();
+        for (Waiting { finished, reply }, ended) in batch.into_iter().zip(ended) {
+            self.active.remove(&finished.end.run);
+            let reply = if finished.wants_next {
+                // Its slot waits for the answer.
+                let _ = reply.send(claimed.next());
+                None
+            } else {
+                Some(reply)
+            };
+            committed.push(Committed { finished, ended, reply });
         }
-        for (one, ended) in finished.into_iter().zip(ended) {
-            let id = one.end.run.id.clone();
-            let reply = one.reply.clone().filter(|_| !one.wants_next);
-            let events = Arc::clone(&self.events);
-            events.catch_panic(&id, || self.publish(&one, ended));
-            self.release(one);
-            if let Some(reply) = reply {
-                // Who asked may have given up.
-                let _ = reply.send(None);
-            }
-        }
+        // The receiver is gone only when the thread of the completer has panicked.
+        let _ = self.reports.send(Report::Committed(committed));
     }
 
     /// Makes as many kernel locks as there are slots that want a run. Where that fails, the slots get none.
-    fn make_locks(&mut self, wanted: usize) {
-        while self.locks.len() < wanted {
+    fn make_locks(&self, wanted: usize, locks: &mut Vec<LivenessLock>) {
+        while locks.len() < wanted {
             match make_lock(&self.leases) {
-                Ok(lock) => self.locks.push(lock),
+                Ok(lock) => locks.push(lock),
                 Err(error) => {
                     self.events.trouble(format!("cannot claim another run: {error}"));
                     return;
@@ -121,11 +155,16 @@ impl Completer {
         }
     }
 
-    fn claimed(&mut self, run: Run, request: Request) -> Claimed {
-        let holder = run.process.map(|process| process.holder);
-        let place = self.locks.iter().position(|lock| Some(lock.holder()) == holder);
-        let lock = place.map(|place| self.locks.swap_remove(place));
-        Claimed { run, request, lock, lease: None, files: LockFiles::default() }
+    /// Publishes an end that is on the disk, then releases what the attempt held.
+    fn finish(&self, committed: Committed) {
+        let Committed { finished, ended, reply } = committed;
+        let id = &finished.end.run.id;
+        self.events.catch_panic(id, || self.publish(&finished, ended));
+        self.release(finished);
+        if let Some(reply) = reply {
+            // Who asked may have given up.
+            let _ = reply.send(None);
+        }
     }
 
     fn publish(&self, one: &Finished, ended: Option<Run>) {
@@ -223,10 +262,20 @@ pub(super) fn persist<T>(events: &Events, what: &str, mut act: impl FnMut() -> R
     }
 }
 
-fn in_words(finished: &[Finished]) -> String {
-    match finished {
+/// The claimed run, with the kernel lock that the claim names.
+fn with_lock(run: Run, request: Request, locks: &mut Vec<LivenessLock>) -> Claimed {
+    let holder = run.process.map(|process| process.holder);
+    let place = locks.iter().position(|lock| Some(lock.holder()) == holder);
+    let lock = place.map(|place| locks.swap_remove(place));
+    Claimed { run, request, lock, lease: None, files: LockFiles::default() }
+}
+
+fn in_words(batch: &[Waiting]) -> String {
+    match batch {
         [] => "write the end of no run".to_owned(),
-        [one] => format!("write the end of {}", one.end.run.id),
-        [one, others @ ..] => format!("write the end of {} and {} more", one.end.run.id, others.len()),
+        [one] => format!("write the end of {}", one.finished.end.run.id),
+        [one, others @ ..] => {
+            format!("write the end of {} and {} more", one.finished.end.run.id, others.len())
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Reports of the threads that execute runs to the completer.
+//! What happens to runs that are executed here, as the completer gets to know it.
 
 use std::sync::mpsc::Sender;
 
@@ -12,14 +12,14 @@ use super::lock_files::LockFiles;
 use crate::runs::completing::End;
 use lockkeeper_platform::wall_clock::WallTime;
 
-/// Something that happened to a run that is executed here.
+/// A report to the thread of the completer.
 pub(super) enum Report {
     /// A command that takes long was started.
     Started(Box<Started>),
     /// The time of a run is up. The completer answers through the control of the attempt.
     Overdue(Box<Run>),
-    /// An attempt has finished.
-    Finished(Box<Finished>),
+    /// The ends of these attempts are on the disk.
+    Committed(Vec<Committed>),
     /// The worker ends: nothing comes after this.
     Shutdown,
 }
@@ -43,17 +43,24 @@ pub(super) struct Finished {
     pub(super) started_at: Option<WallTime>,
     /// Whether the start was reported.
     pub(super) is_reported: bool,
-    /// Whether the sender can begin with another run at once.
+    /// Whether its thread can begin with another run at once.
     pub(super) wants_next: bool,
-    /// Receives the next run as soon as its claim is on the disk. Who wants none receives none, when all is done.
+}
+
+/// An attempt whose end is on the disk.
+pub(super) struct Committed {
+    pub(super) finished: Finished,
+    /// The run after its end. None when another worker has it.
+    pub(super) ended: Option<Run>,
+    /// Answered when everything is published and released, if somebody waits for that.
     pub(super) reply: Option<Sender<Option<Claimed>>>,
 }
 
 impl Finished {
     /// An attempt that was not made by this worker's slots.
-    pub(super) fn of(end: End, reply: Option<Sender<Option<Claimed>>>) -> Self {
+    pub(super) fn of(end: End) -> Self {
         let files = LockFiles::default();
-        Self { end, lease: None, files, started_at: None, is_reported: true, wants_next: false, reply }
+        Self { end, lease: None, files, started_at: None, is_reported: true, wants_next: false }
     }
 
     /// Whether the run gets no stage file: it held nothing, and succeeded at once.

@@ -2,15 +2,17 @@
 //! time is up, marks the rest LOST.
 //!
 //! It judges only by evidence: the kernel lock that the processes of a run share, the kernel lock and the heartbeat of
-//! its worker, the boot. What it cannot judge it leaves alone. It writes no ends: it reports them to the completer.
+//! its worker, the boot. What it cannot judge it leaves alone. It writes no ends by itself: the completer does.
 
 mod survey;
 
+use std::collections::HashSet;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,7 +23,8 @@ use lockkeeper_core::run::Run;
 use lockkeeper_core::run::life::Seen;
 
 pub(super) use self::survey::Survey;
-use super::completer::persist;
+use super::attempt::reusable_log;
+use super::completer::{Completer, persist};
 use super::control::{ActiveRuns, Control, Stop, WakePipe};
 use super::events::{Events, WorkerEvent};
 use super::heartbeat::{self, HeartbeatWatch};
@@ -48,6 +51,7 @@ pub struct Rescuer {
     pub(super) events: Arc<Events>,
     pub(super) grace: Duration,
     pub(super) heartbeat: Duration,
+    pub(super) completer: Arc<Completer>,
     pub(super) reports: Sender<Report>,
 }
 
@@ -84,15 +88,19 @@ impl Rescuer {
         Ok(())
     }
 
-    /// Removes the heartbeat files of workers that are not registered: those of earlier boots.
-    pub(super) fn remove_stray_heartbeats(&self) -> Result<(), RunError> {
+    /// Removes the files of workers that are gone and have no run left, such as those of earlier boots.
+    pub(super) fn remove_stray_files(&self) -> Result<(), RunError> {
+        // Listed first: a worker is registered before it makes files.
         let files = heartbeat::files(self.runs.folder());
-        let known = self.runs.living()?.workers;
-        let is_known = |path: &PathBuf| known.iter().any(|worker| path.ends_with(worker.id.as_str()));
-        for path in files.iter().filter(|path| !is_known(path)) {
-            // Another worker may do the same now.
-            let _ = std::fs::remove_file(path);
-        }
+        let logs = reusable_log::folders(self.runs.folder());
+        let living = self.runs.living()?;
+        let workers = living.workers.iter().map(|worker| &worker.id);
+        let known: HashSet<&WorkerId> =
+            workers.chain(living.runs.iter().filter_map(|run| run.worker.as_ref())).collect();
+        let is_stray = |path: &&PathBuf| !known.iter().any(|id| path.ends_with(id.as_str()));
+        // Another worker may do the same now.
+        files.iter().filter(is_stray).for_each(|path| drop(fs::remove_file(path)));
+        logs.iter().filter(is_stray).for_each(|path| drop(fs::remove_dir_all(path)));
         Ok(())
     }
 
@@ -104,6 +112,10 @@ impl Rescuer {
         wake: Option<&Arc<WakePipe>>,
     ) -> Result<Option<JoinHandle<()>>, RunError> {
         let pipe = WakePipe::new().map_err(RunError::Machine)?;
+        // Before the record says that another worker is responsible for it.
+        if let Err(error) = reusable_log::rescue(self.runs.folder(), &run.id, &self.runs.folder_of(&run.id)) {
+            self.events.trouble(format!("cannot keep what {} wrote: {error}", run.id));
+        }
         let Some((run, request)) = self.runs.adopt(run, &self.worker.id)? else { return Ok(None) };
         self.events.publish(&WorkerEvent::Adopted(run.clone()), None);
         let control = self.active.add(&run, Arc::new(pipe));
@@ -138,11 +150,7 @@ impl Rescuer {
                 }
             }
         };
-        let (done, is_done) = channel();
-        let end = End { run, request, outcome, ended_at: now() };
-        // Without a completer this worker is about to end, and the next one looks after the run.
-        let _ = self.reports.send(Report::Finished(Box::new(Finished::of(end, Some(done)))));
-        let _ = is_done.recv();
+        self.completer.complete(Finished::of(End { run, request, outcome, ended_at: now() }));
     }
 
     /// Waits until nothing of a run lives.

@@ -14,10 +14,10 @@ use lockkeeper_core::id::{RunId, WorkerId};
 
 pub use self::listener::ControlListener;
 use super::Settings;
-use super::attempt::{Attempt, AttemptContext};
+use super::attempt::{Attempt, AttemptContext, Slot, reusable_log};
 use super::claimer::{ClaimResult, Claimed, Claimer};
 use super::completer::{Completer, persist};
-use super::control::{ActiveRuns, WakePipe};
+use super::control::ActiveRuns;
 use super::events::{Events, Listener};
 use super::heartbeat::{self, HeartbeatFile};
 use super::lock_files::LockFormats;
@@ -27,7 +27,6 @@ use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunError, Runs, new_id};
 use lockkeeper_formats::status::StatusLog;
-use lockkeeper_platform::exec::Finder;
 use lockkeeper_platform::liveness_lock::LivenessLock;
 use lockkeeper_platform::{clock, process, random, tree};
 use lockkeeper_store::runs::{Worker as WorkerRecord, now};
@@ -46,21 +45,9 @@ pub struct Worker {
     rescuer: Rescuer,
     context: AttemptContext,
     reports: Sender<Report>,
-    completer: Option<JoinHandle<()>>,
-}
-
-/// What a thread that executes runs keeps from one run to the next.
-struct Slot {
-    pipe: Arc<WakePipe>,
-    /// Where programs were found.
-    programs: Finder,
-}
-
-impl Slot {
-    fn new() -> Result<Self, RunError> {
-        let pipe = WakePipe::new().map_err(RunError::Machine)?;
-        Ok(Self { pipe: Arc::new(pipe), programs: Finder::default() })
-    }
+    completer: Arc<Completer>,
+    /// The thread of the completer.
+    publishing: Option<JoinHandle<()>>,
 }
 
 impl Worker {
@@ -93,16 +80,15 @@ impl Worker {
         let active = Arc::<ActiveRuns>::default();
         let (reports, receiver) = channel();
         let grace = settings.grace;
-        let completer = Completer {
-            runs: Arc::clone(&runs),
-            leases: Arc::clone(&leases),
-            worker: Arc::clone(&record),
-            active: Arc::clone(&active),
-            events: Arc::clone(&events),
+        let completer = Arc::new(Completer::new(
+            Arc::clone(&runs),
+            Arc::clone(&leases),
+            Arc::clone(&record),
+            Arc::clone(&active),
+            Arc::clone(&events),
             grace,
-            reports: receiver,
-            locks: Vec::new(),
-        };
+            reports.clone(),
+        ));
         let rescuer = Rescuer {
             runs: Arc::clone(&runs),
             leases: Arc::clone(&leases),
@@ -111,9 +97,10 @@ impl Worker {
             events: Arc::clone(&events),
             grace,
             heartbeat: settings.heartbeat,
+            completer: Arc::clone(&completer),
             reports: reports.clone(),
         };
-        rescuer.remove_stray_heartbeats()?;
+        rescuer.remove_stray_files()?;
         let formats = LockFormats { aiflow: settings.aiflow.clone(), swarm: settings.swarm.clone() };
         let claimer = Claimer::new(
             Arc::clone(&runs),
@@ -126,13 +113,15 @@ impl Worker {
         let context = AttemptContext {
             settings,
             state: runs.folder().to_owned(),
+            worker: record.id.clone(),
             process: record.process,
             leases: Arc::clone(&leases),
             events: Arc::clone(&events),
             reports: reports.clone(),
         };
-        let completer = thread::Builder::new().name("completer".to_owned()).spawn(|| completer.run());
-        let completer = Some(completer.map_err(RunError::Machine)?);
+        let body = Arc::clone(&completer);
+        let publishing = thread::Builder::new().name("completer".to_owned());
+        let publishing = publishing.spawn(move || body.run(&receiver)).map_err(RunError::Machine)?;
         Ok(Self {
             record,
             _lock: lock,
@@ -146,6 +135,7 @@ impl Worker {
             context,
             reports,
             completer,
+            publishing: Some(publishing),
         })
     }
 
@@ -186,8 +176,8 @@ impl Worker {
 
     /// Executes a claimed run. Returns when its end is on the disk and everything that it held is released.
     pub fn execute(&self, claimed: Claimed) -> Result<(), RunError> {
-        let finished = self.attempt(claimed, &mut Slot::new()?);
-        self.complete(finished);
+        let finished = self.attempt(claimed, &mut Slot::new(None).map_err(RunError::Machine)?);
+        self.completer.complete(finished);
         Ok(())
     }
 
@@ -200,10 +190,10 @@ impl Worker {
             if !persist(&self.events, &what, || self.runs.is_current(run)) {
                 let Claimed { run, request, lease, files, .. } = claimed;
                 let end = End { run, request, outcome: Outcome::Superseded, ended_at: now() };
-                return Finished { lease, files, ..Finished::of(end, None) };
+                return Finished { lease, files, ..Finished::of(end) };
             }
         }
-        Attempt::new(&self.context, claimed, control).run(&mut slot.programs)
+        Attempt::new(&self.context, slot, claimed, control).run()
     }
 
     /// Whether this worker may have been frozen since the claim, for so long that another one replaced it.
@@ -211,29 +201,17 @@ impl Worker {
         let since = claimed.run.started_at.map(|at| clock::now().since(at.moment));
         since.is_some_and(|since| since >= self.context.settings.heartbeat)
     }
-
-    /// Has the end of an attempt written, and waits for that. Returns the next run if the attempt wants one.
-    fn complete(&self, finished: Finished) -> Option<Claimed> {
-        let (reply, answer) = channel();
-        let id = finished.end.run.id.clone();
-        let report = Report::Finished(Box::new(Finished { reply: Some(reply), ..finished }));
-        // A completer that has panicked answers to nobody.
-        let answered = self.reports.send(report).is_ok().then(|| answer.recv().ok()).flatten();
-        answered.unwrap_or_else(|| {
-            self.events.trouble(format!("the end of {id} cannot be written: the completer is gone"));
-            None
-        })
-    }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.reports.send(Report::Shutdown);
-        if let Some(completer) = self.completer.take() {
-            let _ = completer.join();
+        if let Some(publishing) = self.publishing.take() {
+            let _ = publishing.join();
         }
         // If these stay, others find out by themselves that the worker is gone.
         let _ = self.runs.remove_worker(&self.record.id);
         heartbeat::remove(self.runs.folder(), &self.record.id);
+        reusable_log::remove(self.runs.folder(), &self.record.id);
     }
 }

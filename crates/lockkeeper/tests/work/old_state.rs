@@ -28,8 +28,10 @@ fn leave(site: &Site, boot: &str, worker: &str, names: &str) {
     std::fs::write(spare.join(worker).join("1.notes"), "").unwrap();
 }
 
+/// What is left in both folders.
 fn left(site: &Site) -> Vec<PathBuf> {
-    ["ahead", "spare"].map(|name| site.store().join(name)).into_iter().filter(|path| path.exists()).collect()
+    let entries = ["ahead", "spare"].map(|name| std::fs::read_dir(site.store().join(name)));
+    entries.into_iter().flatten().flatten().map(|entry| entry.unwrap().path()).collect()
 }
 
 fn pretend_another_boot(site: &Site) {

@@ -1,18 +1,16 @@
-//! One-way migration of state folders that Lockkeeper 0.1.0 has used: start intents and reusable logs.
+//! One-way migration of state folders that Lockkeeper 0.1.0 has used: start intents.
 //!
 //! A worker of 0.1.0 started commands before their claims were on the disk. Before that it named the runs in a file of
 //! its own, `ahead/BOOT.WORKER`. So a run that is named in a file of an earlier boot and is still queued may have begun
 //! before the power failed: it ends as LOST, or waits for its next attempt where there may be one. Between two steps of
 //! that, 0.1.0 marked such a run by `ready = -1` and had the index `run_doubtful` for the mark.
-//!
-//! `spare/WORKER/` had the logs of commands that had written nothing yet.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Status;
 use lockkeeper_core::run::life::{self, Moved, Seen, Taker, Terms};
 
@@ -20,7 +18,6 @@ use super::{RunStore, Tables, failed};
 use crate::StoreError;
 
 const START_INTENTS: &str = "ahead";
-const REUSABLE_LOGS: &str = "spare";
 /// The worker that is named in the events of runs that are lost.
 const WORKER: &str = "W-before-power-loss";
 
@@ -74,34 +71,26 @@ impl RunStore {
         })
     }
 
-    /// Removes the files of workers that are gone.
-    pub fn remove_files_of_0_1_0(&self) -> Result<(), StoreError> {
-        let Some(folder) = self.path.parent() else { return Ok(()) };
-        let (intents, logs) = (folder.join(START_INTENTS), folder.join(REUSABLE_LOGS));
+    /// Removes the start intents of workers of this boot that are gone: what they have claimed is in the log of the store.
+    pub fn remove_start_intents(&self) -> Result<(), StoreError> {
+        let folder = self.path.with_file_name(START_INTENTS);
         // Listed first: a worker is registered before it makes files.
-        let (files, folders) = (entries(&intents)?, entries(&logs)?);
-        if files.is_empty() && folders.is_empty() {
+        let files = entries(&folder)?;
+        if files.is_empty() {
             return Ok(());
         }
-        let (workers, living) = self.read(|tables| Ok((tables.workers()?, tables.living()?)))?;
-        let workers = workers.into_iter().map(|worker| worker.id);
-        let known: HashSet<WorkerId> =
-            workers.chain(living.into_iter().filter_map(|run| run.worker)).collect();
+        let workers = self.read(|tables| tables.workers())?;
         let is_known = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            known.iter().any(|id| name == id.as_str() || name.ends_with(&format!(".{id}")))
+            workers.iter().any(|worker| name.ends_with(&format!(".{}", worker.id)))
         };
-        // The claims of the runs that a worker has started are on the disk before its intents are removed.
+        // The claims are on the disk before the intents are removed.
         self.force()?;
         for path in files.iter().filter(|path| is_of_boot(path, &self.boot) && !is_known(path)) {
             remove(path)?;
         }
-        for path in folders.iter().filter(|path| !is_known(path)) {
-            let _ = fs::remove_dir_all(path);
-        }
-        // Only empty ones are removed.
-        let _ = fs::remove_dir(intents);
-        let _ = fs::remove_dir(logs);
+        // It is removed only when it is empty.
+        let _ = fs::remove_dir(folder);
         Ok(())
     }
 }

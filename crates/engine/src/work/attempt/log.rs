@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::reusable_log::ReusableLog;
 use crate::runs::RunFolder;
 use lockkeeper_platform::fs as local;
 
@@ -27,6 +28,8 @@ const LATEST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct AttemptLog {
     folder: RunFolder,
+    /// The log of the slot, until it is known to be needed.
+    reusable: Option<ReusableLog>,
     /// Opened only when something has to be cut: every command that is started meanwhile has a copy for a moment, and
     /// would be taken for a process that writes.
     writer: Option<File>,
@@ -44,20 +47,44 @@ impl AttemptLog {
             rename_if_there(&folder.output(), &folder.output_of(attempt - 1))?;
         }
         drop(append_only().create(true).open(folder.output())?);
+        Ok(Self::new(folder, None, limit))
+    }
+
+    /// Uses the log of a slot.
+    pub(super) fn reuse(log: ReusableLog, folder: &RunFolder, limit: u64) -> Self {
+        Self::new(folder, Some(log), limit)
+    }
+
+    fn new(folder: &RunFolder, reusable: Option<ReusableLog>, limit: u64) -> Self {
         let folder = folder.clone();
-        Ok(Self { folder, writer: None, limit: limit.max(4 * HEAD), size: 0, cut_to: 0 })
+        Self { folder, reusable, writer: None, limit: limit.max(4 * HEAD), size: 0, cut_to: 0 }
     }
 
     /// Where it is.
     pub(super) fn path(&self) -> PathBuf {
-        self.folder.output()
+        self.reusable.as_ref().map_or_else(|| self.folder.output(), |log| log.path().to_owned())
+    }
+
+    /// Puts it into the folder of the run, if it is not there.
+    pub(super) fn move_to_run(&mut self) -> io::Result<()> {
+        self.reusable.take().map_or(Ok(()), |log| log.move_to(&self.folder))
+    }
+
+    /// Cuts what was written since the last look. Returns the log of the slot if nothing was.
+    pub(super) fn finish(mut self) -> io::Result<Option<ReusableLog>> {
+        // A log that cannot be cut is only larger than it should be.
+        let _ = self.look(LATEST);
+        match self.reusable.take_if(|log| log.is_unused().unwrap_or(false)) {
+            Some(log) => Ok(Some(log)),
+            None => self.move_to_run().map(|()| None),
+        }
     }
 
     /// Cuts the log if it is too long; returns when to look again.
     pub(super) fn look(&mut self, elapsed: Duration) -> io::Result<Duration> {
         let size = match &self.writer {
             Some(file) => file.metadata()?.len(),
-            None => fs::metadata(self.folder.output())?.len(),
+            None => fs::metadata(self.path())?.len(),
         };
         let grown = size.saturating_sub(self.size);
         self.size = size;
@@ -71,12 +98,6 @@ impl AttemptLog {
         Ok(Duration::from_secs_f64(soon).clamp(SOONEST, LATEST))
     }
 
-    /// Cuts what was written since the last look.
-    pub(super) fn finish(&mut self) {
-        // A log that cannot be cut is only larger than it should be.
-        let _ = self.look(LATEST);
-    }
-
     fn cut(&mut self, size: u64) -> io::Result<()> {
         let from = self.cut_to.max(HEAD);
         let to = size.saturating_sub(self.limit / 2) / BLOCK * BLOCK;
@@ -86,9 +107,10 @@ impl AttemptLog {
         // Written first: a reader that finds zeros must know that the command did not write them.
         let note = json!({ "cut_from": HEAD, "cut_to": to });
         self.folder.put(&self.folder.cut(), note.to_string().as_bytes())?;
+        let path = self.path();
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            none => none.insert(append_only().open(self.folder.output())?),
+            none => none.insert(append_only().open(path)?),
         };
         local::punch_hole(writer, from, to - from)?;
         self.cut_to = to;
@@ -97,7 +119,7 @@ impl AttemptLog {
 }
 
 /// Logs are opened for appending: each write goes to the end, whichever process makes it.
-fn append_only() -> OpenOptions {
+pub(super) fn append_only() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true).mode(0o600).custom_flags(local::NO_FOLLOW);
     options

@@ -115,16 +115,16 @@ impl<'a> Supervision<'a> {
         Next::WaitUntil(self.report_at.map_or(self.look_at, |at| at.min(self.look_at)))
     }
 
-    /// What the end of the command means.
-    pub(super) fn outcome(mut self, ending: Ending) -> Outcome {
-        self.log.finish();
+    /// What the end of the command means. Returns the log as well.
+    pub(super) fn outcome(self, ending: Ending) -> (Outcome, AttemptLog) {
         let ending = ending.into();
-        match self.stopped {
+        let outcome = match self.stopped {
             None => Outcome::Seen(Seen::Ended(ending)),
             Some(Stopped::Asked(Stop::Canceled)) => Outcome::Seen(Seen::Stopped(Some(ending))),
             Some(Stopped::LeaseLost) => Outcome::Seen(Seen::LeaseLost(Some(ending))),
             Some(Stopped::Asked(Stop::Recorded)) => Outcome::Recorded,
             Some(Stopped::Asked(Stop::Superseded)) => Outcome::Superseded,
-        }
+        };
+        (outcome, self.log)
     }
 }

@@ -12,6 +12,7 @@ use lockkeeper_core::time::Moment;
 
 use super::Rescuer;
 use crate::runs::RunError;
+use crate::work::attempt::reusable_log;
 use crate::work::heartbeat;
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::{clock, process};
@@ -91,6 +92,7 @@ impl Rescuer {
         for worker in dead.iter().filter(|worker| !left.contains(worker)) {
             self.runs.remove_worker(worker)?;
             heartbeat::remove(self.runs.folder(), worker);
+            reusable_log::remove(self.runs.folder(), worker);
         }
         Ok(survey)
     }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::run::{Run, Status};
 
-use super::{Slot, Worker};
+use super::Worker;
 use crate::runs::{Heard, RunError};
+use crate::work::attempt::Slot;
 use crate::work::claimer::Claimed;
 use crate::work::control::{Stop, WakePipe};
 use crate::work::events::WorkerEvent;
@@ -71,11 +72,12 @@ impl Worker {
             survey: Survey::default(),
             is_stopping: false,
         };
-        let jobs = (0..self.record.jobs).map(|_| Slot::new()).collect::<Result<Vec<_>, _>>()?;
+        let jobs = (1..=self.record.jobs).map(|number| Slot::new(Some(number)).map(|slot| (number, slot)));
+        let jobs = jobs.collect::<Result<Vec<_>, _>>().map_err(RunError::Machine)?;
         thread::scope(|scope| {
             let (slots, receiver) = (&slots, &receiver);
             let start = || {
-                for (number, slot) in (1..).zip(jobs) {
+                for (number, slot) in jobs {
                     let thread = thread::Builder::new().name(format!("slot {number}"));
                     thread.spawn_scoped(scope, move || self.run_slot(slot, slots, receiver))?;
                 }
@@ -105,7 +107,7 @@ impl Worker {
             while let Some(claimed) = next {
                 let finished = self.attempt(claimed, &mut slot);
                 let wants_next = !needs_claimer && !slots.is_draining();
-                next = self.complete(Finished { wants_next, ..finished });
+                next = self.completer.complete(Finished { wants_next, ..finished });
             }
             slots.release();
         }
