@@ -1,8 +1,8 @@
 //! Group commit for ends of runs: one transaction and one fsync for all attempts that wait, then their events, then the
 //! release of what they held.
 //!
-//! The thread whose attempt has finished commits by itself, and takes along all ends that came during the transaction of
-//! another thread (leader and followers). The same transaction claims the next runs for the slots of those attempts. So a slot
+//! The thread whose attempt has finished commits by itself, and takes along all ends that came while another thread
+//! committed (leader and followers). The same transaction claims the next runs for the slots of those attempts. So a slot
 //! waits for the disk once between two commands, and for no other thread if it is alone. Events and releases, for which
 //! no slot waits, are left to the thread of the completer.
 //!
@@ -80,17 +80,15 @@ impl Completer {
         let (reply, answer) = channel();
         locked(&self.waiting).push(Waiting { finished, reply });
         let mut locks = locked(&self.leader);
-        let batch = std::mem::take(&mut *locked(&self.waiting));
-        // It is empty when another thread has written the end meanwhile.
-        if !batch.is_empty() {
-            let (ended, claimed) = self.commit(&batch, &mut locks);
-            // The next transaction need not wait for the disk.
-            drop(locks);
-            persist(&self.events, "force the ends of runs to the disk", || self.runs.sync());
-            self.answer(batch, ended, claimed);
-        } else {
-            drop(locks);
+        if let Ok(next) = answer.try_recv() {
+            // Another thread has written the end meanwhile.
+            return next;
         }
+        let batch = std::mem::take(&mut *locked(&self.waiting));
+        if !batch.is_empty() {
+            self.commit(batch, &mut locks);
+        }
+        drop(locks);
         // Only a thread that has panicked does not answer.
         answer.recv().unwrap_or_default()
     }
@@ -107,31 +105,25 @@ impl Completer {
         }
     }
 
-    /// Writes the ends of these attempts and claims the next runs, in one transaction. Returns the runs after their ends,
-    /// and the runs that were claimed.
-    fn commit(&self, batch: &[Waiting], locks: &mut Vec<LivenessLock>) -> (Vec<Option<Run>>, Vec<Claimed>) {
+    /// Writes the ends of these attempts and claims the next runs, in one transaction with one fsync.
+    fn commit(&self, batch: Vec<Waiting>, locks: &mut Vec<LivenessLock>) {
         let wanted = batch.iter().filter(|one| one.finished.wants_next).count();
         self.make_locks(wanted, locks);
         let holders: Vec<HolderId> = locks.iter().take(wanted).map(LivenessLock::holder).collect();
         let claimant = Claimant { worker: &self.worker.id, locks: &holders };
         let mut retried = false;
-        let Completed { ended, claimed } = persist(&self.events, &in_words(batch), || {
+        let Completed { ended, claimed } = persist(&self.events, &in_words(&batch), || {
             let retried = std::mem::replace(&mut retried, true);
             self.runs.complete(batch.iter().map(|one| &one.finished.end), &claimant, retried)
         });
-        let claimed = claimed.into_iter().map(|(run, request)| with_lock(run, request, locks));
-        (ended, claimed.collect())
-    }
-
-    /// Gives the slots their next runs, and leaves the rest to the thread of the completer.
-    fn answer(&self, batch: Vec<Waiting>, ended: Vec<Option<Run>>, claimed: Vec<Claimed>) {
+        persist(&self.events, "force the ends of runs to the disk", || self.runs.sync());
         let mut claimed = claimed.into_iter();
         let mut committed = Vec::new();
         for (Waiting { finished, reply }, ended) in batch.into_iter().zip(ended) {
             self.active.remove(&finished.end.run);
             let reply = if finished.wants_next {
                 // Its slot waits for the answer.
-                let _ = reply.send(claimed.next());
+                let _ = reply.send(claimed.next().map(|(run, request)| with_lock(run, request, locks)));
                 None
             } else {
                 Some(reply)
