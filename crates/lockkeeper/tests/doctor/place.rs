@@ -66,10 +66,10 @@ fn another_user_cannot_use_the_folder_and_is_told_so() {
 fn a_disk_that_is_nearly_full_is_warned_of_and_a_full_one_fails() {
     let doctor = Doctor::new();
     let trials = [
-        ("size=50m", ":", "WARN", "KiB and"),
+        ("size=50m", ":", "WARN", "has only"),
         ("size=512k", ":", "FAIL", "KiB"),
-        ("size=1g,nr_inodes=100", ":", "WARN", "files only"),
-        ("size=1g,nr_inodes=12", ":", "FAIL", "files only"),
+        ("size=1g,nr_inodes=100", ":", "WARN", "files free"),
+        ("size=1g,nr_inodes=12", ":", "FAIL", "files free"),
         ("size=1g", "dd if=/dev/zero of=.git/lockkeeper/fill bs=1M 2>dd.log || :", "FAIL", "has only 0 KiB"),
     ];
     for (options, fill, status, detail) in trials {
