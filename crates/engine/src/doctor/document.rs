@@ -4,7 +4,7 @@ use lockkeeper_platform::volume::Volume;
 use serde_json::{Value, json};
 
 use super::{Check, Context, Diagnosis, Opened, Pass, Recovered, Status};
-use crate::location::Because;
+use crate::location::LocationSource;
 use crate::views::AlertView;
 
 /// The version of the document.
@@ -21,11 +21,11 @@ impl Environment {
         let system = rustix::system::uname();
         let text = |text: &std::ffi::CStr| Value::from(text.to_string_lossy().into_owned());
         let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
-        let because = match context.inputs.location.because {
-            Because::Named => "named",
-            Because::Git => "inside the git folder",
-            Because::Found => "found here or above",
-            Because::Here => "would be made here",
+        let because = match context.inputs.location.source {
+            LocationSource::Named => "named",
+            LocationSource::Git => "inside the git folder",
+            LocationSource::Found => "found here or above",
+            LocationSource::Here => "would be made here",
         };
         let engine = match &context.inputs.store {
             Opened::Open(engine) => engine.store().examine(false).map(|found| found.engine).ok(),

@@ -12,7 +12,7 @@ use rustix::fs::{Access, access};
 
 use super::Context;
 use super::finding::{Finding, Status, first_few};
-use crate::location::Because;
+use crate::location::LocationSource;
 
 /// With less free space than this, writes may fail: FAIL.
 const LEAST_BYTES: u64 = 1024 * 1024;
@@ -118,14 +118,16 @@ pub(super) fn git(context: &Context<'_>) -> Finding {
     let root = location.root.display();
     let in_repository =
         location.root.ancestors().any(|folder| folder.join(".git").symlink_metadata().is_ok());
-    let finding = match location.because {
-        Because::Git => Finding::pass(format!("{root} is a repository; all its work trees share the locks")),
-        Because::Named if in_repository => Finding::pass(format!("{root} is a repository")),
-        Because::Found | Because::Here if in_repository => Finding::warn(
+    let finding = match location.source {
+        LocationSource::Git => {
+            Finding::pass(format!("{root} is a repository; all its work trees share the locks"))
+        }
+        LocationSource::Named if in_repository => Finding::pass(format!("{root} is a repository")),
+        LocationSource::Found | LocationSource::Here if in_repository => Finding::warn(
             format!("a .git above {root} leads to no repository"),
             "repair it (`git worktree repair`, `git init`): its work trees do not share locks now",
         ),
-        Because::Named | Because::Found | Because::Here => {
+        LocationSource::Named | LocationSource::Found | LocationSource::Here => {
             Finding::pass("no repository here: the locks belong to the folder")
         }
     };
@@ -141,7 +143,9 @@ pub(super) fn git(context: &Context<'_>) -> Finding {
 fn tracked(context: &Context<'_>) -> Vec<String> {
     let location = context.inputs.location;
     let mut files = Vec::new();
-    if let (Because::Named, Ok(inside)) = (location.because, location.state.strip_prefix(&location.root)) {
+    if let (LocationSource::Named, Ok(inside)) =
+        (location.source, location.state.strip_prefix(&location.root))
+    {
         files.extend(inside.to_str().filter(|_| !inside.starts_with(".git")).map(str::to_owned));
     }
     files.push(LOCK_FILE_NAME.to_owned());

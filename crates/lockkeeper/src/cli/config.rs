@@ -1,6 +1,6 @@
 //! `config`: every setting and where it comes from.
 
-use lockkeeper_engine::location::Because;
+use lockkeeper_engine::location::LocationSource;
 use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
@@ -20,11 +20,11 @@ impl Verb for Args {
 }
 
 fn run(context: &Context) -> Result<Exit, Report> {
-    let because = match context.location.because {
-        Because::Named => "named",
-        Because::Git => "inside the git folder",
-        Because::Found => "found here or above",
-        Because::Here => "would be made here",
+    let because = match context.location.source {
+        LocationSource::Named => "named",
+        LocationSource::Git => "inside the git folder",
+        LocationSource::Found => "found here or above",
+        LocationSource::Here => "would be made here",
     };
     let state = context.location.state.display().to_string();
     let root = context.location.root.display().to_string();

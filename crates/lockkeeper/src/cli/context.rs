@@ -6,7 +6,7 @@ use crate::config::{Config, Inputs};
 use clap::ValueEnum;
 use lockkeeper::Keeper;
 use lockkeeper_core::id::Owner;
-use lockkeeper_engine::location::{Location, Surroundings};
+use lockkeeper_engine::location::{Location, LocationInputs};
 use lockkeeper_engine::open::{OpenError, unique_owner};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
@@ -47,7 +47,7 @@ pub(super) enum When {
     Never,
 }
 
-/// The surroundings of a command.
+/// The inputs of a command.
 pub(super) struct Context {
     pub(super) json: bool,
     pub(super) config: Config,
@@ -61,16 +61,16 @@ impl Context {
             Report::new(Exit::Failed, "MACHINE", format!("cannot find out the current folder: {error}"))
                 .with_hint("it may be gone: change to another")
         };
-        let mut surroundings = Surroundings::of_process(None).map_err(no_cwd)?;
-        let unnamed = surroundings.locate();
+        let mut inputs = LocationInputs::of_process(None).map_err(no_cwd)?;
+        let unnamed = inputs.locate();
         let root = unnamed.root.clone();
         let flags = flag_values(globals);
         let variable = |name: &str| std::env::var(name).ok();
         let config = Config::load(&Inputs { root: &root, variable: &variable, flags: &flags })?;
         choose_color(config.text("color").unwrap_or("auto"));
-        surroundings.named = named_folder(&config, &root)?;
-        let location = if surroundings.named.is_some() { surroundings.locate() } else { unnamed };
-        Ok(Self { json: globals.json, config, location, cwd: surroundings.cwd })
+        inputs.named = named_folder(&config, &root)?;
+        let location = if inputs.named.is_some() { inputs.locate() } else { unnamed };
+        Ok(Self { json: globals.json, config, location, cwd: inputs.cwd })
     }
 
     /// Opens the store, and makes it if there is none.

@@ -2,7 +2,7 @@
 
 use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::doctor::{Diagnosis, Inputs, Opened, Pass, Status, examine};
-use lockkeeper_engine::location::{Because, Location};
+use lockkeeper_engine::location::{Location, LocationSource};
 use lockkeeper_formats::group::Folders;
 use lockkeeper_formats::swarm::{self, Swarm};
 use lockkeeper_platform::wall_clock::WallTime;
@@ -119,7 +119,8 @@ fn records_from_the_future_are_warned_of() {
 
 /// Looks through the library, where the clock is an argument.
 pub fn look(root: &std::path::Path, now: WallTime, downgrades: usize) -> Diagnosis {
-    let location = Location { state: root.join("state"), root: root.to_owned(), because: Because::Named };
+    let location =
+        Location { state: root.join("state"), root: root.to_owned(), source: LocationSource::Named };
     let groups = Folders::from_variables(&|name| (name == "LOCK_DIR").then(|| root.join("groups").into()));
     let swarm = Swarm::new(root.join("swarm"), Ttl::new(swarm::DEFAULT_TTL).unwrap());
     let max_group_age = std::time::Duration::from_secs(600);

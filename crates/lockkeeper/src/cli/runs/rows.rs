@@ -76,7 +76,7 @@ pub(in crate::cli) fn why(
         None => {}
     }
     if let (Status::Queued, Some(leases)) = (run.status, leases) {
-        parts.extend(leases.in_the_way(&request.resources()).iter().map(|found| {
+        parts.extend(leases.conflicting_leases(&request.resources()).iter().map(|found| {
             let lease = &found.holder.lease;
             let held = print::span(leases.now.since(lease.acquired_at));
             format!("`{}` is held by {} for {held}", found.witness, lease.claim.owner)
