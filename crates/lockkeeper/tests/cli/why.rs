@@ -5,7 +5,7 @@ use lockkeeper_testing::world;
 #[test]
 fn free_is_told_as_such() {
     let world = world!();
-    world.run(["why", "db"]).code(0).prints("db is free").prints("just take it");
+    world.run(["why", "db"]).code(0).prints("db is free").prints("acquire it");
     assert_eq!(world.run(["why", "db", "--json"]).code(0).json()["held"], false);
 }
 

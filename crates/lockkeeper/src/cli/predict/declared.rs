@@ -64,7 +64,7 @@ fn patterns(context: &Context, globs: &[String]) -> Result<Vec<Pattern>, Report>
 /// One group for each owner that holds paths. Leases of one owner do not conflict.
 fn holders(context: &Context) -> Result<Vec<Group>, Report> {
     let mut owners: BTreeMap<String, Vec<Pattern>> = BTreeMap::new();
-    for holder in locks::Board::look(context)?.listing.holders {
+    for holder in locks::Snapshot::read(context)?.listing.holders {
         if holder.verdict.is_free() {
             continue;
         }
