@@ -49,7 +49,7 @@ impl HistoryError {
             }
             Self::Git { .. } => "`git fsck` checks the repository",
             Self::Read(_) | Self::Unexpected { .. } => {
-                "try `git log --name-status -z` by hand: a wrapper around git may change its output"
+                "try `git log --name-status -z` yourself: a wrapper around git may change its output"
             }
         }
     }
