@@ -55,7 +55,7 @@ pub fn worker_event(event: &WorkerEvent) {
         WorkerEvent::Retrying(run) => tracing::info!(run = %run.id, "failed, will be retried"),
         WorkerEvent::Ended(run) => tracing::info!(run = %run.id, status = %run.status, "ended"),
         WorkerEvent::Adopted(run) => {
-            tracing::info!(run = %run.id, "its worker is gone, adopted by this worker")
+            tracing::info!(run = %run.id, "its worker is gone, adopted by this worker");
         }
         WorkerEvent::Superseded(run) => tracing::warn!(run = %run.id, "another worker has it now"),
         WorkerEvent::Draining => tracing::info!("no more runs are begun"),
