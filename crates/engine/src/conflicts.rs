@@ -1,7 +1,7 @@
-//! Conflicts outside of the rules: the log that they are written to, and the paths that a repository has.
+//! Conflict log, and the list of the paths of a repository.
 //!
-//! The log is `logs/conflicts.log` beside the file of stages, JSON Lines. Everybody appends whole lines to it with
-//! one `write`; a reader passes over what is no line of it, and says how much that was.
+//! The log is `logs/conflicts.log` beside the STAGES.yml, in JSON Lines. Each process appends whole lines with one `write`.
+//! A reader skips lines that it cannot parse, and counts them.
 
 mod error;
 mod line;

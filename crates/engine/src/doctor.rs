@@ -1,181 +1,184 @@
-//! The doctor: looks at everything that locks depend on, says what is wrong and what to do, and in its full pass puts
-//! away what is stale.
+//! The doctor: health checks of everything that locks depend on. Each check says what is wrong and how to fix it.
 //!
-//! Each check is one function over a [`Site`] and gives one [`Check`]. The quick pass changes nothing. The full pass
-//! tries out what the quick one only looks at, and recovers by the same functions that takers and `cleanup` use, so
-//! every lock is judged again at the moment at which it is put away. What only a person may decide (a zombie sprint,
-//! a holder of whom nobody knows) is reported and left alone.
+//! Each check is one function that reads the [`Inputs`] and returns one [`Check`]. The quick pass changes nothing. The
+//! full pass also tries out the file system and removes stale locks. It removes them with the functions that `acquire`
+//! and `cleanup` use, so every lock is judged again at the moment of its removal. Some things only a person can decide
+//! (a zombie sprint lock, a holder that cannot be observed from here): the doctor reports them and changes nothing.
 
 mod alerts;
 mod document;
+mod file_system;
 mod finding;
 mod formats;
 mod hooks;
 mod leases;
 mod leftovers;
 mod machine;
-mod place;
 mod runs;
+mod self_tests;
 mod store;
-mod trials;
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper_core::alert::Alert;
-
-pub use alerts::{count_leases, waits_and_orphans};
-pub use document::Environment;
-pub use finding::{Check, Recovered, Status};
-
-use super::Engine;
-use super::runs::{RunError, Runs};
-use crate::location::Location;
-use finding::Finding;
 pub use lockkeeper_formats::aiflow::Pass;
 use lockkeeper_formats::aiflow::{self, Aiflow, AiflowError};
 use lockkeeper_formats::group::{Folders, GroupError, Survey};
 use lockkeeper_formats::swarm::{self, Swarm, SwarmError};
 use lockkeeper_platform::wall_clock::WallTime;
 
-/// What the doctor looks at.
-pub struct Site<'s> {
-    /// Where state and project are.
+use crate::Engine;
+use crate::location::Location;
+use crate::runs::{RunError, Runs};
+pub use alerts::{count_leases, waits_and_orphans};
+pub use document::Environment;
+use finding::Finding;
+pub use finding::{Check, Recovered, Status};
+
+/// What the doctor examines: folders, stores and the time.
+pub struct Inputs<'s> {
+    /// The state folder and the root of the project.
     pub location: &'s Location,
-    /// The store of leases, as it could be opened.
+    /// The lease store, or why it is not open.
     pub store: Opened<'s>,
-    /// The folders of group locks.
+    /// The folders with group locks.
     pub groups: &'s Folders,
-    /// How old a group lock may become before it is worth a warning.
+    /// A group lock that is older than this gets a warning.
     pub max_group_age: Duration,
-    /// The folder of task locks.
+    /// The folder with task locks.
     pub swarm: &'s Swarm,
     /// How often parallel work fell back to a stricter strategy within the last hour.
     pub downgrades: usize,
-    /// The wall clock, for the formats that know no other.
+    /// The time of the wall clock. Lock files of other programs are dated by it.
     pub now: WallTime,
 }
 
-/// What came of opening the store.
+/// The result of opening the lease store.
 pub enum Opened<'s> {
-    /// There is none yet.
+    /// There is no store yet.
     Absent,
-    /// It is open.
+    /// The store is open.
     Open(&'s Engine),
-    /// It cannot be opened.
+    /// The store cannot be opened.
     Refused {
-        /// What was said, with its causes.
+        /// The error with its causes.
         why: String,
-        /// The way out.
+        /// What the user can do about it.
         fix: String,
     },
 }
 
-/// Everything that was found.
+/// The result of one pass.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
-    /// How thorough it was.
+    /// Quick or full.
     pub pass: Pass,
     /// One entry for each check, in the order of the catalogue.
     pub checks: Vec<Check>,
     /// Counts above their limits.
     pub alerts: Vec<Alert>,
-    /// Where all of it was seen.
+    /// The machine and the folders that were examined.
     pub environment: Environment,
 }
 
 impl Diagnosis {
-    /// The worst of all checks.
+    /// The worst status of all checks.
     pub fn status(&self) -> Status {
         self.checks.iter().map(|check| check.status).max().unwrap_or(Status::Pass)
     }
 
-    /// How many checks ended so.
+    /// How many checks have this status.
     pub fn count(&self, status: Status) -> usize {
         self.checks.iter().filter(|check| check.status == status).count()
     }
 
-    /// What was put away.
+    /// The stale locks that were removed, and the lost runs that were ended.
     pub fn recovered(&self) -> impl Iterator<Item = &Recovered> {
         self.checks.iter().flat_map(|check| &check.recovered)
     }
 }
 
-/// A check of the catalogue.
-struct Probe {
+/// A check in the catalogue.
+struct CatalogueEntry {
     id: &'static str,
     title: &'static str,
-    /// The first pass that makes it.
-    from: Pass,
-    run: fn(&Visit<'_>) -> Finding,
+    /// `Quick`: both passes run it. `Full`: only the full pass does.
+    pass: Pass,
+    run: fn(&Context<'_>) -> Finding,
 }
 
-const fn probe(id: &'static str, title: &'static str, run: fn(&Visit<'_>) -> Finding) -> Probe {
-    Probe { id, title, from: Pass::Quick, run }
+const fn entry(id: &'static str, title: &'static str, run: fn(&Context<'_>) -> Finding) -> CatalogueEntry {
+    CatalogueEntry { id, title, pass: Pass::Quick, run }
 }
 
-/// Every check, in the order in which they are made: what others rest on comes first, and what looks at all that is
-/// left comes after what puts away.
-const PROBES: [Probe; 27] = [
-    probe("state-folder", "the folder of the state can be used, by its owner alone", place::state_folder),
-    probe("file-system", "the state lies on a local file system that can be written", place::file_system),
-    probe("free-space", "there is room for locks", place::free_space),
-    probe("git", "the repository is found, and git tracks no lock", place::git),
-    probe("hooks", "hooks that call lockkeeper can", hooks::hooks),
-    probe("store", "the store opens and is whole", store::store),
-    probe("store-files", "the files of the store are their owner's alone", store::files),
-    probe("flock", "flock keeps another process out", trials::flock),
-    probe("kernel-locks", "a holder's kernel lock is seen and ends with it", trials::kernel_locks),
-    Probe {
-        from: Pass::Full,
-        ..probe("exchange", "a stale lock file is replaced in one step", trials::exchange)
+/// Every check, in the order in which they run. A check comes after those that it depends on. Checks that look at all
+/// locks (`clock`, `deadlocks`, `alerts`) come after the checks that remove stale locks.
+const CATALOGUE: [CatalogueEntry; 27] = [
+    entry("state-folder", "the state folder can be used, and only by its owner", file_system::state_folder),
+    entry("file-system", "the state is on a local, writable file system", file_system::file_system),
+    entry("free-space", "there is free space for locks", file_system::free_space),
+    entry("git", "the repository is found, and git tracks no lock", file_system::git),
+    entry("hooks", "every hook that calls lockkeeper works", hooks::hooks),
+    entry("store", "the lease store opens and is not damaged", store::store),
+    entry("store-files", "only their owner can read and write the files of the store", store::files),
+    entry("flock", "flock keeps another process out", self_tests::flock),
+    entry(
+        "kernel-locks",
+        "a kernel lock is seen while it is held, and ends with its holder",
+        self_tests::kernel_locks,
+    ),
+    CatalogueEntry {
+        pass: Pass::Full,
+        ..entry("exchange", "a stale lock file is replaced in one step", self_tests::exchange)
     },
-    probe("processes", "processes can be told apart", machine::processes),
-    probe("file-watching", "changes of files are told", machine::file_watching),
-    probe("descriptors", "enough files can be open", machine::descriptors),
-    probe("leases", "no lease or ticket is left of the dead", leases::stale),
-    probe("holders", "of every holder it can be told whether it lives", leases::unknown),
-    probe("sprint-lock", "no zombie has the sprint lock", formats::sprint),
-    probe("swarm-locks", "no task lock has expired", formats::swarm),
-    probe("group-locks", "no group lock is left of the dead", formats::groups),
-    probe("aiflow-locks", "no request or queue lock is stale", formats::aiflow),
-    probe("leftovers", "killed writers left no files", leftovers::leftovers),
-    probe("run-store", "the store of runs opens and is whole", runs::store),
-    probe("runs", "every run under way has a process", runs::without_process),
-    probe("run-processes", "no process is left of a run that is over", runs::without_run),
-    probe("run-folders", "every run folder belongs to a run", runs::folders),
-    probe("clock", "no record is from the future", machine::clock),
-    probe("deadlocks", "nobody waits in a circle", leases::deadlocks),
-    probe("alerts", "no count is above its limit", alerts::check),
+    entry("processes", "each process can be identified", machine::processes),
+    entry("file-watching", "changes of files are reported", machine::file_watching),
+    entry("descriptors", "a process may open enough files", machine::descriptors),
+    entry("leases", "no lease or ticket belongs to a dead holder", leases::stale),
+    entry("holders", "for every holder it is known whether it lives, or its lease expires", leases::unknown),
+    entry("sprint-lock", "the sprint lock is not a zombie", formats::sprint),
+    entry("swarm-locks", "no task lock has expired", formats::swarm),
+    entry("group-locks", "no group lock belongs to a dead process", formats::groups),
+    entry("aiflow-locks", "no request or queue lock is stale", formats::aiflow),
+    entry("leftovers", "killed writers left no temporary files", leftovers::leftovers),
+    entry("run-store", "the run store opens and is not damaged", runs::store),
+    entry("runs", "every active run has a process", runs::without_process),
+    entry("run-processes", "no process of an ended run is left", runs::without_run),
+    entry("run-folders", "every run folder belongs to a run", runs::folders),
+    entry("clock", "no record is from the future", machine::clock),
+    entry("deadlocks", "there is no deadlock", leases::deadlocks),
+    entry("alerts", "no count is above its limit", alerts::check),
 ];
 
 /// Every check with its id and title, in order.
 pub fn catalogue() -> impl Iterator<Item = (&'static str, &'static str)> {
-    PROBES.iter().map(|probe| (probe.id, probe.title))
+    CATALOGUE.iter().map(|entry| (entry.id, entry.title))
 }
 
-/// Told before each check: its id, its place from 1, and how many there are.
+/// Called before each check with its id, its position from 1, and the number of checks.
 pub type Progress<'p> = &'p mut dyn FnMut(&'static str, usize, usize);
 
-/// Makes every check of a pass.
-pub fn examine(site: &Site<'_>, pass: Pass, progress: Progress<'_>) -> Diagnosis {
-    let due = |probe: &&Probe| pass == Pass::Full || probe.from == Pass::Quick;
-    let total = PROBES.iter().filter(due).count();
-    let visit = Visit::new(site, pass);
+/// Runs every check of a pass.
+pub fn examine(inputs: &Inputs<'_>, pass: Pass, progress: Progress<'_>) -> Diagnosis {
+    let in_pass = |entry: &&CatalogueEntry| pass == Pass::Full || entry.pass == Pass::Quick;
+    let total = CATALOGUE.iter().filter(in_pass).count();
+    let context = Context::new(inputs, pass);
     let (mut checks, mut alerts) = (Vec::with_capacity(total), Vec::new());
-    for (place, probe) in PROBES.iter().filter(due).enumerate() {
-        progress(probe.id, place + 1, total);
-        let mut finding = (probe.run)(&visit);
+    for (index, entry) in CATALOGUE.iter().filter(in_pass).enumerate() {
+        progress(entry.id, index + 1, total);
+        let mut finding = (entry.run)(&context);
         alerts.append(&mut finding.alerts);
-        checks.push(finding.into_check(probe.id, probe.title));
+        checks.push(finding.into_check(entry.id, entry.title));
     }
-    Diagnosis { pass, checks, alerts, environment: Environment::of(&visit) }
+    Diagnosis { pass, checks, alerts, environment: Environment::of(&context) }
 }
 
-/// A site during one pass: what several checks need is looked at once, after it was put in order.
-struct Visit<'v> {
-    site: &'v Site<'v>,
+/// What the checks of one pass share: the inputs, and lists that are read once. A list is read after the check that
+/// removes stale entries from it.
+struct Context<'v> {
+    inputs: &'v Inputs<'v>,
     pass: Pass,
     tasks: OnceCell<Result<Vec<swarm::Listed>, SwarmError>>,
     requests: OnceCell<Result<Vec<aiflow::Listed>, AiflowError>>,
@@ -183,10 +186,10 @@ struct Visit<'v> {
     runs: OnceCell<Result<Option<Runs>, RunError>>,
 }
 
-impl<'v> Visit<'v> {
-    fn new(site: &'v Site<'v>, pass: Pass) -> Self {
+impl<'v> Context<'v> {
+    fn new(inputs: &'v Inputs<'v>, pass: Pass) -> Self {
         Self {
-            site,
+            inputs,
             pass,
             tasks: OnceCell::new(),
             requests: OnceCell::new(),
@@ -195,49 +198,49 @@ impl<'v> Visit<'v> {
         }
     }
 
-    /// The task locks that are there.
+    /// The existing task locks.
     fn tasks(&self) -> Result<&[swarm::Listed], &SwarmError> {
-        self.tasks.get_or_init(|| self.site.swarm.list(self.site.now)).as_deref()
+        self.tasks.get_or_init(|| self.inputs.swarm.list(self.inputs.now)).as_deref()
     }
 
-    /// The request and queue locks that are there.
+    /// The existing request and queue locks.
     fn requests(&self) -> Result<&[aiflow::Listed], &AiflowError> {
-        self.requests.get_or_init(|| self.aiflow().list(self.site.now)).as_deref()
+        self.requests.get_or_init(|| self.aiflow().list(self.inputs.now)).as_deref()
     }
 
-    /// The group locks that are there.
+    /// The existing group locks.
     fn survey(&self) -> Result<&Survey, &GroupError> {
-        self.survey.get_or_init(|| Survey::take(self.site.groups, self.seconds())).as_ref()
+        self.survey.get_or_init(|| Survey::take(self.inputs.groups, self.seconds())).as_ref()
     }
 
-    /// The store, if it is open.
+    /// The lease store, if it is open.
     fn engine(&self) -> Option<&Engine> {
-        match &self.site.store {
+        match &self.inputs.store {
             Opened::Open(engine) => Some(engine),
             Opened::Absent | Opened::Refused { .. } => None,
         }
     }
 
-    /// The folder of the state, or the nearest one above that is there: the state will lie on its file system.
-    fn ground(&self) -> &'v Path {
-        let state = &self.site.location.state;
+    /// The state folder, or its nearest ancestor that exists. The state will be on the same file system.
+    fn existing_folder(&self) -> &'v Path {
+        let state = &self.inputs.location.state;
         state.ancestors().find(|folder| folder.is_dir()).unwrap_or(state)
     }
 
     fn aiflow(&self) -> Aiflow {
-        Aiflow::new(&self.site.location.root)
+        Aiflow::new(&self.inputs.location.root)
     }
 
-    /// Seconds of the wall clock, as the registry of groups counts.
+    /// Seconds since 1970, as in the registry of groups.
     fn seconds(&self) -> i64 {
-        self.site.now.as_micros().div_euclid(1_000_000)
+        self.inputs.now.as_micros().div_euclid(1_000_000)
     }
 
-    /// Every folder that locks lie in and that is there, the state's first.
+    /// Every existing folder with locks. The state folder comes first.
     fn lock_folders(&self) -> Vec<PathBuf> {
-        let mut folders = vec![self.ground().to_owned(), self.site.location.root.clone()];
-        folders.push(self.site.swarm.dir().to_owned());
-        folders.extend(self.site.groups.existing());
+        let mut folders = vec![self.existing_folder().to_owned(), self.inputs.location.root.clone()];
+        folders.push(self.inputs.swarm.dir().to_owned());
+        folders.extend(self.inputs.groups.existing());
         folders.retain(|folder| folder.is_dir());
         folders.dedup();
         folders

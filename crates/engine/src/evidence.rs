@@ -8,9 +8,9 @@ use lockkeeper_core::liveness::{
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, format_span};
-
-use super::{Engine, HolderEntry, WaiterEntry};
 use lockkeeper_store::StoreError;
+
+use crate::{Engine, HolderEntry, WaiterEntry};
 
 /// Why a name or path is held, or free.
 #[derive(Clone, Debug)]
@@ -19,9 +19,9 @@ pub struct Evidence {
     pub target: Target,
     /// The moment of the check.
     pub now: Moment,
-    /// Every lease that meets it, with its evidence.
+    /// Every lease on it, with its evidence.
     pub holders: Vec<Chain>,
-    /// Who waits for it, in order.
+    /// The waiters, in the order in which they are served.
     pub waiters: Vec<WaiterEntry>,
 }
 
@@ -82,24 +82,28 @@ pub fn steps(lease: &Lease, observation: Observation, verdict: Verdict, now: Mom
     let mut chain = Vec::new();
     match observation {
         Observation::OtherHost => {
-            chain.push(step("machine", format!("taken on {}", origin.host), "nothing can be seen from here"));
+            chain.push(step(
+                "machine",
+                format!("taken on {}", origin.host),
+                "its processes cannot be observed from here",
+            ));
         }
         Observation::OtherBoot => {
             chain.push(step(
                 "boot",
-                "the machine was booted since".to_owned(),
-                "every process of then is gone",
+                "the machine was rebooted since".to_owned(),
+                "every process from before is gone",
             ));
         }
         Observation::OtherPidNamespace => {
             let seen = format!("this boot of {}, in another pid namespace", origin.host);
-            chain.push(step("machine", seen, "its processes cannot be told from here"));
+            chain.push(step("machine", seen, "its processes cannot be observed from here"));
         }
         Observation::Lock(_) | Observation::Process(_) | Observation::Nothing => {
             chain.push(step(
                 "machine",
                 format!("this boot of {}", origin.host),
-                "its processes can be looked at",
+                "its processes can be observed",
             ));
         }
     }
@@ -108,9 +112,9 @@ pub fn steps(lease: &Lease, observation: Observation, verdict: Verdict, now: Mom
     let means = match verdict {
         Verdict::Alive => "held: its holder lives",
         Verdict::Unknown => "held: nothing proves that its holder died",
-        Verdict::Dead(_) => "free: its holder died; whoever asks next gets it at once",
-        Verdict::Expired => "free: its time is up; whoever asks next gets it at once",
-        Verdict::Overdue => "held: its time is up, and whoever waits stops its processes first",
+        Verdict::Dead(_) => "free: its holder died; the next request gets it at once",
+        Verdict::Expired => "free: its TTL has ended; the next request gets it at once",
+        Verdict::Overdue => "held: its TTL has ended; a waiter stops its processes first, then gets it",
     };
     chain.push(step("verdict", verdict_word(verdict).to_owned(), means));
     chain
@@ -122,9 +126,11 @@ fn voucher_step(lease: &Lease, observation: Observation) -> Option<Step> {
         Observation::Lock(LockState::Held) => {
             ("kernel lock", format!("held (taken by process {process})"), "it lives")
         }
-        Observation::Lock(LockState::Free) => ("kernel lock", "free".to_owned(), "no process of it is left"),
+        Observation::Lock(LockState::Free) => {
+            ("kernel lock", "free".to_owned(), "no process of the holder is left")
+        }
         Observation::Lock(LockState::Unreadable) => {
-            ("kernel lock", "cannot be looked at".to_owned(), "proves nothing")
+            ("kernel lock", "cannot be read".to_owned(), "proves nothing")
         }
         Observation::Process(ProcessState::Running) => ("process", format!("{process} runs"), "it lives"),
         Observation::Process(ProcessState::Gone) => ("process", format!("{process} has ended"), "it died"),
@@ -132,12 +138,12 @@ fn voucher_step(lease: &Lease, observation: Observation) -> Option<Step> {
             ("process", format!("{process} is another process now"), "it died")
         }
         Observation::Process(ProcessState::Unreadable) => {
-            ("process", format!("{process} cannot be looked at"), "proves nothing")
+            ("process", format!("{process} cannot be observed"), "proves nothing")
         }
         Observation::OtherPidNamespace => {
             ("process", format!("{process} belongs to another pid namespace"), "proves nothing")
         }
-        Observation::Nothing => ("process", "none stands for it".to_owned(), "only time tells"),
+        Observation::Nothing => ("process", "not tied to a process".to_owned(), "only its TTL counts"),
         Observation::OtherHost | Observation::OtherBoot => return None,
     };
     Some(Step { question, seen, means: means.to_owned() })
@@ -146,17 +152,17 @@ fn voucher_step(lease: &Lease, observation: Observation) -> Option<Step> {
 fn time_step(lease: &Lease, now: Moment) -> Step {
     let renewed = format!("renewed {} ago", format_span(now.since(lease.heartbeat_at)));
     let (seen, means) = match lease.expires_at() {
-        None => (format!("{renewed}, no TTL"), "it does not run out".to_owned()),
+        None => (format!("{renewed}, no TTL"), "it does not expire".to_owned()),
         Some(end) if end < now => {
             let over = format_span(now.since(end));
             let means = match lease.claim.contract {
                 Contract::Strict if lease.claim.proof.voucher != Voucher::Time => {
                     "overdue, but a live holder keeps it (contract strict)"
                 }
-                Contract::Strict | Contract::Lease => "its time is up",
-                Contract::Kill => "its time is up: it is to be stopped (contract kill)",
+                Contract::Strict | Contract::Lease => "its TTL has ended",
+                Contract::Kill => "its TTL has ended: a waiter stops it (contract kill)",
             };
-            (format!("{renewed}, ran out {over} ago"), means.to_owned())
+            (format!("{renewed}, expired {over} ago"), means.to_owned())
         }
         Some(end) => (renewed, format!("{} left", format_span(end.since(now).max(Duration::from_millis(1))))),
     };
@@ -178,10 +184,10 @@ fn advice(lease: &Lease, verdict: Verdict) -> String {
     let id = lease.id;
     match verdict {
         Verdict::Dead(_) | Verdict::Expired => {
-            "nothing: just take it, or put it away with `lockkeeper locks cleanup`".to_owned()
+            "nothing: acquire it, or remove it with `lockkeeper locks cleanup`".to_owned()
         }
         Verdict::Alive => format!(
-            "wait for it (`acquire --wait`), ask {} to let go, or force it with `lockkeeper locks break {id} --yes`",
+            "wait for it (`acquire --wait`), ask {} to release it, or force it with `lockkeeper locks break {id} --yes`",
             lease.claim.owner
         ),
         Verdict::Unknown if lease.expires_at().is_some() => {
@@ -189,9 +195,9 @@ fn advice(lease: &Lease, verdict: Verdict) -> String {
         }
         Verdict::Unknown => {
             format!(
-                "it never ends by itself: if you know that it is over, `lockkeeper locks break {id} --yes`"
+                "it never ends by itself: if you know that its holder has ended, `lockkeeper locks break {id} --yes`"
             )
         }
-        Verdict::Overdue => "wait for it: whoever waits stops it".to_owned(),
+        Verdict::Overdue => "wait for it: a waiter stops its processes".to_owned(),
     }
 }

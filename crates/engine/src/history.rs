@@ -1,13 +1,13 @@
-//! What a git repository's past commits touched, read from git itself.
+//! History of a git repository: which paths each commit touched, read from `git log`.
 //!
-//! `git log` is read as it comes, so that a long history needs memory for what is kept of it and no more. Renames are
-//! followed: a file's commits count for the name that it has now.
+//! The output of git is parsed while git writes it, so a long history needs little memory. Renames are followed: the
+//! commits of a file count for its newest name.
 
 mod error;
 mod git;
 mod log;
 mod names;
-mod past;
+mod repository;
 
 pub use error::HistoryError;
-pub use past::{Limits, Past, Told, read, tell};
+pub use repository::{CommitSummary, Limits, RepositoryHistory, read, summaries};

@@ -32,7 +32,7 @@ use lockkeeper_core::records::Reaped;
 pub use acquiring::{Acquired, AtEnd};
 pub use holding::Supervised;
 pub use leases::{Broken, Upgrade};
-pub use listing::{HolderEntry, InTheWay, Listing, WaiterEntry};
+pub use listing::{ConflictingLease, HolderEntry, Listing, WaiterEntry};
 pub use probe::MachineProbe;
 pub use waiting::{Progress, WaitOptions};
 

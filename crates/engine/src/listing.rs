@@ -7,9 +7,9 @@ use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::resource::{Key, Resource, Target};
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Asker, Blocker, blockers};
-
-use super::Engine;
 use lockkeeper_store::StoreError;
+
+use crate::Engine;
 
 /// All records of a store at one moment.
 #[derive(Clone, Debug)]
@@ -38,15 +38,15 @@ pub struct WaiterEntry {
     pub ticket: Ticket,
     /// Whether its waiter lives.
     pub verdict: Verdict,
-    /// What blocks it. Of the tickets ahead only those up to the nearest that stands for all before it.
+    /// What blocks it. Of the tickets ahead of it, only the nearest ones that are enough to explain the wait.
     pub blockers: Vec<Blocker>,
-    /// Its place in the longest of its lines, from 1.
+    /// Its position in line, from 1. With several resources, the worst of its positions.
     pub position: usize,
 }
 
 /// A lease that would block a request.
 #[derive(Clone, Debug)]
-pub struct InTheWay<'l> {
+pub struct ConflictingLease<'l> {
     /// The lease and whether its holder lives.
     pub holder: &'l HolderEntry,
     /// The name, or a path that both match.
@@ -55,13 +55,13 @@ pub struct InTheWay<'l> {
 
 impl Listing {
     /// The leases that would block a request for these resources. Free slots are not counted.
-    pub fn in_the_way(&self, resources: &[Resource]) -> Vec<InTheWay<'_>> {
+    pub fn conflicting_leases(&self, resources: &[Resource]) -> Vec<ConflictingLease<'_>> {
         let held = self.holders.iter().filter(|holder| !holder.verdict.is_free());
         held.filter_map(|holder| {
             let meets = |wanted: &Resource| {
                 holder.lease.claim.resources.iter().find_map(|held| held.excludes(wanted))
             };
-            Some(InTheWay { holder, witness: resources.iter().find_map(meets)? })
+            Some(ConflictingLease { holder, witness: resources.iter().find_map(meets)? })
         })
         .collect()
     }
@@ -83,12 +83,12 @@ impl Engine {
                 let verdict = overlay.judge_ticket(&ticket);
                 let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
                 let blockers = blockers(overlay, asker)?;
-                let places = ticket.claim.targets().map(Target::key).map(|key| {
-                    let place = lines.entry(key).or_default();
-                    *place += usize::from(!verdict.is_free());
-                    *place
+                let positions = ticket.claim.targets().map(Target::key).map(|key| {
+                    let position = lines.entry(key).or_default();
+                    *position += usize::from(!verdict.is_free());
+                    *position
                 });
-                let position = places.max().unwrap_or(1).max(1);
+                let position = positions.max().unwrap_or(1).max(1);
                 waiters.push(WaiterEntry { ticket, verdict, blockers, position });
             }
             Ok(Listing { now: overlay.now(), holders, waiters })

@@ -1,4 +1,4 @@
-//! Where the state lives, and what paths are relative to.
+//! Location of the state folder, and of the root that paths are relative to.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,39 +7,39 @@ use std::path::{Component, Path, PathBuf};
 
 use thiserror::Error;
 
-/// The folder's name outside of git.
+/// The name of the state folder outside of git.
 const FOLDER: &str = ".lockkeeper";
 
-/// Where everything is.
+/// The state folder and the root of the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The folder that the store is in; it need not exist yet.
+    /// The state folder, with the stores. It need not exist yet.
     pub state: PathBuf,
-    /// The folder that paths are relative to: the work tree, or the one that `.lockkeeper/` is in.
+    /// The folder that paths are relative to: the root of the work tree, or the folder that contains `.lockkeeper/`.
     pub root: PathBuf,
-    /// Why it is this one.
-    pub because: Because,
+    /// How the state folder was chosen.
+    pub source: LocationSource,
 }
 
-/// What decided on the folder.
+/// How the state folder was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
-    /// Somebody named it: a flag, a variable or a setting.
+pub enum LocationSource {
+    /// A flag, a variable or a setting names it.
     Named,
-    /// We are in a git repository: all its work trees share it, it is never tracked and survives `git clean`.
+    /// It is inside the git folder. All work trees share it, git never tracks it, and `git clean` does not remove it.
     Git,
-    /// There is a `.lockkeeper/` here or above.
+    /// The current folder or one of its ancestors has a `.lockkeeper/`.
     Found,
-    /// There is none yet, so it will be here.
+    /// There is no state folder yet. It will be created in the current folder.
     Here,
 }
 
-/// What decides on the folder.
+/// What the choice of the state folder depends on.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// The folder that was named.
+pub struct LocationInputs {
+    /// The folder that a flag, a variable or a setting names.
     pub named: Option<PathBuf>,
-    /// The folder to start from.
+    /// The current folder.
     pub cwd: PathBuf,
     /// `GIT_DIR`.
     pub git_dir: Option<OsString>,
@@ -47,28 +47,32 @@ pub struct Surroundings {
     pub git_common_dir: Option<OsString>,
 }
 
-impl Surroundings {
-    /// Those of this process.
+impl LocationInputs {
+    /// The inputs of this process.
     pub fn of_process(named: Option<PathBuf>) -> io::Result<Self> {
         let cwd = std::env::current_dir()?;
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         Ok(Self { named, cwd, git_dir: variable("GIT_DIR"), git_common_dir: variable("GIT_COMMON_DIR") })
     }
 
-    /// Finds the place.
+    /// Chooses the state folder.
     pub fn locate(&self) -> Location {
         let git = self.git();
         let root = || git.as_ref().map_or_else(|| self.cwd.clone(), |git| git.root.clone());
         if let Some(named) = &self.named {
-            return Location { state: self.cwd.join(named), root: root(), because: Because::Named };
+            return Location { state: self.cwd.join(named), root: root(), source: LocationSource::Named };
         }
         if let Some(git) = git {
-            return Location { state: git.common.join("lockkeeper"), root: git.root, because: Because::Git };
+            return Location {
+                state: git.common.join("lockkeeper"),
+                root: git.root,
+                source: LocationSource::Git,
+            };
         }
         let found = self.cwd.ancestors().find(|folder| folder.join(FOLDER).is_dir());
-        let because = if found.is_some() { Because::Found } else { Because::Here };
+        let source = if found.is_some() { LocationSource::Found } else { LocationSource::Here };
         let root = found.unwrap_or(&self.cwd).to_owned();
-        Location { state: root.join(FOLDER), root, because }
+        Location { state: root.join(FOLDER), root, source }
     }
 
     fn git(&self) -> Option<Repository> {
@@ -97,7 +101,7 @@ struct Repository {
     root: PathBuf,
 }
 
-/// The git folder of a work tree: `.git` itself, or where the file `.git` points to.
+/// The git folder of a work tree: the folder `.git`, or the one that the file `.git` names.
 fn git_dir_of(folder: &Path) -> Option<PathBuf> {
     let dot_git = folder.join(".git");
     let kind = fs::metadata(&dot_git).ok()?;
@@ -109,7 +113,7 @@ fn git_dir_of(folder: &Path) -> Option<PathBuf> {
     is_git_dir(&git_dir).then_some(git_dir)
 }
 
-/// The folder that all work trees share.
+/// The git folder that all work trees share.
 fn common_dir(git_dir: &Path) -> PathBuf {
     match read_small(&git_dir.join("commondir")) {
         Some(relative) => normalize(&git_dir.join(relative)),
@@ -130,7 +134,7 @@ fn read_small(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
 }
 
-/// Takes `.` and `..` out by the text alone.
+/// Removes `.` and `..` without reading the file system.
 fn normalize(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -145,23 +149,23 @@ fn normalize(path: &Path) -> PathBuf {
     plain
 }
 
-/// Why a path or pattern cannot be taken as one of this repository.
+/// Why a path or pattern is not in this repository.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OutsideError {
-    /// It leads elsewhere.
+    /// It is outside of the root.
     #[error("`{text}` is outside of {}", root.display())]
     Outside {
-        /// What was given.
+        /// The path or pattern.
         text: String,
-        /// What it should be inside of.
+        /// The root.
         root: PathBuf,
     },
 }
 
 impl Location {
-    /// A pattern that was given in `cwd`, as one from the root.
+    /// Converts a pattern that is relative to `cwd` into one that is relative to the root.
     ///
-    /// Like git's own, patterns are relative to the folder that one is in; absolute ones must be inside.
+    /// An absolute pattern must be inside of the root.
     pub fn from_root(&self, text: &str, cwd: &Path) -> Result<String, OutsideError> {
         let outside = || OutsideError::Outside { text: text.to_owned(), root: self.root.clone() };
         if let Some(absolute) = text.strip_prefix('/') {
@@ -187,7 +191,7 @@ impl Location {
     }
 }
 
-/// A character of a folder's name, so that no pattern is read into it.
+/// Escapes a character of a folder name that would have a meaning in a pattern.
 fn escaped(character: char) -> impl Iterator<Item = char> {
     let special = matches!(character, '*' | '?' | '[' | ']' | '{' | '}' | '\\');
     special.then_some('\\').into_iter().chain([character])
@@ -202,8 +206,8 @@ mod tests {
         fs::write(folder.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
     }
 
-    fn at(cwd: &Path) -> Surroundings {
-        Surroundings { cwd: cwd.to_owned(), ..Surroundings::default() }
+    fn at(cwd: &Path) -> LocationInputs {
+        LocationInputs { cwd: cwd.to_owned(), ..LocationInputs::default() }
     }
 
     #[test]
@@ -213,7 +217,7 @@ mod tests {
         fs::create_dir_all(temp.path().join("src/api")).unwrap();
         let found = at(&temp.path().join("src/api")).locate();
         assert_eq!(found.state, temp.path().join(".git/lockkeeper"));
-        assert_eq!((found.root.as_path(), found.because), (temp.path(), Because::Git));
+        assert_eq!((found.root.as_path(), found.source), (temp.path(), LocationSource::Git));
     }
 
     #[test]
@@ -240,20 +244,20 @@ mod tests {
         assert_eq!(at(&below).locate().state, below.join(".lockkeeper"));
         fs::create_dir(temp.path().join(".lockkeeper")).unwrap();
         let found = at(&below).locate();
-        assert_eq!((found.state, found.because), (temp.path().join(".lockkeeper"), Because::Found));
+        assert_eq!((found.state, found.source), (temp.path().join(".lockkeeper"), LocationSource::Found));
     }
 
     #[test]
     fn what_is_named_counts_first() {
         let temp = tempfile::tempdir().unwrap();
         git_init(temp.path());
-        let named = Surroundings { named: Some("state".into()), ..at(temp.path()) };
+        let named = LocationInputs { named: Some("state".into()), ..at(temp.path()) };
         assert_eq!(named.locate().state, temp.path().join("state"));
     }
 
     #[test]
     fn patterns_are_relative_to_where_one_is() {
-        let location = Location { state: "/r/.git/x".into(), root: "/r".into(), because: Because::Git };
+        let location = Location { state: "/r/.git/x".into(), root: "/r".into(), source: LocationSource::Git };
         let from = |text: &str, cwd: &str| location.from_root(text, Path::new(cwd));
         assert_eq!(from("*.rs", "/r"), Ok("*.rs".to_owned()));
         assert_eq!(from("*.rs", "/r/src"), Ok("src/*.rs".to_owned()));

@@ -1,4 +1,4 @@
-//! What groups of work will likely touch besides their declared paths, and where they will meet.
+//! Prediction of the paths that groups will change besides their declared ones, and of the conflicts between groups.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,126 +11,127 @@ use lockkeeper_core::predict::{
     evaluate, predict as predict_paths, suggest,
 };
 
-use crate::history::{self, HistoryError, Limits, Past, Told};
+use crate::history::{self, CommitSummary, HistoryError, Limits, RepositoryHistory};
 
-/// A group as it is declared.
+/// A group with its declared paths.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// What it declares.
+    /// The declared paths.
     pub patterns: Vec<Pattern>,
 }
 
-/// How to predict.
+/// Parameters of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// How much of the past is read.
+    /// How much of the history is read.
     pub limits: Limits,
-    /// What has to hold before something is predicted.
+    /// The least evidence for a prediction.
     pub bar: Bar,
-    /// After how long a commit counts half.
+    /// The age at which a commit counts half.
     pub half_life: Duration,
-    /// The most predictions for a group, and the most meetings.
+    /// The most predictions for a group, and the most conflicts between groups.
     pub most: usize,
 }
 
-/// What was learned from.
+/// The commits that a prediction is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Learned {
-    /// Commits.
+    /// The number of commits.
     pub commits: usize,
-    /// Commits that touched too much to say anything.
+    /// The number of commits that were left out because they touch too many files.
     pub left_out: usize,
-    /// Paths that the commits touched.
+    /// The number of paths that the commits touch.
     pub paths: usize,
     /// Whether the clone has only the newest commits.
     pub shallow: bool,
 }
 
-/// What is foreseen.
+/// The result of a prediction.
 #[derive(Clone, Debug)]
 pub struct Outlook {
-    /// What was learned from.
+    /// The commits that it is based on.
     pub learned: Learned,
-    /// Each group, in the order of the question.
+    /// The predictions for each group, in the order of the arguments.
     pub groups: Vec<GroupOutlook>,
-    /// Where groups will likely meet, the likeliest first.
-    pub meetings: Vec<Meeting>,
-    /// Meetings beyond the most that were asked for.
-    pub more_meetings: usize,
-    /// Groups that declare a same path already: their places, and a path that both declare.
+    /// Paths that two groups will likely change, the likeliest first.
+    pub conflicts: Vec<PredictedConflict>,
+    /// The number of further conflicts, beyond `Terms::most`.
+    pub more_conflicts: usize,
+    /// Groups whose declared paths overlap already: their indexes, and a path that both declare.
     pub overlaps: Vec<(usize, usize, String)>,
 }
 
-/// What is foreseen for one group.
+/// The predictions for one group.
 #[derive(Clone, Debug)]
 pub struct GroupOutlook {
-    /// Commits that touched what it declares.
+    /// The number of commits that touched a declared path.
     pub commits: usize,
-    /// What it will likely touch besides, the likeliest first.
-    pub foreseen: Vec<Foreseen>,
-    /// Predictions beyond the most that were asked for.
+    /// The paths that it will likely change, the likeliest first.
+    pub predicted: Vec<PredictedPath>,
+    /// The number of further predictions, beyond `Terms::most`.
     pub more: usize,
-    /// Patterns that would cover what is foreseen.
+    /// Patterns that would cover the predicted paths.
     pub suggestions: Vec<String>,
 }
 
-/// A path that will likely be touched.
+/// A path that a group will likely change.
 #[derive(Clone, Debug)]
-pub struct Foreseen {
+pub struct PredictedPath {
     /// The path.
     pub path: String,
-    /// The numbers.
+    /// The likelihood and the counts behind it.
     pub prediction: Prediction,
-    /// The declared path that it goes with.
+    /// The declared path that it changed together with most often.
     pub goes_with: String,
     /// The newest commits that touched both.
-    pub evidence: Vec<Told>,
+    pub evidence: Vec<CommitSummary>,
 }
 
-/// A path on which two groups will likely meet.
+/// A path that two groups will likely change.
 #[derive(Clone, Debug)]
-pub struct Meeting {
+pub struct PredictedConflict {
     /// The path.
     pub path: String,
     /// The groups and their likelihoods.
     pub collision: Collision,
 }
 
-/// Predicts for groups from the history of the repository that a folder is in.
+/// Predicts for groups, from the history of the repository that contains the folder `at`.
 pub fn predict(at: &Path, groups: &[Group], terms: &Terms) -> Result<Outlook, HistoryError> {
-    let past = history::read(at, terms.limits)?;
-    let history = History::new(&past.changes, terms.half_life);
-    let matched: Vec<Vec<Vec<PathId>>> = groups.iter().map(|group| known_paths(&past, group)).collect();
+    let repository = history::read(at, terms.limits)?;
+    let history = History::new(&repository.changes, terms.half_life);
+    let matched: Vec<Vec<Vec<PathId>>> = groups.iter().map(|group| known_paths(&repository, group)).collect();
     let forecasts: Vec<Forecast> = matched
         .iter()
         .map(|declared| Forecast {
             declared: declared.iter().flatten().copied().collect(),
-            predictions: predict_paths(&history, declared, terms.bar, |path| past.exists(path)),
+            predictions: predict_paths(&history, declared, terms.bar, |path| repository.exists(path)),
         })
         .collect();
     let shown = |forecast: &Forecast| forecast.predictions.len().min(terms.most);
-    let told = tell(at, &past, forecasts.iter().flat_map(|group| &group.predictions[..shown(group)]))?;
-    let mut meetings: Vec<Meeting> = collisions(&forecasts)
+    let summaries =
+        summaries(at, &repository, forecasts.iter().flat_map(|group| &group.predictions[..shown(group)]))?;
+    let mut conflicts: Vec<PredictedConflict> = collisions(&forecasts)
         .into_iter()
-        .map(|collision| Meeting { path: past.name(collision.path).into_owned(), collision })
+        .map(|collision| PredictedConflict { path: repository.name(collision.path).into_owned(), collision })
         .collect();
-    let more_meetings = meetings.len().saturating_sub(terms.most);
-    meetings.truncate(terms.most);
+    let more_conflicts = conflicts.len().saturating_sub(terms.most);
+    conflicts.truncate(terms.most);
     let groups_outlook = forecasts.into_iter().zip(&matched).map(|(forecast, declared)| {
         let more = forecast.predictions.len() - shown(&forecast);
-        let foreseen: Vec<Foreseen> = forecast
+        let predicted: Vec<PredictedPath> = forecast
             .predictions
             .into_iter()
             .take(terms.most)
-            .map(|prediction| Foreseen {
-                path: past.name(prediction.path).into_owned(),
-                goes_with: past.name(prediction.partner.path).into_owned(),
+            .map(|prediction| PredictedPath {
+                path: repository.name(prediction.path).into_owned(),
+                goes_with: repository.name(prediction.partner.path).into_owned(),
                 evidence: prediction
                     .newest
                     .iter()
-                    .filter_map(|commit| told.get(past.hash(*commit)).cloned())
+                    .filter_map(|commit| summaries.get(repository.hash(*commit)).cloned())
                     .collect(),
                 prediction,
             })
@@ -138,58 +139,59 @@ pub fn predict(at: &Path, groups: &[Group], terms: &Terms) -> Result<Outlook, Hi
         GroupOutlook {
             commits: commits_touching(&history, &declared.concat()),
             more,
-            suggestions: suggest(foreseen.iter().map(|found| found.path.as_str()), |folder| {
-                past.files_in(folder)
+            suggestions: suggest(predicted.iter().map(|found| found.path.as_str()), |folder| {
+                repository.files_in(folder)
             }),
-            foreseen,
+            predicted,
         }
     });
     Ok(Outlook {
         groups: groups_outlook.collect(),
-        learned: learned(&past),
-        meetings,
-        more_meetings,
+        learned: learned(&repository),
+        conflicts,
+        more_conflicts,
         overlaps: overlaps(groups),
     })
 }
 
-/// Measures how good predictions are in the repository that a folder is in.
+/// Measures the quality of predictions in the repository that contains the folder `at`.
 pub fn measure(at: &Path, terms: &Terms) -> Result<(Learned, Evaluation), HistoryError> {
-    let past = history::read(at, terms.limits)?;
-    let result = evaluate(&past.changes, &past.folders(), terms.half_life, terms.bar.together);
-    Ok((learned(&past), result))
+    let repository = history::read(at, terms.limits)?;
+    let result = evaluate(&repository.changes, &repository.folders(), terms.half_life, terms.bar.together);
+    Ok((learned(&repository), result))
 }
 
-fn learned(past: &Past) -> Learned {
+fn learned(repository: &RepositoryHistory) -> Learned {
     Learned {
-        commits: past.changes.len(),
-        left_out: past.left_out,
-        paths: past.path_count(),
-        shallow: past.shallow,
+        commits: repository.changes.len(),
+        left_out: repository.left_out,
+        paths: repository.path_count(),
+        shallow: repository.shallow,
     }
 }
 
-/// The paths that each pattern of a group matches, those that are gone included.
-fn known_paths(past: &Past, group: &Group) -> Vec<Vec<PathId>> {
+/// The paths that each pattern of a group matches, also deleted ones.
+fn known_paths(repository: &RepositoryHistory, group: &Group) -> Vec<Vec<PathId>> {
     let matched = |pattern: &Pattern| {
-        past.paths().filter(|(_, name)| pattern.matches(name)).map(|(path, _)| path).collect()
+        repository.paths().filter(|(_, name)| pattern.matches(name)).map(|(path, _)| path).collect()
     };
     group.patterns.iter().map(matched).collect()
 }
 
-fn tell<'p>(
+/// The summaries of the commits that predictions name as evidence, by hash.
+fn summaries<'p>(
     at: &Path,
-    past: &Past,
+    repository: &RepositoryHistory,
     predictions: impl Iterator<Item = &'p Prediction>,
-) -> Result<HashMap<String, Told>, HistoryError> {
+) -> Result<HashMap<String, CommitSummary>, HistoryError> {
     let mut hashes: Vec<&str> =
-        predictions.flat_map(|found| &found.newest).map(|commit| past.hash(*commit)).collect();
+        predictions.flat_map(|found| &found.newest).map(|commit| repository.hash(*commit)).collect();
     hashes.sort_unstable();
     hashes.dedup();
-    history::tell(at, &hashes)
+    history::summaries(at, &hashes)
 }
 
-/// The pairs of groups that declare a same path.
+/// The pairs of groups whose declared paths overlap.
 fn overlaps(groups: &[Group]) -> Vec<(usize, usize, String)> {
     let mut found = Vec::new();
     for b in 0..groups.len() {

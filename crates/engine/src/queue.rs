@@ -1,4 +1,4 @@
-//! Working through the queue one request at a time, under the queue's lock.
+//! Auto-run: executes the queued requests one by one, under the queue lock.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,68 +13,69 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Ttl;
-
-use super::runs::{RunError, Runs};
-use super::work::{ClaimResult, ControlListener, Worker};
 use lockkeeper_formats::aiflow::{self, AiflowLock, Subject};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_store::runs::AutoRun;
 
-/// The name that the queue's lease is on.
-pub const QUEUE: &str = "queue";
-/// So many requests that can be next are looked at, beside those that are known to be held by others.
-const LOOK_AT: usize = 100;
-/// So many of each other state are named.
-const NAMED: usize = 100;
-/// How often the lock is looked at while a retry is waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+use crate::Engine;
+use crate::runs::{RunError, Runs};
+use crate::work::{ClaimResult, ControlListener, Worker};
 
-/// The right to work through the queue. It is given back when this is dropped, also by a panic.
-pub struct QueueTurn {
+/// The name of the queue lock.
+pub const QUEUE: &str = "queue";
+/// How many queued requests a selection reads, beside those that are known to be locked.
+const CANDIDATES: usize = 100;
+/// How many requests of each other state a selection lists.
+const LISTED: usize = 100;
+/// How often a wait for a retry checks whether it has to stop.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+
+/// Holder of the queue lock that executes queued requests. Dropping it releases the lock, also after a panic.
+pub struct QueueRunner {
     worker: Arc<Worker>,
     listener: ControlListener,
     lease: Lease,
     file: Option<AiflowLock>,
 }
 
-/// Somebody else works through the queue.
+/// Another process holds the queue lock.
 #[derive(Clone, Debug)]
 pub struct QueueBusy {
-    /// Who.
+    /// The holder of the lock.
     pub holder: String,
-    /// What it has come to, where that is known.
+    /// The auto-run of the holder, if it is known.
     pub auto_run: Option<AutoRun>,
 }
 
-/// What one step did.
+/// The result of one step.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The choice that was made.
+    /// What was selected, and what was passed over.
     pub selection: Selection,
-    /// The run that was executed, as it ended; none when there was nothing to do.
+    /// The run after its end; none if no request was ready.
     pub run: Option<Run>,
 }
 
-/// What an auto-run did.
+/// The result of an auto-run.
 #[derive(Clone, Debug)]
 pub struct AutoRunEnd {
     /// Why it ended.
     pub stop: Stop,
-    /// What was executed.
+    /// The executed runs.
     pub runs: Vec<Run>,
-    /// The last choice.
+    /// The last selection.
     pub selection: Selection,
 }
 
-impl QueueTurn {
-    /// Takes the queue's lock, or says who has it. Never waits.
-    pub fn take(
+impl QueueRunner {
+    /// Acquires the queue lock, or returns its holder. Never waits.
+    pub fn lock(
         worker: &Arc<Worker>,
         listener: ControlListener,
         aiflow: Option<&aiflow::Aiflow>,
     ) -> Result<Result<Self, QueueBusy>, RunError> {
-        let lease = match worker.leases().acquire(&order(worker))? {
+        let lease = match worker.leases().acquire(&lease_request(worker))? {
             Outcome::Granted(grant) => grant.lease,
             Outcome::Held(blockers) => {
                 let holder = blockers.first().and_then(|blocker| blocker.leases.first());
@@ -85,12 +86,12 @@ impl QueueTurn {
                 return Ok(Err(busy(worker.runs(), String::new())?));
             }
         };
-        let mut turn = Self { worker: Arc::clone(worker), listener, lease, file: None };
+        let mut runner = Self { worker: Arc::clone(worker), listener, lease, file: None };
         if let Some(aiflow) = aiflow {
             let ttl = Ttl::new(aiflow::DEFAULT_TTL).expect("half an hour is a TTL");
             let terms = aiflow::Terms { run_id: None, pid: worker.record().process.pid, ttl };
             match aiflow.lock(&Subject::Queue, terms, WallTime::now()) {
-                Ok(aiflow::Attempt::Locked { lock, .. }) => turn.file = Some(lock),
+                Ok(aiflow::Attempt::Locked { lock, .. }) => runner.file = Some(lock),
                 Ok(aiflow::Attempt::Busy(standing)) => {
                     let holder = standing.record.and_then(|record| record.run_id).unwrap_or_default();
                     return Ok(Err(busy(worker.runs(), holder)?));
@@ -99,7 +100,7 @@ impl QueueTurn {
             }
         }
         worker.runs().store().note(|tables| tables.begin_auto_run(worker.id()))?;
-        Ok(Ok(turn))
+        Ok(Ok(runner))
     }
 
     /// Executes the next request.
@@ -116,18 +117,18 @@ impl QueueTurn {
             match self.worker.claim(&latest.id)? {
                 ClaimResult::Claimed(claimed) => {
                     let id = claimed.run().id.clone();
-                    self.move_on(next, claimed.run())?;
+                    self.record_current(next, claimed.run())?;
                     self.worker.execute(*claimed)?;
-                    let run = self.see_through(&id)?;
+                    let run = self.finish_retries(&id)?;
                     return Ok(Step { selection, run: Some(run) });
                 }
-                // Somebody else was faster, or holds what it needs: the next one may go.
+                // Another worker has claimed it, or another owner holds what it needs. Try the next one.
                 ClaimResult::Held(_) | ClaimResult::Lost => locked.push(next.clone()),
             }
         }
     }
 
-    /// Executes request after request until there is a reason to end. `doctor` says whether all is well before each.
+    /// Executes requests until there is a reason to stop. Before each one, `doctor` says whether to continue.
     pub fn auto(
         &mut self,
         limits: Limits,
@@ -138,10 +139,10 @@ impl QueueTurn {
         let mut runs: Vec<Run> = Vec::new();
         let mut last = Selection::default();
         let stop = loop {
-            if self.is_asked_to_end()? {
+            if self.has_to_stop()? {
                 break Stop::Asked;
             }
-            if !self.is_ours()? {
+            if !self.has_lock()? {
                 break Stop::LockLost;
             }
             if !doctor() {
@@ -163,8 +164,8 @@ impl QueueTurn {
         Ok(AutoRunEnd { stop, runs, selection: last })
     }
 
-    /// Keeps the lock and says what it has come to.
-    fn move_on(&mut self, request: &RequestId, run: &Run) -> Result<(), RunError> {
+    /// Records the current request and run, in the lock file and in the run store.
+    fn record_current(&mut self, request: &RequestId, run: &Run) -> Result<(), RunError> {
         if let Some(file) = &mut self.file {
             let moved = file.move_on(request.as_str(), run.id.as_str(), WallTime::now());
             moved.map_err(|error| RunError::Machine(std::io::Error::other(error)))?;
@@ -173,37 +174,38 @@ impl QueueTurn {
         Ok(worker.runs().store().note(|tables| tables.count_auto_run(worker.id(), &run.id))?)
     }
 
-    /// Makes the further attempts at a run that failed, when they are due.
-    fn see_through(&mut self, id: &lockkeeper_core::id::RunId) -> Result<Run, RunError> {
+    /// Executes the retries of a failed run when they are due. Returns the run after its end.
+    fn finish_retries(&mut self, id: &lockkeeper_core::id::RunId) -> Result<Run, RunError> {
         loop {
             let run = self.worker.runs().show(id)?.run;
             let Some(retry_at) = run.retry_at.filter(|_| run.waits_for_retry()) else { return Ok(run) };
             let wait = retry_at.since(clock::now());
             if !wait.is_zero() {
-                if self.is_asked_to_end()? {
+                if self.has_to_stop()? {
                     return Ok(self.worker.runs().cancel(id, Some("the queue was stopped"))?.run);
                 }
-                thread::sleep(wait.min(LOOK_EVERY));
+                thread::sleep(wait.min(CHECK_EVERY));
                 continue;
             }
             match self.worker.claim(id)? {
                 ClaimResult::Claimed(claimed) => self.worker.execute(*claimed)?,
-                ClaimResult::Held(_) => thread::sleep(LOOK_EVERY),
+                ClaimResult::Held(_) => thread::sleep(CHECK_EVERY),
                 ClaimResult::Lost => {
-                    let until = Instant::now() + LOOK_EVERY;
+                    let until = Instant::now() + CHECK_EVERY;
                     self.worker.runs().wait(id, Some(until), None)?;
                 }
             }
         }
     }
 
-    fn is_asked_to_end(&self) -> Result<bool, RunError> {
+    fn has_to_stop(&self) -> Result<bool, RunError> {
         let auto = self.worker.runs().store().read(|tables| tables.auto_run())?;
         let ours = auto.filter(|auto| auto.worker == *self.worker.id());
         Ok(self.listener.is_asked_to_end() || ours.is_none_or(|auto| auto.stop))
     }
 
-    fn is_ours(&mut self) -> Result<bool, RunError> {
+    /// Whether the lock is still held. Renews the lock file.
+    fn has_lock(&mut self) -> Result<bool, RunError> {
         if let Some(file) = &mut self.file
             && !file.beat(WallTime::now()).unwrap_or(true)
         {
@@ -213,15 +215,15 @@ impl QueueTurn {
     }
 }
 
-impl Drop for QueueTurn {
+impl Drop for QueueRunner {
     fn drop(&mut self) {
-        // The end of this process frees it all the same.
+        // If the release fails, the end of this process frees the lease.
         let _ = self.worker.leases().release(self.lease.id, Some(self.lease.token));
     }
 }
 
-/// Asks whoever works through the queue to end after the present run; false when nobody does.
-pub fn stop(runs: &Runs, leases: &super::Engine) -> Result<bool, RunError> {
+/// Asks the auto-run to stop after the current run. Returns false if there is none.
+pub fn stop(runs: &Runs, leases: &Engine) -> Result<bool, RunError> {
     let running = is_running(leases)?;
     if running {
         runs.store().write(|tables| tables.stop_auto_run())?;
@@ -229,8 +231,8 @@ pub fn stop(runs: &Runs, leases: &super::Engine) -> Result<bool, RunError> {
     Ok(running)
 }
 
-/// Whether somebody works through the queue.
-pub fn is_running(leases: &super::Engine) -> Result<bool, RunError> {
+/// Whether a process holds the queue lock.
+pub fn is_running(leases: &Engine) -> Result<bool, RunError> {
     let target = Target::Name(QUEUE.parse().expect("it is a name"));
     let held =
         leases.listing()?.holders.into_iter().any(|holder| {
@@ -239,9 +241,9 @@ pub fn is_running(leases: &super::Engine) -> Result<bool, RunError> {
     Ok(held)
 }
 
-/// What would be next, and why the others are not; `locked` are known to be held by others.
+/// Selects the next request, and says why others were passed over. The caller knows that `locked` cannot run now.
 pub fn selection(runs: &Runs, locked: &[RequestId]) -> Result<Selection, RunError> {
-    let open = runs.store().read(|tables| tables.open_requests(LOOK_AT + locked.len(), NAMED))?;
+    let open = runs.store().read(|tables| tables.open_requests(CANDIDATES + locked.len(), LISTED))?;
     let open = open.into_iter().filter(|stored| stored.request.conductor().is_none());
     Ok(select(open.map(|stored| Candidate {
         locked: locked.contains(&stored.request.id),
@@ -251,13 +253,13 @@ pub fn selection(runs: &Runs, locked: &[RequestId]) -> Result<Selection, RunErro
     })))
 }
 
-/// Why a request was passed over, in words.
+/// Why a request was passed over, as a sentence.
 pub const fn explain(reason: PassedOver) -> &'static str {
     match reason {
-        PassedOver::NotReady => "it ended and nobody asked for it again",
-        PassedOver::DependsNotDone => "something that it comes after is not done",
+        PassedOver::NotReady => "it has ended, and nobody retried it",
+        PassedOver::DependsNotDone => "a request that it depends on is not done",
         PassedOver::RequestLocked => "it is being executed, or others hold what it needs",
-        PassedOver::LatestRunNeedsInput => "it waits for somebody's answer",
+        PassedOver::LatestRunNeedsInput => "it waits for input",
     }
 }
 
@@ -266,7 +268,7 @@ fn busy(runs: &Runs, holder: String) -> Result<QueueBusy, RunError> {
     Ok(QueueBusy { holder, auto_run })
 }
 
-fn order(worker: &Worker) -> lease::Request {
+fn lease_request(worker: &Worker) -> lease::Request {
     let worker = worker.record();
     let owner: Owner = format!("queue:{}", worker.id).parse().expect("an id is never empty");
     let target = Target::Name(QUEUE.parse().expect("it is a name"));

@@ -1,14 +1,12 @@
-//! Executing a phase of a STAGES.yml: groups in the order of its plan, each under a lease on its name and paths.
+//! Execution of the phases of a STAGES.yml. Each group runs under a lease on its name and paths, in the order of the plan.
 //!
-//! Agents are requests like any others, and their commands are executed by the same
-//! [`Worker`](super::work::Worker); all that is here is who may begin when. A group's agents hold the group's
-//! lease together, as one owner: when the program that conducts them dies, the group stays locked for as long as any
-//! of them lives, and `--resume` goes on from there.
+//! An agent is a normal request, and a [`Worker`](crate::work::Worker) executes its command. This module decides when each
+//! group starts. All agents of a group share its lease, as one owner. If the executing process dies, the group stays locked
+//! while one of its agents lives, and `--resume` continues from there.
 
 mod agents;
-mod conductor;
-mod downgrade;
-mod finish;
+mod downgrade_rules;
+mod executor;
 mod group;
 mod log;
 mod outcome;
@@ -16,7 +14,6 @@ pub mod overview;
 mod recent;
 mod record;
 pub mod report;
-mod signs;
 
 use std::time::Duration;
 
@@ -25,67 +22,66 @@ use lockkeeper_core::plan::Standing;
 use lockkeeper_core::run::Run;
 use thiserror::Error;
 
+use crate::conflicts::ConflictsError;
+use crate::runs::{Refused, RunError};
 pub use agents::{AgentCommand, NoCommand};
-pub use conductor::{Conductor, Options};
+pub use executor::{Options, PhaseExecutor};
 pub use log::ExecutionLog;
 pub use outcome::{Outcome, Stopped};
 pub use record::{Execution, execution_of, files, folder, latest_unfinished, plan_of};
 
-use super::runs::{Refused, RunError};
-use crate::conflicts::ConflictsError;
-
-/// What happens while a phase is executed, for those who watch.
+/// An event of a phase that is being executed.
 #[derive(Clone, Debug)]
-pub enum News {
-    /// A group was told to begin, and waits for what others hold.
-    Waits {
-        /// Its place in the plan.
+pub enum PhaseEvent {
+    /// A group waits for its lease.
+    GroupWaiting {
+        /// The group's index in the plan.
         group: usize,
-        /// For what.
+        /// Who holds what it needs.
         why: String,
     },
-    /// A group holds what it needs.
-    Began {
-        /// Its place in the plan.
+    /// A group has its lease and starts its agents.
+    GroupStarted {
+        /// The group's index in the plan.
         group: usize,
-        /// How long it waited for that.
+        /// How long it waited for the lease.
         waited: Duration,
     },
-    /// An agent's command has ended.
-    Agent {
-        /// The group's place in the plan.
+    /// The command of an agent has ended.
+    AgentEnded {
+        /// The group's index in the plan.
         group: usize,
         /// The agent's name.
         agent: String,
-        /// Its run.
+        /// The run of the command.
         run: Box<Run>,
     },
-    /// A group has ended.
-    Ended {
-        /// Its place in the plan.
+    /// A group has ended, or was skipped.
+    GroupEnded {
+        /// The group's index in the plan.
         group: usize,
-        /// How.
+        /// The final state.
         standing: Standing,
-        /// Why it did not end well.
+        /// Why it did not succeed.
         why: Option<String>,
     },
-    /// Something was done because things went badly.
+    /// A downgrade rule was applied.
     Downgraded {
-        /// The rule that says so.
+        /// The name of the rule.
         rule: String,
-        /// What was done.
+        /// What the executor did.
         what: String,
-        /// Because of what.
+        /// What triggered the rule.
         why: String,
     },
-    /// So many groups run at a time from now on.
+    /// Autotune changed how many groups run at a time.
     Tuned {
-        /// How many.
+        /// The new number.
         slots: usize,
     },
-    /// Everything is being ended.
+    /// The executor stops all groups.
     Stopping {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -96,15 +92,15 @@ pub enum StageError {
     /// A rule says that nothing may run.
     #[error("the plan is to abort: {0}")]
     Abort(String),
-    /// More groups would wait in line than the file allows.
+    /// More groups would be queued than the file allows.
     #[error("{waiting} groups would wait in line, and the queue has {size} places")]
     QueueFull {
-        /// How many would wait.
+        /// How many groups would be queued.
         waiting: u64,
-        /// How many may.
+        /// The limit.
         size: u64,
     },
-    /// An agent has nothing to do.
+    /// An agent has no command.
     #[error(transparent)]
     NoCommand(#[from] NoCommand),
     /// A group's id cannot be the name of a lock.
@@ -115,39 +111,39 @@ pub enum StageError {
         /// Why.
         source: lockkeeper_core::id::IdError,
     },
-    /// There is nothing to go on from.
-    #[error("there is no execution of {phase} to go on from")]
+    /// There is no execution to resume.
+    #[error("there is no execution of {phase} to resume")]
     NothingToResume {
         /// The phase.
         phase: String,
     },
-    /// The groups are not those that the execution began with.
+    /// The groups are not the ones that the execution started with.
     #[error("the groups have changed since execution {execution} began")]
     Changed {
         /// Which execution.
         execution: String,
     },
-    /// Somebody else is at it.
-    #[error("execution {execution} is being conducted: {why}")]
-    Conducted {
+    /// Another process executes it.
+    #[error("another process executes {execution}: {why}")]
+    AlreadyRunning {
         /// Which execution.
         execution: String,
-        /// By whom.
+        /// The holder of its lease.
         why: String,
     },
-    /// A request did not come in.
-    #[error("the work of an agent was refused")]
+    /// The request of an agent was refused.
+    #[error("the request of an agent was refused")]
     Refused(#[from] Refused),
-    /// A request of another program is in the way.
+    /// Another program has used the request id of an agent.
     #[error("request {0} is not one of this execution")]
     NotOurs(RequestId),
-    /// Runs or their store.
+    /// A run or the run store failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The log of conflicts.
+    /// The conflict log failed.
     #[error(transparent)]
     Conflicts(#[from] ConflictsError),
-    /// A file.
+    /// A file operation failed.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// What was tried.
@@ -160,7 +156,7 @@ pub enum StageError {
 }
 
 impl StageError {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::Abort(_) => "`lockkeeper stages plan` shows the conflict and its rule".to_owned(),
@@ -171,13 +167,14 @@ impl StageError {
             Self::GroupName { source, .. } => source.hint().to_owned(),
             Self::NothingToResume { .. } => "leave out --resume".to_owned(),
             Self::Changed { .. } => {
-                "name the same groups and restore the file, or begin anew without --resume".to_owned()
+                "name the same groups and restore the file, or start a new execution without --resume"
+                    .to_owned()
             }
-            Self::Conducted { .. } => {
-                "wait for its end, or leave out --resume to begin another one".to_owned()
+            Self::AlreadyRunning { .. } => {
+                "wait for its end, or leave out --resume to start another execution".to_owned()
             }
             Self::Refused(error) => error.hint(),
-            Self::NotOurs(_) => "run it again; every execution has ids of its own".to_owned(),
+            Self::NotOurs(_) => "run it again: every execution has its own request ids".to_owned(),
             Self::Run(error) => error.hint(),
             Self::Conflicts(error) => error.hint(),
             Self::Io { .. } => "check the folder's permissions and free space".to_owned(),

@@ -1,4 +1,4 @@
-//! The command line: one file a command; each parses, makes one call to the engine, and prints.
+//! The command line. Each command has one file: it parses its arguments, calls the engine once, and prints the result.
 
 mod acquire;
 mod args;
@@ -10,7 +10,6 @@ mod doctor;
 mod exec;
 mod fence;
 mod group;
-mod hold;
 mod lifecycle;
 mod lockfiles;
 mod locks;
@@ -43,16 +42,16 @@ use lockkeeper_engine::report::{Exit, Report};
 
 use context::Globals;
 
-/// One command: what it takes, and what it does.
+/// One command: its arguments, and the function that runs it.
 trait Verb: clap::Args {
-    /// The word on the command line.
+    /// The name on the command line.
     const NAME: &'static str;
 
-    /// Does it.
+    /// Runs the command.
     fn run(self, globals: &Globals) -> Result<Exit, Report>;
 }
 
-/// A command as the table below has it.
+/// An entry in the table of commands.
 struct Entry {
     name: &'static str,
     augment: fn(Command) -> Command,
@@ -69,7 +68,7 @@ fn run_verb<V: Verb>(globals: &Globals, matches: &ArgMatches) -> Result<Exit, Re
     V::from_arg_matches(matches).map_err(|error| Report::usage(error.to_string()))?.run(globals)
 }
 
-/// Every command, in the order in which help shows them.
+/// Every command, in the order of `--help`.
 const VERBS: &[Entry] = &[
     Entry::of::<exec::Args>(),
     Entry::of::<acquire::Args>(),
@@ -100,7 +99,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<man::Args>(),
 ];
 
-/// Runs the command that the arguments ask for.
+/// Runs the command that the arguments name.
 pub fn run() -> Exit {
     let args: Vec<OsString> = std::env::args_os().collect();
     let matches = match parse(&args) {
@@ -125,7 +124,7 @@ fn command_line() -> Command {
 }
 
 fn tree(entries: &[&Entry]) -> Command {
-    // The flags first: they would put their own description in the place of the program's.
+    // The flags come first: they set a description, which the program's own then replaces.
     let root = <Globals as clap::Args>::augment_args(Command::new("lockkeeper"))
         .version(env!("CARGO_PKG_VERSION"))
         .about("Locks, claims on paths and fair waiting for many workers in one repository")
@@ -138,18 +137,19 @@ fn tree(entries: &[&Entry]) -> Command {
     root.subcommands(entries.iter().map(|entry| (entry.augment)(Command::new(entry.name))))
 }
 
-/// Defining all commands takes longer than taking a lock, so only the one that is named is defined at first.
+/// Parses the arguments. Building the definition of all commands takes longer than acquiring a lock, so the first try builds
+/// only the one that is named.
 fn parse(args: &[OsString]) -> Result<ArgMatches, clap::Error> {
     let named = args.iter().skip(1).find_map(|arg| VERBS.iter().find(|entry| arg == entry.name));
     let quick = named.and_then(|entry| tree(&[entry]).try_get_matches_from(args).ok());
     quick.map_or_else(|| command_line().try_get_matches_from(args), Ok)
 }
 
-/// Prints what clap has to say: help on stdout, mistakes as every other mistake.
+/// Prints help on stdout, and usage errors like all other errors.
 fn usage(error: &clap::Error, args: &[OsString]) -> Exit {
     use clap::error::ErrorKind;
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // Nothing can be done when even this cannot be printed.
+        // If this cannot be printed, there is nothing else to do.
         let _ = error.print();
         return if error.use_stderr() { Exit::Usage } else { Exit::Done };
     }

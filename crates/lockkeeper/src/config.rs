@@ -1,28 +1,32 @@
-//! Settings: built in, then the user's, then the project's, then the environment, then flags.
+//! Settings: defaults, then the user's file, the project's file, the environment, and flags. Later sources win.
 //!
-//! Each value remembers where it comes from, so that `lockkeeper config` can tell.
+//! Each value has its source, which `lockkeeper config` shows.
 
-use lockkeeper_engine::report::{Exit, Report};
+mod error;
+mod keys;
+
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper_core::time::{SpanError, Ttl, parse_span};
-use thiserror::Error;
+use lockkeeper_core::time::{Ttl, parse_span};
 
-/// The project's file, beside its root.
+pub use error::ConfigError;
+use keys::{KNOWN, Known};
+
+/// The project's file, in its root.
 pub const PROJECT_FILE: &str = "lockkeeper.toml";
-/// The user's file, below the configuration folder.
+/// The user's file, in the configuration folder.
 const USER_FILE: &str = "lockkeeper/config.toml";
-/// A file of settings is not larger than this.
+/// The largest file of settings.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Where a value comes from; later ones win.
+/// The source of a value. Later sources win.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// Nobody set it.
+    /// The default.
     Default,
     /// The user's file.
     User(PathBuf),
@@ -45,116 +49,18 @@ impl fmt::Display for Source {
     }
 }
 
-/// A value and where it comes from.
+/// A setting and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Its key, as in the files.
+    /// The key, as in the files.
     pub key: &'static str,
-    /// What it is for.
+    /// What it is for, in words.
     pub meaning: &'static str,
-    /// Its text; none when it is not set.
+    /// The value as text; none if it is not set.
     pub value: Option<String>,
-    /// Where it comes from.
+    /// The source of the value.
     pub source: Source,
 }
-
-/// A key that can be set.
-struct Known {
-    key: &'static str,
-    variable: &'static str,
-    default: Option<&'static str>,
-    meaning: &'static str,
-    check: fn(&str) -> Result<(), String>,
-}
-
-const KNOWN: [Known; 12] = [
-    Known {
-        key: "dir",
-        variable: "LOCKKEEPER_DIR",
-        default: None,
-        meaning: "folder of the state",
-        check: not_empty,
-    },
-    Known {
-        key: "store",
-        variable: "LOCKKEEPER_STORE",
-        default: None,
-        meaning: "engine of the state, such as sqlite:PATH",
-        check: not_empty,
-    },
-    Known {
-        key: "owner",
-        variable: "LOCKKEEPER_OWNER",
-        default: None,
-        meaning: "who holds and waits; unique to each command if not set",
-        check: |text| {
-            text.parse::<lockkeeper_core::id::Owner>().map(|_| ()).map_err(|error| error.to_string())
-        },
-    },
-    Known {
-        key: "lang",
-        variable: "LOCKKEEPER_LANG",
-        default: Some("en"),
-        meaning: "language",
-        check: language,
-    },
-    Known {
-        key: "color",
-        variable: "LOCKKEEPER_COLOR",
-        default: Some("auto"),
-        meaning: "colour",
-        check: color,
-    },
-    Known {
-        key: "ttl",
-        variable: "LOCKKEEPER_TTL",
-        default: Some("5m"),
-        meaning: "TTL of a lease that no process stands for",
-        check: ttl,
-    },
-    Known {
-        key: "wait",
-        variable: "LOCKKEEPER_WAIT",
-        default: None,
-        meaning: "how long `exec` waits; for good if not set",
-        check: span,
-    },
-    Known {
-        key: "ticket_ttl",
-        variable: "LOCKKEEPER_TICKET_TTL",
-        default: Some("2m"),
-        meaning: "how long a ticket stays in line while its owner is away",
-        check: ttl,
-    },
-    Known {
-        key: "grace",
-        variable: "LOCKKEEPER_GRACE",
-        default: Some("10s"),
-        meaning: "how long a command may take to stop before it is killed",
-        check: span,
-    },
-    Known {
-        key: "queue_timeout",
-        variable: "LOCKKEEPER_QUEUE_TIMEOUT",
-        default: None,
-        meaning: "how long a run may wait in the queue; for good if not set",
-        check: span,
-    },
-    Known {
-        key: "timeout",
-        variable: "LOCKKEEPER_TIMEOUT",
-        default: None,
-        meaning: "how long an attempt of a run may take; for good if not set",
-        check: span,
-    },
-    Known {
-        key: "queue_limit",
-        variable: "LOCKKEEPER_QUEUE_LIMIT",
-        default: None,
-        meaning: "how many runs may wait in the queue; any number if not set",
-        check: count,
-    },
-];
 
 /// All settings.
 #[derive(Clone, Debug)]
@@ -162,13 +68,13 @@ pub struct Config {
     settings: Vec<Setting>,
 }
 
-/// What decides on the settings.
+/// What the settings are read from.
 pub struct Inputs<'i> {
-    /// The project's root.
+    /// The root of the project.
     pub root: &'i Path,
     /// Reads an environment variable.
     pub variable: &'i dyn Fn(&str) -> Option<String>,
-    /// Values of flags.
+    /// The flags: key, flag and value.
     pub flags: &'i [(&'static str, &'static str, String)],
 }
 
@@ -194,27 +100,27 @@ impl Config {
         Ok(config)
     }
 
-    /// All of them, in a fixed order.
+    /// All settings, in a fixed order.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
     }
 
-    /// The text of one of them.
+    /// The value of a setting as text.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.settings.iter().find(|setting| setting.key == key).and_then(|setting| setting.value.as_deref())
     }
 
-    /// A span of time; texts were checked when they came in.
+    /// The value as a duration. Values were checked when they were read.
     pub fn span(&self, key: &str) -> Option<Duration> {
         self.text(key).and_then(|text| parse_span(text).ok())
     }
 
-    /// A TTL; texts were checked when they came in.
+    /// The value as a TTL. Values were checked when they were read.
     pub fn ttl(&self, key: &str) -> Option<Ttl> {
         self.span(key).and_then(|span| Ttl::new(span).ok())
     }
 
-    /// A count; texts were checked when they came in.
+    /// The value as a number. Values were checked when they were read.
     pub fn count(&self, key: &str) -> Option<u64> {
         self.text(key).and_then(|text| text.parse().ok())
     }
@@ -223,7 +129,7 @@ impl Config {
         let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
         let text = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            // A home of somebody else, as `su` and `setpriv` leave it behind: its settings are not this user's.
+            // After `su` or `setpriv`, HOME may be the home of another user. Its settings are not for this user.
             Err(error)
                 if error.kind() == io::ErrorKind::PermissionDenied && matches!(source, Source::User(_)) =>
             {
@@ -275,113 +181,10 @@ impl Config {
     }
 }
 
-impl Known {
-    fn unset(&self) -> Setting {
-        let value = self.default.map(str::to_owned);
-        Setting { key: self.key, meaning: self.meaning, value, source: Source::Default }
-    }
-}
-
-/// Why the settings cannot be used.
-#[derive(Debug, Error)]
-pub enum ConfigError {
-    /// A file cannot be read.
-    #[error("cannot read the settings in {}", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Something else lies there.
-    #[error("{} is not a file of settings", path.display())]
-    NotAFile {
-        /// Where.
-        path: PathBuf,
-    },
-    /// It is not TOML.
-    #[error("{} is not valid TOML: line {line}: {what}", path.display())]
-    Syntax {
-        /// Which file.
-        path: PathBuf,
-        /// In which line, from 1.
-        line: usize,
-        /// What the reader stumbled over.
-        what: String,
-    },
-    /// A key that does not exist.
-    #[error("{} has an unknown setting `{key}`", path.display())]
-    UnknownKey {
-        /// Which file.
-        path: PathBuf,
-        /// The key.
-        key: String,
-    },
-    /// A value that cannot be.
-    #[error("the setting `{key}` from {origin} cannot be used: {reason}")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// Where it comes from.
-        origin: String,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
-impl ConfigError {
-    /// The way out.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::UnknownKey { .. } => {
-                let keys: Vec<&str> = KNOWN.iter().map(|known| known.key).collect();
-                format!("settings are: {}", keys.join(", "))
-            }
-            Self::Value { .. } => "`lockkeeper config` shows every setting with an example".to_owned(),
-            Self::Unreadable { path, .. } | Self::NotAFile { path } | Self::Syntax { path, .. } => {
-                format!("mend {} or move it away", path.display())
-            }
-        }
-    }
-}
-
 fn user_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|value| value.starts_with('/')).map(PathBuf::from);
     let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
     Some(folder.join(USER_FILE))
-}
-
-fn not_empty(text: &str) -> Result<(), String> {
-    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(()) }
-}
-
-fn language(text: &str) -> Result<(), String> {
-    if matches!(text, "en" | "ja" | "zh") { Ok(()) } else { Err(format!("`{text}` is none of en, ja, zh")) }
-}
-
-fn color(text: &str) -> Result<(), String> {
-    let known = matches!(text, "auto" | "always" | "never");
-    if known { Ok(()) } else { Err(format!("`{text}` is none of auto, always, never")) }
-}
-
-fn span(text: &str) -> Result<(), String> {
-    parse_span(text).map(|_| ()).map_err(|error| format!("{error}; {}", error.hint()))
-}
-
-fn count(text: &str) -> Result<(), String> {
-    let number = text.parse::<u64>().ok().filter(|number| *number > 0);
-    number.map(|_| ()).ok_or_else(|| format!("`{text}` is not a number from 1"))
-}
-
-fn ttl(text: &str) -> Result<(), String> {
-    let checked = parse_span(text).and_then(Ttl::new);
-    checked.map(|_| ()).map_err(|error: SpanError| format!("{error}; {}", error.hint()))
-}
-
-impl From<ConfigError> for Report {
-    fn from(error: ConfigError) -> Self {
-        Self::of(Exit::Usage, "BAD_SETTING", &error).with_hint(error.hint())
-    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub use lock_builder::LockBuilder;
 
 use lease_monitor::LeaseMonitor;
 use lockkeeper_engine::Engine;
-use lockkeeper_engine::location::Surroundings;
+use lockkeeper_engine::location::LocationInputs;
 use lockkeeper_engine::open::{OpenError, has_store, open_engine};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_platform::liveness_lock::LivenessLock;
@@ -93,8 +93,8 @@ impl Keeper {
     /// It does not read settings files: those belong to the command.
     pub fn discover() -> Result<Self, KeeperError> {
         let named = std::env::var_os("LOCKKEEPER_DIR").filter(|value| !value.is_empty()).map(Into::into);
-        let surroundings = Surroundings::of_process(named).map_err(KeeperError::Machine)?;
-        Self::open(surroundings.locate().state)
+        let inputs = LocationInputs::of_process(named).map_err(KeeperError::Machine)?;
+        Self::open(inputs.locate().state)
     }
 
     /// A keeper over any engine.

@@ -52,12 +52,14 @@ pub fn worker_event(event: &WorkerEvent) {
     match event {
         WorkerEvent::Started(run) => tracing::info!(run = %run.id, request = %run.request, "started"),
         WorkerEvent::Waiting(run, why) => tracing::info!(run = %run.id, why, "waits"),
-        WorkerEvent::Retrying(run) => tracing::info!(run = %run.id, "failed, will be tried again"),
+        WorkerEvent::Retrying(run) => tracing::info!(run = %run.id, "failed, will be retried"),
         WorkerEvent::Ended(run) => tracing::info!(run = %run.id, status = %run.status, "ended"),
-        WorkerEvent::Adopted(run) => tracing::info!(run = %run.id, "its worker is gone, looked after here"),
-        WorkerEvent::Superseded(run) => tracing::warn!(run = %run.id, "somebody else has it now"),
+        WorkerEvent::Adopted(run) => {
+            tracing::info!(run = %run.id, "its worker is gone, adopted by this worker");
+        }
+        WorkerEvent::Superseded(run) => tracing::warn!(run = %run.id, "another worker has it now"),
         WorkerEvent::Draining => tracing::info!("no more runs are begun"),
-        WorkerEvent::Stopping => tracing::info!("those that run are ended"),
+        WorkerEvent::Stopping => tracing::info!("running commands are stopped"),
         WorkerEvent::Trouble(what) => tracing::warn!(what, "trouble"),
     }
 }

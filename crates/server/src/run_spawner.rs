@@ -14,7 +14,7 @@ use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::waiting::Blocker;
 use lockkeeper_engine::doctor::{Pass, Status as Health};
 use lockkeeper_engine::open::open_engine;
-use lockkeeper_engine::queue::{self, QueueBusy, QueueTurn};
+use lockkeeper_engine::queue::{self, QueueBusy, QueueRunner};
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RunError, Runs};
 use lockkeeper_engine::work::{ClaimResult, Claimed, ControlListener, Worker};
@@ -112,8 +112,9 @@ impl RunSpawner {
         remove_stale_lock_files(state);
         let worker = Arc::new(begin_worker(state)?);
         let listener = ControlListener::begin(&worker, None)?;
-        let mut turn = match QueueTurn::take(&worker, listener, state.settings().execution.aiflow.as_ref())? {
-            Ok(turn) => turn,
+        let aiflow = state.settings().execution.aiflow.as_ref();
+        let mut runner = match QueueRunner::lock(&worker, listener, aiflow)? {
+            Ok(runner) => runner,
             Err(busy) => return Ok(QueueStart::Busy(busy)),
         };
         let selection = queue::selection(state.runs(), &[])?;
@@ -125,9 +126,9 @@ impl RunSpawner {
         self.spawn("queue", move || {
             let ended = if all {
                 let mut doctor = || app.examine(Pass::Quick).status() != Health::Fail;
-                turn.auto(Limits::default(), &mut doctor, &mut |_| {}).map(drop)
+                runner.auto(Limits::default(), &mut doctor, &mut |_| {}).map(drop)
             } else {
-                turn.run_next().map(drop)
+                runner.run_next().map(drop)
             };
             if let Err(error) = ended {
                 tracing::error!(%error, "the queue ended");

@@ -75,7 +75,7 @@ impl AppState {
     /// Runs the doctor.
     pub(super) fn examine(&self, pass: Pass) -> Diagnosis {
         let doctor = &self.settings().doctor;
-        let state = doctor::Site {
+        let inputs = doctor::Inputs {
             location: &self.0.location,
             store: Opened::Open(self.leases()),
             groups: &doctor.groups,
@@ -84,7 +84,7 @@ impl AppState {
             downgrades: self.downgrades(),
             now: WallTime::now(),
         };
-        doctor::examine(&state, pass, &mut |_, _, _| {})
+        doctor::examine(&inputs, pass, &mut |_, _, _| {})
     }
 
     /// The counts that alerts are raised from.

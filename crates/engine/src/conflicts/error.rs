@@ -1,32 +1,32 @@
-//! Why a log of conflicts, or the list of paths, cannot be had.
+//! Why the conflict log or the list of paths cannot be read or written.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why a log of conflicts, or the list of paths, cannot be had.
+/// Why the conflict log or the list of paths cannot be read or written.
 #[derive(Debug, Error)]
 pub enum ConflictsError {
-    /// The system refused.
+    /// A file operation failed.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// What was tried.
         action: &'static str,
-        /// With what.
+        /// The file or folder.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
-    /// There is no git to ask.
+    /// git cannot be started.
     #[error("cannot start git")]
     NoGit(#[source] io::Error),
-    /// Git has no list of paths for this folder.
+    /// git cannot list the paths of this folder.
     #[error("git cannot list the paths of {}: {said}", folder.display())]
     Git {
         /// Which folder.
         folder: PathBuf,
-        /// What it said.
+        /// The error message of git.
         said: String,
     },
 }
@@ -36,7 +36,7 @@ impl ConflictsError {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
 
-    /// Says whether another input would help.
+    /// Whether the input is wrong, and not the machine.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Git { .. } => true,
@@ -44,7 +44,7 @@ impl ConflictsError {
         }
     }
 
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::Io { path, .. } => format!("is `{}` a file that you may read and write?", path.display()),

@@ -1,47 +1,46 @@
-//! One line of the log: two groups, how their paths lie to each other, and when it was found.
+//! One line of the conflict log: two groups, the relation of their paths, and the time.
 
 use lockkeeper_core::conflict::{Findings, Group, Rule, Ruling, SameDir};
 use lockkeeper_core::overlap::{Relation, relate};
 use lockkeeper_core::pattern::Pattern;
+use lockkeeper_platform::wall_clock::WallTime;
 use serde::{Deserialize, Serialize};
 
-use lockkeeper_platform::wall_clock::WallTime;
-
-/// A conflict as the log has it.
+/// A line of the conflict log.
 ///
-/// The format has the first seven fields. The last two are left out where no rule counted; who reads by name, as jq
-/// does, is not disturbed by them. A reader asks only for the groups and the type.
+/// The format has the first seven fields. The last two are additions, and are left out if no rule matched. Programs that
+/// read fields by name, like jq, ignore them. This reader requires only the groups and the type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// When it was found, in seconds: `2025-10-09T10:30:00Z`.
+    /// The time, in whole seconds: `2025-10-09T10:30:00Z`.
     #[serde(default)]
     pub timestamp: String,
-    /// In which phase.
+    /// The phase.
     #[serde(default)]
     pub phase: String,
-    /// The one group.
+    /// The first group.
     pub group1: String,
-    /// The other group.
+    /// The second group.
     pub group2: String,
-    /// How the paths lie to each other: EXACT, PARENT_CHILD, OVERLAP or SAME_DIR.
+    /// The relation of the paths: EXACT, PARENT_CHILD, OVERLAP or SAME_DIR.
     pub conflict_type: String,
-    /// A path of the one.
+    /// The path of the first group.
     #[serde(default)]
     pub path1: String,
-    /// A path of the other.
+    /// The path of the second group.
     #[serde(default)]
     pub path2: String,
-    /// The rule that counted.
+    /// The rule that matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// What was done.
+    /// The action of the rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
 }
 
-/// Writes down what was found in a phase.
+/// The log lines for the findings of a phase.
 ///
-/// Neighbours in one folder take a line for each group but the first, with one that it stands beside.
+/// For groups with files in the same folder, each group but the first gets one line, with one other group.
 pub fn lines(phase: &str, groups: &[Group], rules: &[Rule], findings: &Findings, at: WallTime) -> Vec<Line> {
     let timestamp = in_seconds(at);
     let line = |(group1, path1): (usize, &Pattern),
@@ -62,15 +61,19 @@ pub fn lines(phase: &str, groups: &[Group], rules: &[Rule], findings: &Findings,
         line((found.group1, &found.path1), (found.group2, &found.path2), found.kind, Some(&found.ruling))
     });
     let neighbours = findings.same_dir.iter().flat_map(|found| {
-        beside(groups, found).map(|(one, other)| line(one, other, Relation::SameDir, found.ruling.as_ref()))
+        neighbour_pairs(groups, found)
+            .map(|(one, other)| line(one, other, Relation::SameDir, found.ruling.as_ref()))
     });
     conflicts.chain(neighbours).collect()
 }
 
 type Claim<'a> = (usize, &'a Pattern);
 
-/// Finds for each group of a folder but the first another one that it stands beside.
-fn beside<'a>(groups: &'a [Group], found: &'a SameDir) -> impl Iterator<Item = (Claim<'a>, Claim<'a>)> {
+/// Pairs each group but the first with another group that has a file in the same folder.
+fn neighbour_pairs<'a>(
+    groups: &'a [Group],
+    found: &'a SameDir,
+) -> impl Iterator<Item = (Claim<'a>, Claim<'a>)> {
     let inside = move |group: usize| {
         let folder = if found.folder == "." { "" } else { &found.folder };
         groups[group].paths.iter().filter(move |path| path.parent() == folder).map(move |path| (group, path))
@@ -86,7 +89,7 @@ fn beside<'a>(groups: &'a [Group], found: &'a SameDir) -> impl Iterator<Item = (
     })
 }
 
-/// The format has no fractions of a second.
+/// A time without fractions of a second, as the format has it.
 fn in_seconds(at: WallTime) -> String {
     let text = at.to_string();
     text.split_once('.').map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))

@@ -1,4 +1,4 @@
-//! The paths that a repository has: those that git tracks, and new ones that it does not ignore.
+//! Paths of a repository, listed by git: tracked files, and new files that git does not ignore.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -7,27 +7,27 @@ use std::thread::JoinHandle;
 
 use super::error::ConflictsError;
 
-/// How much of what git complains about is passed on.
-const MAX_SAID: u64 = 4096;
+/// How much of git's stderr is kept.
+const MAX_STDERR: u64 = 4096;
 
-/// A list that git is writing, from the root of the repository. A path may have any bytes but NUL.
+/// Iterator over the output of `git ls-files`. A path may have any bytes but NUL.
 #[derive(Debug)]
 pub struct Listing {
     folder: PathBuf,
     git: Child,
     paths: BufReader<ChildStdout>,
-    /// Read at the same time: git would wait for somebody to hear many of them.
-    complaints: Option<JoinHandle<Vec<u8>>>,
-    /// A path that is both in conflict and tracked comes several times, in a row.
+    /// Reads stderr at the same time, so that git does not block on a full pipe.
+    stderr: Option<JoinHandle<Vec<u8>>>,
+    /// The previous path. git prints a path with merge conflicts several times in a row.
     last: Vec<u8>,
 }
 
 impl Listing {
-    /// Asks git for the paths below a folder.
+    /// Starts git to list the paths below a folder.
     ///
     /// # Errors
     ///
-    /// There is no git.
+    /// git cannot be started.
     pub fn of(folder: &Path) -> Result<Self, ConflictsError> {
         let mut git = Command::new("git")
             .arg("-C")
@@ -38,20 +38,20 @@ impl Listing {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(ConflictsError::NoGit)?;
-        let paths = git.stdout.take().expect("the output was asked for as a pipe");
-        let complaints = git.stderr.take().expect("the complaints were asked for as a pipe");
+        let paths = git.stdout.take().expect("stdout is a pipe");
+        let stderr = git.stderr.take().expect("stderr is a pipe");
         Ok(Self {
             folder: folder.to_owned(),
             git,
             paths: BufReader::new(paths),
-            complaints: Some(std::thread::spawn(move || first_words(complaints))),
+            stderr: Some(std::thread::spawn(move || read_start(stderr))),
             last: Vec::new(),
         })
     }
 
-    /// Hears whether git had no more to say, or failed.
-    fn end(&mut self) -> Result<(), ConflictsError> {
-        let said = self.complaints.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
+    /// Waits for git. Fails if git failed.
+    fn finish(&mut self) -> Result<(), ConflictsError> {
+        let said = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
         let ended = self.git.wait().map_err(ConflictsError::io("read the paths of", &self.folder))?;
         if ended.success() {
             return Ok(());
@@ -63,7 +63,7 @@ impl Listing {
 }
 
 impl Iterator for Listing {
-    /// A path; or, at the end, that the folder is in no repository, or that git failed in the middle.
+    /// A path. At the end an error, if the folder is in no repository or git failed.
     type Item = Result<Vec<u8>, ConflictsError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -73,7 +73,7 @@ impl Iterator for Listing {
                 return Some(Err(ConflictsError::io("read the paths of", &self.folder)(error)));
             }
             if path.pop().is_none() {
-                return self.end().err().map(Err);
+                return self.finish().err().map(Err);
             }
             if path != self.last {
                 self.last.clone_from(&path);
@@ -83,18 +83,18 @@ impl Iterator for Listing {
     }
 }
 
-/// Reads all that is said, and keeps its beginning.
-fn first_words(mut complaints: ChildStderr) -> Vec<u8> {
-    let mut said = Vec::new();
-    // What cannot be read is not said.
-    let _ = complaints.by_ref().take(MAX_SAID).read_to_end(&mut said);
-    let _ = io::copy(&mut complaints, &mut io::sink());
-    said
+/// Reads all of stderr, and keeps its start.
+fn read_start(mut stderr: ChildStderr) -> Vec<u8> {
+    let mut start = Vec::new();
+    // The text is only for an error message, so a read error is ignored.
+    let _ = stderr.by_ref().take(MAX_STDERR).read_to_end(&mut start);
+    let _ = io::copy(&mut stderr, &mut io::sink());
+    start
 }
 
 impl Drop for Listing {
     fn drop(&mut self) {
-        // Without a reader git would wait or die of the closed pipe; either way nothing of it is left.
+        // The reader may have stopped early. No git process may be left behind.
         let _ = self.git.kill();
         let _ = self.git.wait();
     }

@@ -1,4 +1,4 @@
-//! The log of conflicts: appended in whole lines, read with bounded memory.
+//! Conflict log file: appends whole lines, and reads with bounded memory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -8,10 +8,10 @@ use super::error::ConflictsError;
 use super::line::Line;
 use super::summary::Summary;
 
-/// A longer line is none of this log.
+/// Longer lines are counted as bad and skipped.
 pub const MAX_LINE: usize = 64 * 1024;
 
-/// The log, whether or not it is there yet.
+/// A conflict log. The file need not exist.
 #[derive(Clone, Debug)]
 pub struct ConflictLog {
     path: PathBuf,
@@ -23,21 +23,21 @@ impl ConflictLog {
         Self { path: path.into() }
     }
 
-    /// The log beside a file of stages: `logs/conflicts.log`.
+    /// The log beside a STAGES.yml: `logs/conflicts.log`.
     pub fn beside(stages: &Path) -> Self {
         Self::at(stages.with_file_name("logs").join("conflicts.log"))
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends lines with one write, and makes the log and its folder if there are none.
+    /// Appends lines with one write. Creates the log and its folder if they do not exist.
     ///
     /// # Errors
     ///
-    /// The system refused. What was written of the lines does not harm those that follow.
+    /// A file operation failed. A line that was written in part does not damage later lines.
     pub fn append(&self, lines: &[Line]) -> Result<(), ConflictsError> {
         if lines.is_empty() {
             return Ok(());
@@ -59,11 +59,11 @@ impl ConflictLog {
         file.write_all(&text).map_err(&failed)
     }
 
-    /// Sums up the log, or `None` when there is none.
+    /// The summary of the log; none if it does not exist.
     ///
     /// # Errors
     ///
-    /// It cannot be read. What is no line of it is counted and is no error.
+    /// The file cannot be read. Lines that cannot be parsed are counted and are no error.
     pub fn summary(&self) -> Result<Option<Summary>, ConflictsError> {
         match File::open(&self.path) {
             Ok(file) => {
@@ -76,7 +76,7 @@ impl ConflictLog {
     }
 }
 
-/// Says whether the last line was never finished.
+/// Whether the last line has no end: its writer was killed, or the disk was full.
 fn is_torn(file: &mut File) -> io::Result<bool> {
     let mut last = [0];
     if file.seek(SeekFrom::End(0))? == 0 {
@@ -110,7 +110,7 @@ fn sum(reader: &mut impl BufRead) -> io::Result<Summary> {
     }
 }
 
-/// Passes over the rest of a line without keeping it.
+/// Skips the rest of a line without keeping it in memory.
 fn skip_line(reader: &mut impl BufRead) -> io::Result<()> {
     loop {
         let buffer = reader.fill_buf()?;

@@ -1,33 +1,33 @@
-//! What a log of conflicts comes to: by pair of groups, by type, by rule.
+//! Summary of a conflict log: counts by pair of groups, by type, by rule and by phase.
 
 use std::collections::BTreeMap;
 
 use super::line::Line;
 
-/// What a log of conflicts comes to.
+/// Summary of a conflict log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many lines there are.
+    /// The number of lines.
     pub lines: usize,
-    /// How many of its lines are no lines of a conflict.
+    /// The number of lines that could not be parsed.
     pub bad_lines: usize,
-    /// The times of the first line and of the last, as written.
+    /// The times in the first and in the last line.
     pub span: Option<(String, String)>,
-    /// How many lines a type has.
+    /// The number of lines of each type.
     pub types: BTreeMap<String, usize>,
-    /// How many lines a rule has; `None` where no rule is named.
+    /// The number of lines of each rule; `None` for lines without a rule.
     pub rules: BTreeMap<Option<String>, usize>,
-    /// How many lines a phase has.
+    /// The number of lines of each phase.
     pub phases: BTreeMap<String, usize>,
     pairs: BTreeMap<(String, String), PairSummary>,
 }
 
-/// What two groups come to.
+/// Summary of the lines of two groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairSummary {
-    /// How many lines they have.
+    /// The number of lines.
     pub lines: usize,
-    /// How many of them a type has.
+    /// The number of lines of each type.
     pub types: BTreeMap<String, usize>,
     /// The last line.
     pub last: Line,
@@ -55,7 +55,7 @@ impl Summary {
         found.last = line;
     }
 
-    /// Returns the pairs of groups, those with most lines first; it does not matter which of two is named first.
+    /// The pairs of groups, those with most lines first. The order of the two groups in a line does not matter.
     pub fn pairs(&self) -> Vec<(&str, &str, &PairSummary)> {
         let mut pairs: Vec<_> =
             self.pairs.iter().map(|((one, other), found)| (one.as_str(), other.as_str(), found)).collect();

@@ -1,54 +1,54 @@
-//! The check of counts against their limits, over all formats.
+//! Check of the alerts: compares counts over all lock formats with their limits.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockkeeper_core::alert::{Counts, Limits, raise};
 use lockkeeper_core::id::Owner;
-
-use super::Visit;
-use super::finding::{Finding, Status};
-use crate::{Engine, Listing};
 use lockkeeper_formats::group::Life;
 use lockkeeper_store::StoreError;
 
-pub(super) fn check(visit: &Visit<'_>) -> Finding {
+use super::Context;
+use super::finding::{Finding, Status};
+use crate::{Engine, Listing};
+
+pub(super) fn check(context: &Context<'_>) -> Finding {
     let mut finding = Finding::pass("waits, deadlocks, orphans and downgrades are within their limits");
-    let alerts = raise(&count(visit), &Limits::default());
+    let alerts = raise(&count(context), &Limits::default());
     for alert in &alerts {
         finding = finding.and(Status::Warn, format!("{}: {alert}", alert.code()), alert.hint());
     }
     finding.with_alerts(alerts)
 }
 
-/// The counts of all formats together. What cannot be counted is told by its own check.
-fn count(visit: &Visit<'_>) -> Counts {
-    let leases = visit.engine().map(|engine| count_leases(engine, &engine.listing()?));
+/// Counts over all formats. A format that cannot be read is left out: its own check reports the error.
+fn count(context: &Context<'_>) -> Counts {
+    let leases = context.engine().map(|engine| count_leases(engine, &engine.listing()?));
     let mut counts = leases.and_then(Result::ok).unwrap_or_default();
-    counts.downgrades = visit.site.downgrades;
-    if let Ok(survey) = visit.survey() {
+    counts.downgrades = context.inputs.downgrades;
+    if let Ok(survey) = context.survey() {
         let lines = survey.groups.iter().flat_map(|group| &group.findings);
         counts.orphans += lines.filter(|line| line.life == Life::Dead).count();
         counts.deadlocks += survey.circles().len();
     }
-    let tasks = visit.tasks().unwrap_or_default().iter();
+    let tasks = context.tasks().unwrap_or_default().iter();
     counts.orphans +=
         tasks.filter(|(_, found)| found.as_ref().is_ok_and(|one| one.verdict.is_stale())).count();
-    let requests = visit.requests().unwrap_or_default().iter();
+    let requests = context.requests().unwrap_or_default().iter();
     counts.orphans +=
         requests.filter(|(_, found)| found.as_ref().is_ok_and(|one| one.verdict.is_stale())).count();
     counts
 }
 
-/// What is to be counted among leases and tickets.
+/// Counts leases and tickets.
 pub fn count_leases(engine: &Engine, listing: &Listing) -> Result<Counts, StoreError> {
-    let deadlocks = if may_be_stuck(listing) { engine.cycles()?.len() } else { 0 };
+    let deadlocks = if may_deadlock(listing) { engine.cycles()?.len() } else { 0 };
     Ok(Counts { deadlocks, ..waits_and_orphans(listing) })
 }
 
-/// Whether anybody could wait in a circle at all. Tickets alone are in one order everywhere, so it takes somebody who
-/// holds something while waiting, waits twice, or waits under a lease.
-fn may_be_stuck(listing: &Listing) -> bool {
+/// Whether a deadlock is possible at all. All tickets are served in one order, so tickets alone never make a cycle. A
+/// cycle needs an owner that holds a lease while it waits, waits twice, or waits under a lease.
+fn may_deadlock(listing: &Listing) -> bool {
     let holders: BTreeSet<&Owner> = listing.holders.iter().map(|holder| &holder.lease.claim.owner).collect();
     let mut waiting = BTreeSet::new();
     listing.waiters.iter().any(|waiter| {
@@ -57,7 +57,7 @@ fn may_be_stuck(listing: &Listing) -> bool {
     })
 }
 
-/// The counts that a listing has in it already.
+/// The counts that need nothing but the listing.
 pub fn waits_and_orphans(listing: &Listing) -> Counts {
     let live = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
     let waits = live.map(|waiter| listing.now.since(waiter.ticket.enqueued_at));

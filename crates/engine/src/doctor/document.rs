@@ -1,38 +1,38 @@
-//! The diagnosis for programs, and the surroundings that it was made in.
+//! JSON document of a diagnosis, with the machine and the folders that were examined.
 
+use lockkeeper_platform::volume::Volume;
 use serde_json::{Value, json};
 
-use super::{Check, Diagnosis, Opened, Pass, Recovered, Status, Visit};
-use crate::location::Because;
+use super::{Check, Context, Diagnosis, Opened, Pass, Recovered, Status};
+use crate::location::LocationSource;
 use crate::views::AlertView;
-use lockkeeper_platform::volume::Volume;
 
 /// The version of the document.
 const VERSION: &str = "1.0";
 
-/// Where a diagnosis was made.
+/// The machine and the folders that were examined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
     fields: Vec<(&'static str, Value)>,
 }
 
 impl Environment {
-    pub(super) fn of(visit: &Visit<'_>) -> Self {
+    pub(super) fn of(context: &Context<'_>) -> Self {
         let system = rustix::system::uname();
         let text = |text: &std::ffi::CStr| Value::from(text.to_string_lossy().into_owned());
         let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
-        let because = match visit.site.location.because {
-            Because::Named => "named",
-            Because::Git => "inside the git folder",
-            Because::Found => "found here or above",
-            Because::Here => "would be made here",
+        let because = match context.inputs.location.source {
+            LocationSource::Named => "named",
+            LocationSource::Git => "inside the git folder",
+            LocationSource::Found => "found here or above",
+            LocationSource::Here => "would be made here",
         };
-        let engine = match &visit.site.store {
+        let engine = match &context.inputs.store {
             Opened::Open(engine) => engine.store().examine(false).map(|found| found.engine).ok(),
             Opened::Absent | Opened::Refused { .. } => None,
         };
-        let origin = visit.engine().map(|engine| engine.probe().origin());
-        let volume = Volume::of(visit.ground()).ok();
+        let origin = context.engine().map(|engine| engine.probe().origin());
+        let volume = Volume::of(context.existing_folder()).ok();
         let fields = vec![
             ("lockkeeper", env!("CARGO_PKG_VERSION").into()),
             ("system", text(system.sysname())),
@@ -41,26 +41,26 @@ impl Environment {
             ("host", text(system.nodename())),
             ("user", rustix::process::geteuid().as_raw().into()),
             ("pid_namespace", origin.map(|origin| origin.pid_namespace).into()),
-            ("time", visit.site.now.to_string().into()),
-            ("state", path(&visit.site.location.state)),
+            ("time", context.inputs.now.to_string().into()),
+            ("state", path(&context.inputs.location.state)),
             ("state_because", because.into()),
-            ("root", path(&visit.site.location.root)),
+            ("root", path(&context.inputs.location.root)),
             ("store", engine.into()),
             ("file_system", volume.and_then(|volume| volume.kind).into()),
-            ("lock_dir", path(visit.site.groups.first())),
-            ("ai_swarm_dir", path(visit.site.swarm.dir())),
+            ("lock_dir", path(context.inputs.groups.first())),
+            ("ai_swarm_dir", path(context.inputs.swarm.dir())),
         ];
         Self { fields }
     }
 
-    /// As one object.
+    /// One JSON object.
     pub fn to_json(&self) -> Value {
         Value::Object(self.fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect())
     }
 }
 
 impl Diagnosis {
-    /// The document that every interface gives.
+    /// The JSON document. The command line, the HTTP API and the page all show this one.
     pub fn to_json(&self) -> Value {
         let mode = match self.pass {
             Pass::Quick => "quick",
@@ -97,7 +97,7 @@ impl Check {
 }
 
 impl Recovered {
-    /// One thing that was put away.
+    /// One entry of `recovered`.
     pub fn to_json(&self) -> Value {
         json!({ "reason_code": self.reason_code(), "format": self.format, "what": self.what, "why": self.why })
     }

@@ -1,28 +1,27 @@
-//! What one check finds: how bad it is, in words, with the way out, and what was put away.
+//! Result of one check: a status, a description, how to fix it, and what the full pass recovered.
 
 use std::error::Error;
 
 use lockkeeper_core::alert::Alert;
 use lockkeeper_core::run::Reason;
-
 use lockkeeper_formats::aiflow;
 
-/// More than this of one kind is counted, not named.
+/// A list names this many items and counts the others.
 const MOST_NAMED: usize = 5;
 
-/// How a check ended; the later, the worse.
+/// The status of a check, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// All is well.
+    /// No problem was found.
     Pass,
-    /// Locks hold, but something wants attention.
+    /// Locks work, but something needs attention.
     Warn,
-    /// Locks cannot be relied on, or somebody can never go on.
+    /// Locks cannot be relied on, or a deadlock exists.
     Fail,
 }
 
 impl Status {
-    /// The word that people and programs see.
+    /// The status as it is printed, also in JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Pass => "PASS",
@@ -32,50 +31,50 @@ impl Status {
     }
 }
 
-/// Something stale that the full pass put away.
+/// A stale lock that the full pass removed, or a lost run that it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// Whose format it was of: `lease`, `swarm`, `group`, `aiflow`, `leftover` or `run`.
+    /// The format: `lease`, `swarm`, `group`, `aiflow`, `leftover` or `run`.
     pub format: &'static str,
-    /// What it was.
+    /// The lock or the run, in words.
     pub what: String,
     /// Why it was stale.
     pub why: String,
 }
 
 impl Recovered {
-    /// Says that a run of which nothing lives was ended.
+    /// A lost run that was ended.
     pub(super) fn run(what: String, why: String) -> Self {
         Self { format: RUN, what, why }
     }
 
-    /// The code under which reports tell of it.
+    /// The reason code in reports and in JSON.
     pub fn reason_code(&self) -> &'static str {
         if self.format == RUN { Reason::Lost.as_str() } else { aiflow::Recovered::REASON_CODE }
     }
 }
 
-/// Runs are no locks, so they have a code of their own.
+/// A run is not a lock, so it has another reason code.
 const RUN: &str = "run";
 
-/// The answer of one check.
+/// The result of one check, with its id and title.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Its stable name.
+    /// The id. It never changes.
     pub id: &'static str,
-    /// What it makes sure of.
+    /// What is true when the check passes.
     pub title: &'static str,
-    /// How it ended.
+    /// Pass, warn or fail.
     pub status: Status,
-    /// What was seen.
+    /// What the check observed.
     pub detail: String,
-    /// What to do, unless all is well.
+    /// How to fix it; none when the check passes.
     pub fix: Option<String>,
-    /// What was put away.
+    /// What the full pass recovered.
     pub recovered: Vec<Recovered>,
 }
 
-/// What a check found, before it has a name.
+/// The result of one check, without its id and title.
 #[derive(Debug)]
 pub(super) struct Finding {
     status: Status,
@@ -86,23 +85,24 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// All is well, as far as nothing is added.
+    /// No problem, until [`Finding::and`] adds one.
     pub(super) fn pass(detail: impl Into<String>) -> Self {
         let detail = vec![detail.into()];
         Self { status: Status::Pass, detail, fixes: Vec::new(), recovered: Vec::new(), alerts: Vec::new() }
     }
 
-    /// Something wants attention.
+    /// One problem: something needs attention.
     pub(super) fn warn(detail: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::pass("").and(Status::Warn, detail, fix)
     }
 
-    /// Locks cannot be relied on.
+    /// One problem: locks cannot be relied on.
     pub(super) fn fail(detail: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::pass("").and(Status::Fail, detail, fix)
     }
 
-    /// Adds trouble; the worst counts, what was well is not told beside it, and nothing is told twice.
+    /// Adds a problem. The worst status wins. The first problem replaces the text of the passed check, and equal texts
+    /// are kept once.
     #[must_use]
     pub(super) fn and(mut self, status: Status, detail: impl Into<String>, fix: impl Into<String>) -> Self {
         if self.status == Status::Pass {
@@ -117,14 +117,14 @@ impl Finding {
         self
     }
 
-    /// Adds what was put away.
+    /// Adds what the full pass recovered.
     #[must_use]
     pub(super) fn with_recovered(mut self, recovered: Vec<Recovered>) -> Self {
         self.recovered.extend(recovered);
         self
     }
 
-    /// Adds the alerts that it is about.
+    /// Adds alerts.
     #[must_use]
     pub(super) fn with_alerts(mut self, alerts: Vec<Alert>) -> Self {
         self.alerts.extend(alerts);
@@ -132,14 +132,14 @@ impl Finding {
     }
 
     pub(super) fn into_check(self, id: &'static str, title: &'static str) -> Check {
-        let detail = some_of(self.detail.into_iter(), "; ");
-        let fix = Some(some_of(self.fixes.into_iter(), "; ")).filter(|fix| !fix.is_empty());
+        let detail = first_few(self.detail.into_iter(), "; ");
+        let fix = Some(first_few(self.fixes.into_iter(), "; ")).filter(|fix| !fix.is_empty());
         Check { id, title, status: self.status, detail, fix, recovered: self.recovered }
     }
 }
 
-/// The first few, and how many more there are.
-pub(super) fn some_of(items: impl ExactSizeIterator<Item = String>, between: &str) -> String {
+/// Joins the first few items and says how many more there are.
+pub(super) fn first_few(items: impl ExactSizeIterator<Item = String>, between: &str) -> String {
     let more = items.len().saturating_sub(MOST_NAMED);
     let mut named: Vec<String> = items.take(MOST_NAMED).collect();
     if more > 0 {
@@ -148,8 +148,8 @@ pub(super) fn some_of(items: impl ExactSizeIterator<Item = String>, between: &st
     named.join(between)
 }
 
-/// An error with its causes, in one line.
-pub(super) fn told(error: &dyn Error) -> String {
+/// An error and its causes in one line.
+pub(super) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_long_list_is_counted() {
-        let list = |count: usize| some_of((0..count).map(|number| number.to_string()), ", ");
+        let list = |count: usize| first_few((0..count).map(|number| number.to_string()), ", ");
         assert_eq!((list(0).as_str(), list(5).as_str()), ("", "0, 1, 2, 3, 4"));
         assert_eq!(list(1000), "0, 1, 2, 3, 4, and 995 more");
     }

@@ -1,11 +1,8 @@
-//! Checks of the lock files of other programs, one for each format.
+//! Checks of lock files in foreign formats: sprint, swarm, group and aiflow.
 
 use std::time::Duration;
 
 use lockkeeper_core::time::format_span;
-
-use super::finding::{Finding, Recovered, Status, some_of, told};
-use super::{Pass, Visit};
 use lockkeeper_formats::group::{self, Life, Survey};
 use lockkeeper_formats::registry::Entry;
 use lockkeeper_formats::sprint::{
@@ -14,22 +11,25 @@ use lockkeeper_formats::sprint::{
 use lockkeeper_formats::{Verdict, aiflow, swarm};
 use lockkeeper_platform::wall_clock::WallTime;
 
-const FULL: &str = "`lockkeeper doctor --full` puts it away, and so does whoever takes it next";
+use super::finding::{Finding, Recovered, Status, first_few, with_causes};
+use super::{Context, Pass};
 
-pub(super) fn sprint(visit: &Visit<'_>) -> Finding {
-    let answer = match look_at_sprint(visit) {
+const FULL: &str = "`lockkeeper doctor --full` removes it, and so does the next process that takes the lock";
+
+pub(super) fn sprint(context: &Context<'_>) -> Finding {
+    let answer = match look_at_sprint(context) {
         Ok(answer) => answer,
         Err(problem) => {
-            return Finding::warn(told(&problem), "check the permissions of the project's folder");
+            return Finding::warn(with_causes(&problem), "check the permissions of the project's folder");
         }
     };
-    let root = visit.site.location.root.display();
+    let root = context.inputs.location.root.display();
     match answer.status {
         SprintStatus::Clean | SprintStatus::Acquired | SprintStatus::Released => {
-            Finding::pass("there is none")
+            Finding::pass("there is no sprint lock")
         }
-        SprintStatus::Blocked => Finding::pass("a sprint that runs has it"),
-        // Only a person may decide about it, so the full pass leaves it alone too.
+        SprintStatus::Blocked => Finding::pass("a running sprint holds it"),
+        // Only a person can decide whether the sprint has ended, so the full pass does not remove it either.
         SprintStatus::ZombieDetected => Finding::warn(
             format!("{}: its sprint is over, or older than a day", answer.message.replace('\n', " ").trim()),
             format!("if that sprint is over: lockkeeper sprint release --project-root {root}"),
@@ -40,46 +40,47 @@ pub(super) fn sprint(visit: &Visit<'_>) -> Finding {
     }
 }
 
-/// When the sprint that has the lock began, as the lock says.
-pub(super) fn sprint_started_at(visit: &Visit<'_>) -> Option<WallTime> {
-    match look_at_sprint(visit).ok()?.lock_info {
+/// The start time in the sprint lock.
+pub(super) fn sprint_started_at(context: &Context<'_>) -> Option<WallTime> {
+    match look_at_sprint(context).ok()?.lock_info {
         LockInfo::Present { started_at, .. } => started_at?.parse().ok(),
         LockInfo::Absent | LockInfo::Unread => None,
     }
 }
 
-fn look_at_sprint(visit: &Visit<'_>) -> Result<Answer, sprint::Problem> {
-    let root = visit.site.location.root.clone();
-    let there = root.join(sprint::LOCK_FILE_NAME).symlink_metadata().is_ok();
-    if !there {
+fn look_at_sprint(context: &Context<'_>) -> Result<Answer, sprint::Problem> {
+    let root = context.inputs.location.root.clone();
+    let exists = root.join(sprint::LOCK_FILE_NAME).symlink_metadata().is_ok();
+    if !exists {
         return Ok(Answer::new(SprintStatus::Clean, LockInfo::Absent, ""));
     }
     let input = Input { mode: "check".to_owned(), project_root: Some(root), ..Input::default() };
     let mut caller =
         Caller { lang: Lang::En, confirm: &mut |_| false, tell: &mut |_| {}, pid: std::process::id() };
-    // Who is being written just now counts as held: a doctor does not wait for it.
-    let machine = Machine { now: &|| visit.site.now, pause: &|_| {}, ..Machine::real() };
+    // No pause: a lock file that is being written right now counts as held, and the doctor does not wait for it.
+    let machine = Machine { now: &|| context.inputs.now, pause: &|_| {}, ..Machine::real() };
     Ok(sprint::run(&input.check()?, &machine, &mut caller))
 }
 
-pub(super) fn swarm(visit: &Visit<'_>) -> Finding {
-    let swarm = visit.site.swarm;
+pub(super) fn swarm(context: &Context<'_>) -> Finding {
+    let swarm = context.inputs.swarm;
     let (mut recovered, mut problems) = (Vec::new(), Vec::new());
-    if visit.pass == Pass::Full {
-        match swarm.recover(visit.site.now) {
+    if context.pass == Pass::Full {
+        match swarm.recover(context.inputs.now) {
             Ok(recovery) => {
                 recovered.extend(recovery.recovered.iter().map(recovered_task));
-                problems.extend(recovery.problems.iter().map(|(_, error)| (told(error), error.hint())));
+                problems
+                    .extend(recovery.problems.iter().map(|(_, error)| (with_causes(error), error.hint())));
             }
-            Err(error) => return Finding::warn(told(&error), error.hint()),
+            Err(error) => return Finding::warn(with_causes(&error), error.hint()),
         }
     }
-    let files = match visit.tasks() {
+    let files = match context.tasks() {
         Ok(files) => files.iter().map(|(task, found)| {
             let found = found.as_ref().map(|standing| standing.verdict);
-            (format!("task {task}"), found.map_err(|error| (told(error), error.hint())))
+            (format!("task {task}"), found.map_err(|error| (with_causes(error), error.hint())))
         }),
-        Err(error) => return Finding::warn(told(error), error.hint()).with_recovered(recovered),
+        Err(error) => return Finding::warn(with_causes(error), error.hint()).with_recovered(recovered),
     };
     let well = format!("no task lock in {} has expired", swarm.dir().display());
     judged(files, problems, &well).with_recovered(recovered)
@@ -91,23 +92,24 @@ fn recovered_task(one: &swarm::Recovered) -> Recovered {
     Recovered { format: "swarm", what, why: reason(one.standing.verdict) }
 }
 
-pub(super) fn aiflow(visit: &Visit<'_>) -> Finding {
+pub(super) fn aiflow(context: &Context<'_>) -> Finding {
     let (mut recovered, mut problems) = (Vec::new(), Vec::new());
-    if visit.pass == Pass::Full {
-        match visit.aiflow().recover(Pass::Full, visit.site.now) {
+    if context.pass == Pass::Full {
+        match context.aiflow().recover(Pass::Full, context.inputs.now) {
             Ok(recovery) => {
                 recovered.extend(recovery.recovered.iter().map(recovered_request));
-                problems.extend(recovery.problems.iter().map(|(_, error)| (told(error), error.hint())));
+                problems
+                    .extend(recovery.problems.iter().map(|(_, error)| (with_causes(error), error.hint())));
             }
-            Err(error) => return Finding::warn(told(&error), error.hint()),
+            Err(error) => return Finding::warn(with_causes(&error), error.hint()),
         }
     }
-    let files = match visit.requests() {
+    let files = match context.requests() {
         Ok(files) => files.iter().map(|(subject, found)| {
             let found = found.as_ref().map(|standing| standing.verdict);
-            (subject.to_string(), found.map_err(|error| (told(error), error.hint())))
+            (subject.to_string(), found.map_err(|error| (with_causes(error), error.hint())))
         }),
-        Err(error) => return Finding::warn(told(error), error.hint()).with_recovered(recovered),
+        Err(error) => return Finding::warn(with_causes(error), error.hint()).with_recovered(recovered),
     };
     judged(files, problems, "no request or queue lock is stale").with_recovered(recovered)
 }
@@ -125,10 +127,10 @@ fn reason(verdict: Verdict) -> String {
     }
 }
 
-/// What is wrong, and the way out.
+/// A problem, and how to fix it.
 type Trouble = (String, &'static str);
 
-/// What is to be said of lock files: what went wrong with them, those that are stale, and those that nobody can judge.
+/// The finding for the lock files of one format: stale locks, and locks that cannot be judged.
 fn judged(
     files: impl Iterator<Item = (String, Result<Verdict, Trouble>)>,
     problems: Vec<Trouble>,
@@ -144,62 +146,61 @@ fn judged(
     }
     let mut finding = Finding::pass(well);
     if !stale.is_empty() {
-        finding = finding.and(Status::Warn, format!("stale: {}", some_of(stale.into_iter(), ", ")), FULL);
+        finding = finding.and(Status::Warn, format!("stale: {}", first_few(stale.into_iter(), ", ")), FULL);
     }
     troubles.into_iter().fold(finding, |finding, (detail, hint)| finding.and(Status::Warn, detail, hint))
 }
 
-pub(super) fn groups(visit: &Visit<'_>) -> Finding {
+pub(super) fn groups(context: &Context<'_>) -> Finding {
     let mut recovered = Vec::new();
-    if visit.pass == Pass::Full {
-        match group::clean_up(visit.site.groups, visit.seconds()) {
+    if context.pass == Pass::Full {
+        match group::clean_up(context.inputs.groups, context.seconds()) {
             Ok(swept) => {
                 let orphans =
                     swept.orphans.iter().map(|entry| (entry, "its process has ended: ORPHAN_CLEANED"));
-                let closed = swept.closed.iter().map(|entry| (entry, "closed without a word: RELEASED"));
+                let closed = swept.closed.iter().map(|entry| (entry, "closed without a release: RELEASED"));
                 recovered.extend(orphans.chain(closed).map(|(entry, why)| Recovered {
                     format: "group",
                     what: holder(entry),
                     why: why.to_owned(),
                 }));
             }
-            Err(error) => return Finding::warn(told(&error), error.hint()),
+            Err(error) => return Finding::warn(with_causes(&error), error.hint()),
         }
     }
-    match visit.survey() {
-        Ok(survey) => lines(survey, visit.site.max_group_age).with_recovered(recovered),
-        Err(error) => Finding::warn(told(error), error.hint()).with_recovered(recovered),
+    match context.survey() {
+        Ok(survey) => lines(survey, context.inputs.max_group_age).with_recovered(recovered),
+        Err(error) => Finding::warn(with_causes(error), error.hint()).with_recovered(recovered),
     }
 }
 
-/// What is to be said of the lines of the registry that stand.
+/// The finding for the lines of the registry.
 fn lines(survey: &Survey, max_age: Duration) -> Finding {
-    let mut finding = Finding::pass("no line of the registry is left of the dead");
+    let mut finding = Finding::pass("no line of the registry belongs to a dead process");
     let closed = survey.closed();
     let lines = || survey.groups.iter().flat_map(|group| &group.findings);
     let dead = lines().filter(|line| line.life == Life::Dead).map(|line| &line.entry);
     let left: Vec<String> = dead.chain(closed.iter().copied()).map(holder).collect();
     if !left.is_empty() {
-        finding =
-            finding.and(Status::Warn, format!("left of the dead: {}", some_of(left.into_iter(), ", ")), FULL);
+        finding = finding.and(
+            Status::Warn,
+            format!("held by dead processes: {}", first_few(left.into_iter(), ", ")),
+            FULL,
+        );
     }
     let held = lines().filter(|line| line.life != Life::Dead && !closed.contains(&&line.entry));
     for line in held.filter(|line| line.age > max_age) {
-        let detail = format!("{} is held for {}", holder(&line.entry), format_span(line.age));
+        let detail = format!("{} has been held for {}", holder(&line.entry), format_span(line.age));
         finding = finding.and(
             Status::Warn,
             detail,
-            "`lockkeeper group status` tells what it does; end it if it hangs",
+            "`lockkeeper group status` shows the process; end it if it hangs",
         );
     }
     if let Some((path, number, text)) = survey.odd.first() {
         let (more, path) = (survey.odd.len() - 1, path.display());
-        let detail = format!("{path}:{number} is not understood: {text} (and {more} more lines)");
-        finding = finding.and(
-            Status::Warn,
-            detail,
-            "mend or remove the line; the locks themselves work without it",
-        );
+        let detail = format!("{path}:{number} cannot be parsed: {text} (and {more} more lines)");
+        finding = finding.and(Status::Warn, detail, "correct or remove the line; the locks work without it");
     }
     finding
 }

@@ -1,4 +1,4 @@
-//! Check of the hooks that stop others' edits and commits: those that call this program have to be able to.
+//! Check of hooks: every hook of an agent or of git that calls this program must be able to call it.
 
 use std::fs;
 use std::io::{self, Read};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::Visit;
+use super::Context;
 use super::finding::{Finding, Status};
 
 const PROGRAM: &str = "lockkeeper";
-/// Where agents keep their hooks, below the project's folder.
+/// The settings in which agents configure hooks, relative to the project's root.
 const SETTINGS: [&str; 5] = [
     ".claude/settings.json",
     ".claude/settings.local.json",
@@ -24,10 +24,10 @@ const SETTINGS: [&str; 5] = [
 ];
 /// The hooks of git that can stop a commit.
 const GIT_HOOKS: [&str; 4] = ["pre-commit", "prepare-commit-msg", "commit-msg", "pre-push"];
-/// Longer files are none that people write.
+/// Reads at most this much of a file. Settings and hooks are much smaller.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
-/// A program that takes longer to tell what it can do would hold up every edit.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long `--help` may take. A slower program would delay every edit.
+const HELP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A hook that calls this program.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,9 +36,9 @@ struct Call {
     verb: String,
 }
 
-pub(super) fn hooks(visit: &Visit<'_>) -> Finding {
-    let root = &visit.site.location.root;
-    let (mut calls, mut troubles) = (Vec::new(), Vec::new());
+pub(super) fn hooks(context: &Context<'_>) -> Finding {
+    let root = &context.inputs.location.root;
+    let (mut calls, mut problems) = (Vec::new(), Vec::new());
     for name in SETTINGS {
         let settings = read(&root.join(name)).and_then(|text| {
             text.map(|text| serde_json::from_str::<Value>(&text).map_err(io::Error::from)).transpose()
@@ -51,7 +51,7 @@ pub(super) fn hooks(visit: &Visit<'_>) -> Finding {
             }
             Err(error) => {
                 let detail = format!("{name} cannot be read, so its hooks may not run: {error}");
-                troubles.push((Status::Warn, detail, format!("mend {name}")));
+                problems.push((Status::Warn, detail, format!("correct {name}")));
             }
         }
     }
@@ -61,28 +61,31 @@ pub(super) fn hooks(visit: &Visit<'_>) -> Finding {
         let shown = path.display().to_string();
         if !is_executable(&path) {
             let detail = format!("git does not run {shown}: it is not executable");
-            troubles.push((Status::Fail, detail, format!("chmod +x {shown}")));
+            problems.push((Status::Fail, detail, format!("chmod +x {shown}")));
         }
         calls.push((shown, call));
     }
     let count = calls.len();
-    for (place, call) in calls {
+    for (source, call) in calls {
         if let Err(why) = works(&call) {
-            let detail = format!("{place} calls `{} {}`, {why}: nothing is stopped", call.program, call.verb);
+            let detail =
+                format!("{source} calls `{} {}`, {why}: the hook protects nothing", call.program, call.verb);
             let fix =
-                format!("install a lockkeeper that has `{}`, or take the hook out of {place}", call.verb);
-            troubles.push((Status::Fail, detail, fix));
+                format!("install a lockkeeper that has `{}`, or remove the hook from {source}", call.verb);
+            problems.push((Status::Fail, detail, fix));
         }
     }
-    let well = match count {
-        0 => "no hook of an agent or of git calls lockkeeper: only those who ask for locks keep to them",
-        _ => "every hook that calls lockkeeper can",
+    let passed = match count {
+        0 => {
+            "no hook of an agent or of git calls lockkeeper: locks are respected only by programs that ask for them"
+        }
+        _ => "every hook that calls lockkeeper works",
     };
     let add = |finding: Finding, (status, detail, fix)| finding.and(status, detail, fix);
-    troubles.into_iter().fold(Finding::pass(well), add)
+    problems.into_iter().fold(Finding::pass(passed), add)
 }
 
-/// None when it is not there.
+/// Reads a text file; none if it does not exist.
 fn read(path: &Path) -> io::Result<Option<String>> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -95,7 +98,7 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Commands stand in settings as one line, or as a program and its arguments.
+/// Finds calls in settings. A command is one line, or a program with a list of arguments.
 fn calls_in_settings(value: &Value, found: &mut Vec<Call>) {
     match value {
         Value::Object(entries) => {
@@ -133,7 +136,7 @@ fn is_program(word: &str) -> bool {
     Path::new(word).file_name().is_some_and(|name| name == PROGRAM)
 }
 
-/// Where git looks for the hooks that can stop something; nowhere outside of a repository.
+/// The paths of the git hooks that can stop a commit or push; none outside of a repository.
 fn git_hooks(root: &Path) -> Vec<PathBuf> {
     let mut command = Command::new("git");
     command.arg("-C").arg(root).args(["rev-parse", "--git-path", "hooks"]).stderr(Stdio::null());
@@ -147,11 +150,12 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
 }
 
-/// Asks the program that everybody's PATH leads to. One that a project brings along is looked at, and never run.
+/// Runs `lockkeeper VERB --help` from PATH. A program at a path inside the project is never run, only checked to be
+/// executable.
 fn works(call: &Call) -> Result<(), String> {
     if call.program != PROGRAM {
-        let is_there = is_executable(Path::new(&call.program));
-        return if is_there { Ok(()) } else { Err("which is not a program".to_owned()) };
+        let exists = is_executable(Path::new(&call.program));
+        return if exists { Ok(()) } else { Err("which is not a program".to_owned()) };
     }
     let mut command = Command::new(PROGRAM);
     command.arg(&call.verb).arg("--help").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -159,7 +163,7 @@ fn works(call: &Call) -> Result<(), String> {
         io::ErrorKind::NotFound => "which is not in PATH".to_owned(),
         _ => format!("which does not start ({error})"),
     })?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + HELP_TIMEOUT;
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
@@ -168,7 +172,7 @@ fn works(call: &Call) -> Result<(), String> {
             Ok(None) | Err(_) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("which does not answer within {} s", PATIENCE.as_secs()));
+                return Err(format!("which does not answer within {} s", HELP_TIMEOUT.as_secs()));
             }
         }
     }

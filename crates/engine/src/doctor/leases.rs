@@ -1,43 +1,43 @@
-//! Checks of native leases: what the dead left, whom nobody can judge, and who waits in a circle.
+//! Checks of native leases: records of dead holders, holders that cannot be judged, and deadlocks.
 
 use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::records::Reaped;
-
-use super::finding::{Finding, Recovered, Status, some_of, told};
-use super::{Pass, Visit};
-use crate::evidence::verdict_word;
-use crate::{Engine, HolderEntry};
 use lockkeeper_formats::group::Survey;
 
-/// Another check tells why.
+use super::finding::{Finding, Recovered, Status, first_few, with_causes};
+use super::{Context, Pass};
+use crate::evidence::verdict_word;
+use crate::{Engine, HolderEntry};
+
+/// The check `store` says why.
 const NO_STORE: &str = "there is no open store";
 
-pub(super) fn stale(visit: &Visit<'_>) -> Finding {
-    let Some(engine) = visit.engine() else { return Finding::pass(NO_STORE) };
-    let recovered = match visit.pass {
+pub(super) fn stale(context: &Context<'_>) -> Finding {
+    let Some(engine) = context.engine() else { return Finding::pass(NO_STORE) };
+    let recovered = match context.pass {
         Pass::Quick => Vec::new(),
         Pass::Full => match engine.clean_up() {
-            Ok(reaped) => reaped.iter().map(buried).collect(),
-            Err(error) => return Finding::fail(told(&error), error.hint()),
+            Ok(reaped) => reaped.iter().map(recovered_lease).collect(),
+            Err(error) => return Finding::fail(with_causes(&error), error.hint()),
         },
     };
-    let left = match left_of_the_dead(engine) {
-        Ok(left) => left,
+    let dead = match dead_records(engine) {
+        Ok(dead) => dead,
         Err(finding) => return finding,
     };
-    let finding = if left.is_empty() {
-        Finding::pass("none is left of the dead")
+    let finding = if dead.is_empty() {
+        Finding::pass("none belongs to a dead holder")
     } else {
-        let list = some_of(left.into_iter(), ", ");
-        let fix =
-            "nothing has to be done, whoever asks next gets it; `lockkeeper doctor --full` puts it away";
-        Finding::warn(format!("left of the dead: {list}"), fix)
+        let list = first_few(dead.into_iter(), ", ");
+        let fix = "nothing has to be done: the next request gets what they hold; `lockkeeper doctor --full` removes them";
+        Finding::warn(format!("their holders are dead: {list}"), fix)
     };
     finding.with_recovered(recovered)
 }
 
-fn left_of_the_dead(engine: &Engine) -> Result<Vec<String>, Finding> {
-    let listing = engine.listing().map_err(|error| Finding::fail(told(&error), error.hint()))?;
+/// The leases and tickets whose holder is dead or whose TTL has ended.
+fn dead_records(engine: &Engine) -> Result<Vec<String>, Finding> {
+    let listing = engine.listing().map_err(|error| Finding::fail(with_causes(&error), error.hint()))?;
     let leases = listing.holders.iter().filter(|holder| holder.verdict.is_free());
     let leases = leases.map(|holder| format!("{} of {}", holder.lease.id, holder.lease.claim.owner));
     let tickets = listing.waiters.iter().filter(|waiter| waiter.verdict.is_free());
@@ -46,31 +46,31 @@ fn left_of_the_dead(engine: &Engine) -> Result<Vec<String>, Finding> {
     Ok(leases.chain(tickets).collect())
 }
 
-fn buried(burial: &Reaped) -> Recovered {
-    let id = if burial.held { burial.id.to_string() } else { burial.id.as_ticket() };
-    let why = match burial.verdict {
+fn recovered_lease(reaped: &Reaped) -> Recovered {
+    let id = if reaped.held { reaped.id.to_string() } else { reaped.id.as_ticket() };
+    let why = match reaped.verdict {
         Verdict::Dead(death) => death.to_string(),
         verdict @ (Verdict::Alive | Verdict::Unknown | Verdict::Expired | Verdict::Overdue) => {
             verdict_word(verdict).to_owned()
         }
     };
-    Recovered { format: "lease", what: format!("{id} of {}", burial.owner), why }
+    Recovered { format: "lease", what: format!("{id} of {}", reaped.owner), why }
 }
 
-pub(super) fn unknown(visit: &Visit<'_>) -> Finding {
-    let Some(engine) = visit.engine() else { return Finding::pass(NO_STORE) };
+pub(super) fn unknown(context: &Context<'_>) -> Finding {
+    let Some(engine) = context.engine() else { return Finding::pass(NO_STORE) };
     let listing = match engine.listing() {
         Ok(listing) => listing,
-        Err(error) => return Finding::fail(told(&error), error.hint()),
+        Err(error) => return Finding::fail(with_causes(&error), error.hint()),
     };
     let endless =
         |holder: &&HolderEntry| holder.verdict == Verdict::Unknown && holder.lease.expires_at().is_none();
     let unknown: Vec<&HolderEntry> = listing.holders.iter().filter(endless).collect();
     let Some(first) = unknown.first() else {
-        return Finding::pass("each one can be judged, or ends by its TTL");
+        return Finding::pass("each holder can be judged, or its lease ends by its TTL");
     };
     let fix = format!(
-        "`lockkeeper why` tells the evidence; if you know that one is over: lockkeeper locks break {} --yes",
+        "`lockkeeper why` shows the evidence; if you know that a holder has ended: lockkeeper locks break {} --yes",
         first.lease.id
     );
     let list = unknown.iter().map(|holder| {
@@ -80,25 +80,26 @@ pub(super) fn unknown(visit: &Visit<'_>) -> Finding {
             if place.host == here.host { "another pid namespace".to_owned() } else { place.host.clone() };
         format!("{} of {} in {place}", lease.id, lease.claim.owner)
     });
-    let detail = format!("held for good by those of whom nobody here knows: {}", some_of(list, ", "));
+    let detail =
+        format!("held without a TTL by holders that cannot be observed from here: {}", first_few(list, ", "));
     Finding::warn(detail, fix)
 }
 
-pub(super) fn deadlocks(visit: &Visit<'_>) -> Finding {
+pub(super) fn deadlocks(context: &Context<'_>) -> Finding {
     let mut finding = Finding::pass("every wait can end");
-    match visit.engine().map_or_else(|| Ok(Vec::new()), Engine::cycles) {
-        Ok(circles) => {
-            for circle in circles {
-                let links: Vec<String> = circle.iter().map(ToString::to_string).collect();
-                let fix = "end one of them; take everything in one call, or in one same order everywhere";
+    match context.engine().map_or_else(|| Ok(Vec::new()), Engine::cycles) {
+        Ok(cycles) => {
+            for cycle in cycles {
+                let links: Vec<String> = cycle.iter().map(ToString::to_string).collect();
+                let fix = "end one of them; acquire everything in one call, or everywhere in the same order";
                 finding = finding.and(Status::Fail, links.join(", and "), fix);
             }
         }
-        Err(error) => finding = finding.and(Status::Fail, told(&error), error.hint()),
+        Err(error) => finding = finding.and(Status::Fail, with_causes(&error), error.hint()),
     }
-    // What keeps the groups from being looked at is told by their own check.
-    for circle in visit.survey().map(Survey::circles).unwrap_or_default() {
-        let detail = format!("holders of groups wait for each other: {}", circle.join(", "));
+    // The check `group-locks` says why groups cannot be read.
+    for cycle in context.survey().map(Survey::circles).unwrap_or_default() {
+        let detail = format!("holders of groups wait for each other: {}", cycle.join(", "));
         finding = finding.and(Status::Fail, detail, "`lockkeeper group status` names the processes: end one");
     }
     finding

@@ -8,48 +8,48 @@ use thiserror::Error;
 /// Why the history of a repository cannot be read.
 #[derive(Debug, Error)]
 pub enum HistoryError {
-    /// There is no git to ask.
+    /// git cannot be started.
     #[error("cannot start git")]
     NoGit(#[source] io::Error),
-    /// There is no repository to ask about.
+    /// The folder is in no repository.
     #[error("{} is not in a git repository", folder.display())]
     NotARepository {
-        /// Where it was looked for.
+        /// The folder.
         folder: PathBuf,
     },
-    /// Git itself gave up.
+    /// git failed.
     #[error("git cannot {action}: {said}")]
     Git {
-        /// What it was asked for.
+        /// What git had to do.
         action: &'static str,
-        /// Its own words.
+        /// The error message of git.
         said: String,
     },
-    /// Git's answer broke off.
-    #[error("cannot read what git answers")]
+    /// The output of git cannot be read.
+    #[error("cannot read the output of git")]
     Read(#[source] io::Error),
-    /// Git answered something else than it was asked for.
+    /// The output of git is not in the expected format.
     #[error("git's log has {found} where {expected} is expected")]
     Unexpected {
-        /// What there is.
+        /// What the output has.
         found: String,
-        /// What should be there.
+        /// What is expected.
         expected: &'static str,
     },
 }
 
 impl HistoryError {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::NoGit(_) => "install git, and see that it is on the PATH",
-            Self::NotARepository { .. } => "go to the repository whose history is to be learned from",
+            Self::NoGit(_) => "install git, and check that it is in PATH",
+            Self::NotARepository { .. } => "run it inside of the repository",
             Self::Git { said, .. } if said.contains("dubious ownership") => {
                 "the repository belongs to another user: git's own message says how to trust it"
             }
             Self::Git { .. } => "`git fsck` checks the repository",
             Self::Read(_) | Self::Unexpected { .. } => {
-                "try `git log --name-status -z` by hand: a wrapper around git may change its output"
+                "try `git log --name-status -z` yourself: a wrapper around git may change its output"
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The output of `git log --name-status -z`, token by token.
+//! Parser for the output of `git log --name-status -z`.
 //!
 //! A commit is `\x01<hash> <seconds>`, then a status and its path for each file, two paths for a rename, all ended by
-//! NUL. A newline stands before the first status of a commit. Paths may hold any byte but NUL, and are told from the
-//! rest by their place alone.
+//! NUL. The first status of a commit follows a newline. Paths may have any byte but NUL, so only their position tells
+//! that they are paths.
 
 use std::io::{BufRead, Read};
 
@@ -11,10 +11,10 @@ use super::error::HistoryError;
 /// How the commits are printed.
 pub(super) const FORMAT: &str = "--format=%x01%H %ct";
 
-/// The longest token; no system has paths as long.
-const LONGEST: u64 = 1 << 16;
+/// The longest token. Paths are shorter on every system.
+const MAX_TOKEN: u64 = 1 << 16;
 
-/// The next thing in the log.
+/// One item of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Item<'l> {
     /// A commit begins.
@@ -24,9 +24,9 @@ pub(super) enum Item<'l> {
         /// When it was committed, in seconds since 1970.
         at: i64,
     },
-    /// It touched a path.
+    /// The commit touched a path.
     Touched(&'l [u8]),
-    /// It gave a path another name.
+    /// The commit renamed a path.
     Renamed {
         /// The older name.
         from: &'l [u8],
@@ -35,7 +35,7 @@ pub(super) enum Item<'l> {
     },
 }
 
-/// Reads the log.
+/// The parser.
 pub(super) struct Log<R> {
     input: R,
     token: Vec<u8>,
@@ -56,19 +56,19 @@ impl<R: BufRead> Log<R> {
             return commit(&self.token).map(Some);
         }
         let status = self.token.iter().copied().find(|byte| *byte != b'\n');
-        let two = match status {
+        let has_two_paths = match status {
             Some(b'R' | b'C') => true,
             Some(b'A' | b'M' | b'D' | b'T' | b'U' | b'X' | b'B') => false,
             Some(_) | None => return Err(unexpected(&self.token, "a status")),
         };
         let copied = status == Some(b'C');
         self.path()?;
-        if !two {
+        if !has_two_paths {
             return Ok(Some(Item::Touched(&self.token)));
         }
         std::mem::swap(&mut self.token, &mut self.second);
         self.path()?;
-        // A copy leaves the old path as it was.
+        // A copy does not change the old path.
         Ok(Some(if copied {
             Item::Touched(&self.token)
         } else {
@@ -76,16 +76,17 @@ impl<R: BufRead> Log<R> {
         }))
     }
 
+    /// Reads a path into `self.token`.
     fn path(&mut self) -> Result<(), HistoryError> {
         let found = token(&mut self.input, &mut self.token)?;
         if found && !self.token.is_empty() { Ok(()) } else { Err(unexpected(&self.token, "a path")) }
     }
 }
 
-/// Reads up to the next NUL; says no at the end.
+/// Reads up to the next NUL. Returns false at the end of the input.
 fn token(input: &mut impl BufRead, token: &mut Vec<u8>) -> Result<bool, HistoryError> {
     token.clear();
-    input.take(LONGEST).read_until(0, token).map_err(HistoryError::Read)?;
+    input.take(MAX_TOKEN).read_until(0, token).map_err(HistoryError::Read)?;
     match token.pop() {
         Some(0) => Ok(true),
         Some(last) => {

@@ -1,34 +1,35 @@
-//! The names that files had, from the newest commit back to the oldest.
+//! Rename tracking: maps the names of a file in older commits to its newest name.
 
 use std::collections::HashMap;
 
 use lockkeeper_core::predict::PathId;
 
-/// Which file a name meant, at the commit that was read last.
+/// The names of all files. Commits are read from the newest to the oldest.
 #[derive(Default)]
 pub(super) struct Names {
-    meant: HashMap<Box<[u8]>, PathId>,
+    /// The file that each name means in the commit that was read last.
+    files: HashMap<Box<[u8]>, PathId>,
     newest: Vec<Box<[u8]>>,
 }
 
 impl Names {
-    /// The file that has this name.
+    /// The file with this name.
     ///
-    /// A name that is used again after a rename is the same file still: what is declared is a name.
+    /// After a rename, a new file may use the old name. It counts as the same file, because users declare names.
     pub(super) fn file(&mut self, name: &[u8]) -> PathId {
-        if let Some(file) = self.meant.get(name) {
+        if let Some(file) = self.files.get(name) {
             return *file;
         }
         let file = PathId(u32::try_from(self.newest.len()).expect("git keeps fewer paths than 2^32"));
         self.newest.push(name.into());
-        self.meant.insert(name.into(), file);
+        self.files.insert(name.into(), file);
         file
     }
 
-    /// A file was given another name: in older commits it has the old one.
+    /// A commit renamed a file: older commits have it under `from`.
     pub(super) fn renamed(&mut self, from: &[u8], to: &[u8]) -> PathId {
         let file = self.file(to);
-        self.meant.insert(from.into(), file);
+        self.files.insert(from.into(), file);
         file
     }
 

@@ -42,7 +42,7 @@ impl From<StageError> for Report {
             StageError::NoCommand(_) | StageError::GroupName { .. } => (Exit::Usage, "BAD_STAGES"),
             StageError::NothingToResume { .. } => (Exit::Usage, "NOTHING_TO_RESUME"),
             StageError::Changed { .. } => (Exit::Usage, "STAGES_CHANGED"),
-            StageError::Conducted { .. } => (Exit::Refused, "EXECUTION_RUNS"),
+            StageError::AlreadyRunning { .. } => (Exit::Refused, "EXECUTION_RUNS"),
             StageError::NotOurs(_) => (Exit::Refused, "DUPLICATE"),
             StageError::Io { .. } => (Exit::Failed, "STAGES_FAILED"),
             StageError::Refused(_) | StageError::Run(_) | StageError::Conflicts(_) => {

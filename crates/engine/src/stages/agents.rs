@@ -1,23 +1,23 @@
-//! What agents do: a command for each, from the file or from a template.
+//! Commands of agents: from the STAGES.yml, or from the template of `--agent-command`.
 
 use lockkeeper_core::id::RequestId;
+use lockkeeper_stages::{Group, PhasePlan};
 use thiserror::Error;
 
 use crate::runs::template::Template;
-use lockkeeper_stages::{Group, PhasePlan};
 
-/// One command of a group.
+/// The command of one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentCommand {
-    /// Who does it.
+    /// The agent's name.
     pub agent: String,
-    /// What it is about.
+    /// The task in words.
     pub task: Option<String>,
     /// The program and its arguments.
     pub command: Vec<String>,
 }
 
-/// An agent that nothing is known to be done for.
+/// An agent has no command: neither its own, nor its group's, nor a template.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("agent `{agent}` of group `{group}` has no command")]
 pub struct NoCommand {
@@ -27,7 +27,7 @@ pub struct NoCommand {
     pub agent: String,
 }
 
-/// The commands of each group, by its place in the plan.
+/// The commands of each group, by its index in the plan.
 pub(super) fn commands(
     plan: &PhasePlan,
     template: Option<&Template>,
@@ -43,24 +43,24 @@ fn of_group(phase: &str, group: &Group, template: Option<&Template>) -> Result<V
         })
     };
     if group.agents.is_empty() {
-        let about = group.name.as_deref().unwrap_or(id);
-        let command = group.command.clone().or_else(|| filled(id, about));
+        let task = group.name.as_deref().unwrap_or(id);
+        let command = group.command.clone().or_else(|| filled(id, task));
         let command = command.ok_or_else(|| NoCommand { group: id.clone(), agent: id.clone() })?;
         return Ok(vec![AgentCommand { agent: id.clone(), task: group.name.clone(), command }]);
     }
     let mut commands = Vec::new();
     for agent in &group.agents {
         let name = &agent.name.value;
-        let about = agent.task.as_deref().unwrap_or(name);
+        let task = agent.task.as_deref().unwrap_or(name);
         let own = agent.command.clone().or_else(|| group.command.clone());
-        let command = own.or_else(|| filled(name, about));
+        let command = own.or_else(|| filled(name, task));
         let command = command.ok_or_else(|| NoCommand { group: id.clone(), agent: name.clone() })?;
         commands.push(AgentCommand { agent: name.clone(), task: agent.task.clone(), command });
     }
     Ok(commands)
 }
 
-/// The request's id: the same whenever this agent of this execution is meant.
+/// The request id of an agent. It is the same each time that the execution is resumed.
 pub(super) fn request_id(execution: &str, group: usize, agent: usize) -> RequestId {
     let id = format!("{execution}.{}.{}", group + 1, agent + 1);
     id.parse().expect("letters, digits, dots and dashes are an id")

@@ -1,4 +1,4 @@
-//! One group: its lease, then its agents, as many at once as it allows.
+//! Execution of one group: acquires its lease, then runs its agents, `max_concurrent` at a time.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -17,27 +17,28 @@ use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::{Ttl, format_span};
+use lockkeeper_platform::poll;
 
 use super::agents::AgentCommand;
-use super::{News, StageError};
+use super::{PhaseEvent, StageError};
 use crate::runs::RunError;
 use crate::work::{ClaimResult, Worker, why};
 use crate::{Acquired, AtEnd, WaitOptions};
-use lockkeeper_platform::poll;
 
-/// How long a run that somebody else executes is waited for before looking whether everything is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long a place in line stays if this process is not heard of; it stays as long as the process lives.
-const STAYS: Duration = Duration::from_secs(120);
+/// How often a wait for a run of another worker checks whether everything is stopped.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// The TTL of the ticket. It matters only when nothing is known about this process: a live process keeps its ticket.
+const TICKET_TTL: Duration = Duration::from_secs(120);
 
-/// A run that was called off ends within its grace and so long at most.
-const SETTLES_WITHIN: Duration = Duration::from_secs(5);
-const GONE: &str = "its place in line was taken away";
+/// How long after its grace a canceled run may take to end.
+const CANCEL_TIME: Duration = Duration::from_secs(5);
+const TICKET_REMOVED: &str = "its ticket was removed";
 
 /// A group that is to be executed.
-pub(super) struct Task<'t> {
+pub(super) struct GroupExecution<'t> {
     pub(super) worker: &'t Worker,
-    pub(super) place: usize,
+    /// The group's index in the plan.
+    pub(super) index: usize,
     pub(super) owner: Owner,
     pub(super) name: Name,
     pub(super) paths: Vec<Pattern>,
@@ -48,21 +49,22 @@ pub(super) struct Task<'t> {
     pub(super) env: Vec<(String, String)>,
     pub(super) retry: RetryPolicy,
     pub(super) timeout: Option<Duration>,
-    pub(super) patience: Duration,
-    /// After how long of a wait it is told of, the shortest first.
-    pub(super) tell_after: Vec<Duration>,
-    pub(super) tries: u64,
+    /// How long to wait for the lease, at each try.
+    pub(super) lease_timeout: Duration,
+    /// Waits for the lease after which a rule may apply, the shortest first.
+    pub(super) report_after: Vec<Duration>,
+    pub(super) lease_retries: u64,
     pub(super) control: &'t Control,
 }
 
-/// How all groups are told to end, or to go on waiting.
+/// Stop flag that all groups share, and the runs to cancel.
 pub(super) struct Control {
     stop: AtomicBool,
-    /// Readable once everything is to end.
+    /// The read end of a pipe. It becomes readable when all groups have to stop.
     stopped: OwnedFd,
     stopper: Mutex<Option<OwnedFd>>,
-    /// Whether groups wait for their leases for as long as it takes.
-    pub(super) patient: AtomicBool,
+    /// Whether groups ignore `lease_timeout`. Set when a rule makes groups run one by one.
+    pub(super) wait_without_limit: AtomicBool,
     /// Runs that are being executed.
     active: Mutex<Vec<lockkeeper_core::id::RunId>>,
 }
@@ -74,17 +76,17 @@ impl Control {
             stop: AtomicBool::new(false),
             stopped,
             stopper: Mutex::new(Some(stopper)),
-            patient: AtomicBool::new(false),
+            wait_without_limit: AtomicBool::new(false),
             active: Mutex::default(),
         })
     }
 
-    /// Ends everything: nothing new begins, and what runs is called off.
+    /// Stops all groups: no agent starts any more, and running agents are canceled.
     pub(super) fn stop(&self, worker: &Worker, why: &str) {
         self.stop.store(true, Ordering::SeqCst);
         drop(locked(&self.stopper).take());
         for run in locked(&self.active).iter() {
-            // It may have ended meanwhile.
+            // A run that has ended cannot be canceled.
             let _ = worker.runs().cancel(run, Some(why));
         }
     }
@@ -105,53 +107,54 @@ pub(super) enum End {
     Stopped,
 }
 
-/// What a group has to say while it goes on.
-pub(super) enum Word {
-    News(News),
-    /// Its lease was waited for in vain, for so long altogether; it goes on once the sender is used or gone.
+/// A message from a group to the executor.
+pub(super) enum GroupMessage {
+    Event(PhaseEvent),
+    /// The group has waited for its lease for this long. It continues when the sender is used or dropped.
     LockTimeout(Duration, Sender<()>),
-    /// Others held what it needs when it came.
-    Met,
+    /// Others hold what the group needs, so it waits.
+    Blocked,
 }
 
-impl Task<'_> {
-    /// Executes the group from its lease to its last agent.
-    pub(super) fn execute(&self, say: &(dyn Fn(Word) + Sync)) -> Result<End, StageError> {
+impl GroupExecution<'_> {
+    /// Acquires the lease, runs all agents, and releases the lease.
+    pub(super) fn execute(&self, send: &(dyn Fn(GroupMessage) + Sync)) -> Result<End, StageError> {
         let begun = Instant::now();
-        let lease = match self.hold(say)? {
+        let lease = match self.acquire(send)? {
             Ok(lease) => lease,
             Err(_) if self.control.is_stopped() => return Ok(End::Stopped),
             Err(why) => return Ok(End::Failed(why)),
         };
-        say(Word::News(News::Began { group: self.place, waited: begun.elapsed() }));
-        let ended = self.run_agents(say);
-        // The end of this process frees it all the same.
+        send(GroupMessage::Event(PhaseEvent::GroupStarted { group: self.index, waited: begun.elapsed() }));
+        let ended = self.run_agents(send);
+        // If the release fails, the end of this process frees the lease.
         let _ = self.worker.leases().release(lease.id, Some(lease.token));
         ended
     }
 
-    /// Takes the lease, or says why not.
-    fn hold(&self, say: &(dyn Fn(Word) + Sync)) -> Result<Result<Lease, String>, StageError> {
+    /// Waits for the lease. The inner error says why the group did not get it.
+    fn acquire(&self, send: &(dyn Fn(GroupMessage) + Sync)) -> Result<Result<Lease, String>, StageError> {
         let leases = self.worker.leases();
         let waker = leases.store().waker().map_err(RunError::from)?;
-        let stays = Ttl::new(STAYS).expect("two minutes are a TTL");
+        let stays = Ttl::new(TICKET_TTL).expect("two minutes are a TTL");
         let terms = WaitTerms { waker: Some(waker.id()), stays };
-        let mut waiting = match leases.acquire(&self.order(terms)).map_err(RunError::from)? {
+        let mut waiting = match leases.acquire(&self.lease_request(terms)).map_err(RunError::from)? {
             Outcome::Granted(grant) => return Ok(Ok(grant.lease)),
             Outcome::Waiting(waiting) => waiting,
-            Outcome::Deadlock(_) => return Ok(Err("waiting for its lease would never end".to_owned())),
+            Outcome::Deadlock(_) => return Ok(Err("waiting for its lease would be a deadlock".to_owned())),
             Outcome::Held(blockers) => return Ok(Err(why(&blockers))),
-            Outcome::Gone => return Ok(Err(GONE.to_owned())),
+            Outcome::Gone => return Ok(Err(TICKET_REMOVED.to_owned())),
         };
-        say(Word::Met);
-        say(Word::News(News::Waits { group: self.place, why: why(&waiting.blockers) }));
+        send(GroupMessage::Blocked);
+        let event = PhaseEvent::GroupWaiting { group: self.index, why: why(&waiting.blockers) };
+        send(GroupMessage::Event(event));
         let begun = Instant::now();
-        let mut tell_after = self.tell_after.iter().copied().peekable();
-        let mut tries: u32 = 0;
+        let mut report_after = self.report_after.iter().copied().peekable();
+        let mut timeouts: u32 = 0;
         loop {
             let ticket = waiting.ticket.clone();
-            let limit = self.patience.saturating_mul(tries.saturating_add(1));
-            let next = tell_after.peek().map_or(limit, |after| limit.min(*after));
+            let limit = self.lease_timeout.saturating_mul(timeouts.saturating_add(1));
+            let next = report_after.peek().map_or(limit, |after| limit.min(*after));
             let interrupts = [self.control.stopped.as_fd()];
             let until = begun.checked_add(next);
             let options = WaitOptions { until, interrupts: &interrupts, grace: Duration::ZERO, tick: None };
@@ -159,22 +162,22 @@ impl Task<'_> {
             match waited.map_err(RunError::from)? {
                 Acquired::Granted(grant) => return Ok(Ok(grant.lease)),
                 Acquired::Gone | Acquired::Held(_) | Acquired::Deadlock(_) => {
-                    return Ok(Err(GONE.to_owned()));
+                    return Ok(Err(TICKET_REMOVED.to_owned()));
                 }
                 Acquired::Interrupted(_) => {
                     leases.give_up(&ticket).map_err(RunError::from)?;
                     return Ok(Err("everything was ended".to_owned()));
                 }
                 Acquired::Waiting(still) => {
-                    while tell_after.next_if(|after| *after <= next).is_some() {}
-                    self.tell_timeout(next, say);
-                    tries += u32::from(next >= limit);
-                    let is_tried = u64::from(tries) > self.tries;
-                    if is_tried && !self.control.patient.load(Ordering::SeqCst) {
+                    while report_after.next_if(|after| *after <= next).is_some() {}
+                    self.report_timeout(next, send);
+                    timeouts += u32::from(next >= limit);
+                    let no_retry_left = u64::from(timeouts) > self.lease_retries;
+                    if no_retry_left && !self.control.wait_without_limit.load(Ordering::SeqCst) {
                         leases.give_up(&ticket).map_err(RunError::from)?;
                         let waited = format_span(begun.elapsed());
                         return Ok(Err(format!(
-                            "it waited {waited} for its lease in vain: {}",
+                            "it did not get its lease within {waited}: {}",
                             why(&still.blockers)
                         )));
                     }
@@ -184,16 +187,16 @@ impl Task<'_> {
         }
     }
 
-    /// Tells that the lease was waited for in vain, and waits for what is done about it.
-    fn tell_timeout(&self, waited: Duration, say: &(dyn Fn(Word) + Sync)) {
-        let (answered, answer) = channel();
-        say(Word::LockTimeout(waited, answered));
-        while answer.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) && !self.control.is_stopped()
-        {
-        }
+    /// Reports a timeout, and waits until the executor has applied its rules.
+    fn report_timeout(&self, waited: Duration, send: &(dyn Fn(GroupMessage) + Sync)) {
+        let (sender, handled) = channel();
+        send(GroupMessage::LockTimeout(waited, sender));
+        while handled.recv_timeout(CHECK_EVERY) == Err(RecvTimeoutError::Timeout)
+            && !self.control.is_stopped()
+        {}
     }
 
-    fn run_agents(&self, say: &(dyn Fn(Word) + Sync)) -> Result<End, StageError> {
+    fn run_agents(&self, send: &(dyn Fn(GroupMessage) + Sync)) -> Result<End, StageError> {
         let next = AtomicUsize::new(0);
         let failed: Mutex<Option<String>> = Mutex::new(None);
         let broken: Mutex<Option<StageError>> = Mutex::new(None);
@@ -201,22 +204,23 @@ impl Task<'_> {
             for _ in 0..self.at_once.clamp(1, self.agents.len().max(1)) {
                 scope.spawn(|| {
                     loop {
-                        let place = next.fetch_add(1, Ordering::SeqCst);
-                        let over = locked(&failed).is_some() || locked(&broken).is_some();
+                        let index = next.fetch_add(1, Ordering::SeqCst);
+                        let has_failed = locked(&failed).is_some() || locked(&broken).is_some();
                         let Some(agent) =
-                            self.agents.get(place).filter(|_| !over && !self.control.is_stopped())
+                            self.agents.get(index).filter(|_| !has_failed && !self.control.is_stopped())
                         else {
                             return;
                         };
-                        match self.run_agent(agent, &self.ids[place]) {
+                        match self.run_agent(agent, &self.ids[index]) {
                             Ok(Some(run)) => {
                                 if RequestStatus::from(&run) != RequestStatus::Done {
                                     let reason = run.reason.map_or("", |reason| reason.as_str());
                                     let why = format!("agent {}: {} {reason}", agent.agent, run.status);
                                     locked(&failed).get_or_insert(why.trim_end().to_owned());
                                 }
-                                let (group, agent) = (self.place, agent.agent.clone());
-                                say(Word::News(News::Agent { group, agent, run: Box::new(run) }));
+                                let (group, agent) = (self.index, agent.agent.clone());
+                                let event = PhaseEvent::AgentEnded { group, agent, run: Box::new(run) };
+                                send(GroupMessage::Event(event));
                             }
                             Ok(None) => return,
                             Err(error) => {
@@ -239,7 +243,7 @@ impl Task<'_> {
         })
     }
 
-    /// Brings one agent's request to its end; none when everything is to end before it began.
+    /// Runs the request of one agent to its end. Returns none if everything was stopped before.
     fn run_agent(&self, agent: &AgentCommand, id: &RequestId) -> Result<Option<Run>, StageError> {
         let runs = self.worker.runs();
         let known = runs.store().read(|tables| tables.request(id)).map_err(RunError::from)?;
@@ -253,42 +257,42 @@ impl Task<'_> {
             }
             Some(_) => runs.find(id.as_str())?.id,
         };
-        let mut again = true;
+        let mut is_first = true;
         loop {
             let found = runs.find(run.as_str())?;
             if found.status.is_terminal() {
-                // What an earlier execution left is tried once more.
-                let left_over = again && RequestStatus::from(&found) != RequestStatus::Done;
-                if !left_over || self.control.is_stopped() {
+                // A resumed execution retries a run that failed earlier, once.
+                let failed_earlier = is_first && RequestStatus::from(&found) != RequestStatus::Done;
+                if !failed_earlier || self.control.is_stopped() {
                     return Ok(Some(found));
                 }
                 run = runs.run_again(id)?;
             }
-            again = false;
+            is_first = false;
             if self.control.is_stopped() {
                 let _ = runs.cancel(&run, Some("everything was ended"));
-                // One that was adopted has processes that are being ended.
-                let until = Instant::now().checked_add(self.worker.grace().saturating_add(SETTLES_WITHIN));
+                // An adopted run has processes, which take some time to end.
+                let until = Instant::now().checked_add(self.worker.grace().saturating_add(CANCEL_TIME));
                 runs.wait(&run, until, None)?;
                 return Ok(None);
             }
             match self.worker.claim(&run)? {
                 ClaimResult::Claimed(claimed) => {
                     locked(&self.control.active).push(run.clone());
-                    // It may have been told to end just before that.
+                    // The stop may have come before the run was in the list.
                     if self.control.is_stopped() {
                         let _ = runs.cancel(&run, Some("everything was ended"));
                     }
                     self.worker.execute(*claimed)?;
                     locked(&self.control.active).retain(|active| *active != run);
                 }
-                // Somebody broke the group's lease and took it: its turn will come again.
+                // Somebody broke the group's lease, and another owner has it now. Try again later.
                 ClaimResult::Held(_) => {
                     let stopped = [self.control.stopped.as_fd()];
-                    poll::wait(&stopped, Some(LOOK_EVERY)).map_err(RunError::Machine)?;
+                    poll::wait(&stopped, Some(CHECK_EVERY)).map_err(RunError::Machine)?;
                 }
                 ClaimResult::Lost => {
-                    let until = Instant::now() + LOOK_EVERY;
+                    let until = Instant::now() + CHECK_EVERY;
                     runs.wait(&run, Some(until), Some(self.control.stopped.as_fd()))?;
                 }
             }
@@ -315,7 +319,7 @@ impl Task<'_> {
         }
     }
 
-    fn order(&self, terms: WaitTerms) -> lease::Request {
+    fn lease_request(&self, terms: WaitTerms) -> lease::Request {
         let names = std::iter::once(Target::Name(self.name.clone()));
         let targets = names.chain(self.paths.iter().cloned().map(Target::Path));
         let resources = targets.map(|target| Resource { target, mode: Mode::Exclusive }).collect();

@@ -1,15 +1,15 @@
-//! The log of executions beside the file: JSON Lines with the fields that seed programs know, and some more.
+//! Execution log beside the STAGES.yml: JSON Lines with the fields of the documented format, and some more.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use lockkeeper_platform::wall_clock::{WallTime, epoch_seconds};
 use serde_json::{Map, Value, json};
 
 use super::StageError;
-use lockkeeper_platform::wall_clock::{WallTime, epoch_seconds};
 
-/// `logs/parallel_execution.log`.
+/// Writer of `logs/parallel_execution.log`.
 #[derive(Clone, Debug)]
 pub struct ExecutionLog {
     path: PathBuf,
@@ -18,17 +18,17 @@ pub struct ExecutionLog {
 }
 
 impl ExecutionLog {
-    /// The log beside a STAGES.yml.
+    /// The path of the log beside a STAGES.yml.
     pub fn path_beside(stages: &Path) -> PathBuf {
         stages.parent().unwrap_or(Path::new("")).join("logs/parallel_execution.log")
     }
 
-    /// Lines of one execution of one phase go to this log.
+    /// The log for one execution of one phase.
     pub fn of(path: PathBuf, session: &str, phase: &str) -> Self {
         Self { path, session: session.to_owned(), phase: phase.to_owned() }
     }
 
-    /// The id that a group's lines have in common: `<group>_<epoch>_<pid>`.
+    /// The id that all lines of one group share: `<group>_<epoch>_<pid>`.
     pub(super) fn execution_id(group: &str) -> String {
         format!("{group}_{}_{}", epoch_seconds(), std::process::id())
     }
@@ -47,12 +47,12 @@ impl ExecutionLog {
         object.insert("session".to_owned(), json!(self.session));
         let mut file =
             OpenOptions::new().append(true).create(true).open(&self.path).map_err(failed("open"))?;
-        // One write: lines of several executions never mix.
+        // One write for each line, so lines of several executions never mix.
         file.write_all(format!("{line}\n").as_bytes()).map_err(failed("write to"))
     }
 }
 
-/// Fields for a line.
+/// The fields of a line.
 pub(super) fn fields<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -1,4 +1,4 @@
-//! What became of a phase, and how things stand on the way there.
+//! Outcome of a phase, and the state of the executor until then.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::plan::{Plan, Progress, Standing};
 use lockkeeper_core::tune::Bounds;
-
 use lockkeeper_platform::signal::Signal;
 
-/// Why everything was ended before its time.
+/// Why all groups were stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// Somebody asked for it.
+    /// The process received a signal.
     Signal(Signal),
-    /// A rule of the file says so.
+    /// A rule of the file aborted the phase.
     Rule(String),
 }
 
@@ -27,26 +26,26 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// What became of a phase.
+/// The outcome of a phase.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The id of the execution.
     pub execution: String,
-    /// How each group ended, by its place in the plan.
+    /// The final state of each group, by its index in the plan.
     pub standings: Vec<Standing>,
-    /// Why groups did not end well, by their places.
+    /// Why groups did not succeed, by their index.
     pub reasons: BTreeMap<usize, String>,
-    /// How long it took.
+    /// How long the phase took.
     pub wall: Duration,
-    /// How long the groups would have taken one after the other.
+    /// The durations of all groups together, waits included.
     pub work: Duration,
-    /// How long groups waited for what others held.
+    /// How long groups waited for their leases, together.
     pub waited: Duration,
-    /// How often something was done because things went badly.
+    /// How many downgrade rules were applied.
     pub downgrades: u32,
-    /// Why everything was ended before its time.
+    /// Why all groups were stopped; none if they were not.
     pub stopped: Option<Stopped>,
-    /// Whether things were put back, where that was asked for and needed.
+    /// Whether the rollback succeeded; none if there was none.
     pub rolled_back: Option<bool>,
 }
 
@@ -65,32 +64,32 @@ impl Outcome {
         }
     }
 
-    /// Whether every group ended well.
+    /// Whether every group succeeded.
     pub fn is_success(&self) -> bool {
         self.standings.iter().all(|standing| *standing == Standing::Succeeded)
     }
 
-    /// How long the groups would have taken one after the other, with nobody else around.
+    /// How long the groups would have taken one by one, without waits.
     pub fn serial(&self) -> Duration {
         self.work.saturating_sub(self.waited)
     }
 }
 
-/// How things stand while groups run.
+/// State of the executor while groups run.
 pub(super) struct State<'p> {
     pub(super) progress: Progress<'p>,
     /// How many groups run at a time.
     pub(super) slots: usize,
-    /// Between which numbers that may change, if at all.
+    /// The bounds of autotune; none if it is off.
     pub(super) tuned: Option<Bounds>,
     pub(super) failures: u64,
-    /// How often each group met others.
-    pub(super) met: HashMap<usize, u64>,
+    /// How often each group was blocked by others.
+    pub(super) conflicts: HashMap<usize, u64>,
     pub(super) pause_until: Option<Instant>,
-    pub(super) looked_at: Option<Instant>,
+    pub(super) machine_checked_at: Option<Instant>,
     pub(super) outcome: Outcome,
-    /// The id of each group's lines in the log.
-    pub(super) began: HashMap<usize, String>,
+    /// The log id of each running group.
+    pub(super) execution_ids: HashMap<usize, String>,
     pub(super) critical_failed: bool,
 }
 
@@ -101,20 +100,20 @@ impl State<'_> {
     }
 }
 
-/// Which groups the whole phase waits for: it takes longer when they do.
+/// Which groups are on the critical path: the phase takes longer when they do.
 pub(super) fn critical(plan: &Plan) -> Vec<bool> {
     let steps = &plan.steps;
     let one_by_one = plan.slots.is_some_and(|slots| slots.get() == 1);
     let mut critical = vec![one_by_one; steps.len()];
     let mut latest_first: Vec<usize> = (0..steps.len()).collect();
-    latest_first.sort_by_key(|place| std::cmp::Reverse(steps[*place].ends));
-    for place in latest_first {
-        let ends = steps[place].ends;
+    latest_first.sort_by_key(|index| std::cmp::Reverse(steps[*index].ends));
+    for index in latest_first {
+        let ends = steps[index].ends;
         let is_waited_for = steps.iter().enumerate().any(|(other, step)| {
             let mut bonds = step.after.iter().chain(&step.excludes);
-            critical[other] && step.begins == ends && bonds.any(|bond| bond.group == place)
+            critical[other] && step.begins == ends && bonds.any(|bond| bond.group == index)
         });
-        critical[place] |= ends == plan.length || is_waited_for;
+        critical[index] |= ends == plan.length || is_waited_for;
     }
     critical
 }

@@ -1,4 +1,4 @@
-//! All executions of a project: what is kept of them, what their logs tell, and what is held for them now.
+//! Overview of all executions of a project, from their records, their logs and the leases that are held now.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -6,31 +6,31 @@ use std::path::{Path, PathBuf};
 
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::run::Run;
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_stages::PlanShape;
 
 use super::agents::request_id;
-use super::record::{self, Execution, baton_name, group_owner};
+use super::record::{self, Execution, group_owner, lock_name};
 use super::report::{GroupBar, Report, Session};
 use super::{ExecutionLog, StageError};
 use crate::Listing;
 use crate::conflicts::ConflictLog;
 use crate::runs::Runs;
 use crate::work::why;
-use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::PlanShape;
 
-/// So much of the end of a log is read, which is some ten thousand groups.
+/// Reads at most this much from the end of a log: about ten thousand groups.
 const LOG_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Where an execution is.
+/// The state of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutionState {
-    /// Somebody conducts it.
+    /// A process executes it.
     Running,
     /// Every group succeeded.
     Succeeded,
-    /// It came to an end, and not every group succeeded.
+    /// It ended, and some group did not succeed.
     Failed,
-    /// Whoever conducted it is gone, and it did not come to an end.
+    /// Its process is gone, and it did not end.
     Interrupted,
 }
 
@@ -55,48 +55,48 @@ impl fmt::Display for ExecutionState {
 /// One execution in a list.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What is kept of it.
+    /// Its record.
     pub execution: Execution,
-    /// Where it is.
+    /// Its state.
     pub state: ExecutionState,
-    /// What the log beside its file tells; empty when it is gone.
+    /// What the log says about it; empty if the log is gone.
     pub session: Session,
 }
 
 impl Entry {
-    /// Looks for one execution, and reads no log but its own.
+    /// Finds one execution. Reads only its own log.
     pub fn find(state: &Path, id: &str, listing: &Listing) -> Result<Option<Self>, StageError> {
-        let Some(execution) = record::one(state, id)? else { return Ok(None) };
+        let Some(execution) = record::find(state, id)? else { return Ok(None) };
         let log = ExecutionLog::path_beside(Path::new(&execution.file));
-        let told = Report::read_one(&log, LOG_BYTES, id).ok().flatten();
-        Ok(Some(Self::new(execution, told, state, listing)))
+        let logged = Report::read_one(&log, LOG_BYTES, id).ok().flatten();
+        Ok(Some(Self::new(execution, logged, state, listing)))
     }
 
-    fn new(execution: Execution, told: Option<Session>, state: &Path, listing: &Listing) -> Self {
-        let mut session = told.unwrap_or_else(|| Session {
+    fn new(execution: Execution, logged: Option<Session>, state: &Path, listing: &Listing) -> Self {
+        let mut session = logged.unwrap_or_else(|| Session {
             id: execution.id.clone(),
             phase: execution.phase.clone(),
             ..Session::default()
         });
-        // The log tells it only at the end.
+        // The log has the mode only at the end of an execution.
         if session.mode.is_none() {
             session.mode = record::plan_of(state, &execution.id).map(|plan| plan.mode);
         }
-        Self { state: judge(&execution, &session, listing), execution, session }
+        Self { state: execution_state(&execution, &session, listing), execution, session }
     }
 }
 
 /// All executions.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
-    /// The latest first.
+    /// The executions, the latest first.
     pub entries: Vec<Entry>,
     /// The logs that were read.
     pub logs: Vec<(PathBuf, Report)>,
 }
 
 impl Overview {
-    /// Reads what there is. A log that cannot be read is one that tells nothing.
+    /// Reads all records and their logs. A log that cannot be read counts as empty.
     pub fn read(state: &Path, listing: &Listing) -> Result<Self, StageError> {
         let mut executions = record::all(state)?;
         executions.sort_unstable_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
@@ -113,38 +113,38 @@ impl Overview {
         let sessions: HashMap<&str, &Session> =
             sessions.map(|session| (session.id.as_str(), session)).collect();
         let entries = executions.into_iter().map(|execution| {
-            let told = sessions.get(execution.id.as_str()).map(|session| (*session).clone());
-            Entry::new(execution, told, state, listing)
+            let logged = sessions.get(execution.id.as_str()).map(|session| (*session).clone());
+            Entry::new(execution, logged, state, listing)
         });
         Ok(Self { entries: entries.collect(), logs: logs.into_iter().collect() })
     }
 
-    /// How many downgrades there were since then.
+    /// The number of downgrades since a time.
     pub fn downgrades_since(&self, since: WallTime) -> usize {
         self.logs.iter().map(|(_, report)| report.downgrades_since(since)).sum()
     }
 
-    /// How many lines of the logs are none.
+    /// The number of log lines that could not be parsed.
     pub fn skipped(&self) -> u64 {
         self.logs.iter().map(|(_, report)| report.skipped).sum()
     }
 }
 
-fn judge(execution: &Execution, session: &Session, listing: &Listing) -> ExecutionState {
-    let baton = baton_name(&execution.id);
-    let is_baton = |target: &Target| matches!(target, Target::Name(name) if name.as_str() == baton);
+fn execution_state(execution: &Execution, session: &Session, listing: &Listing) -> ExecutionState {
+    let lock = lock_name(&execution.id);
+    let is_lock = |target: &Target| matches!(target, Target::Name(name) if name.as_str() == lock);
     let mut held = listing.holders.iter().filter(|holder| !holder.verdict.is_free());
-    if held.any(|holder| holder.lease.claim.targets().any(is_baton)) {
+    if held.any(|holder| holder.lease.claim.targets().any(is_lock)) {
         return ExecutionState::Running;
     }
     if execution.finished {
         return ExecutionState::Succeeded;
     }
-    let is_over = session.wall.is_some() && session.groups.iter().all(|bar| bar.ended_at.is_some());
-    if is_over { ExecutionState::Failed } else { ExecutionState::Interrupted }
+    let has_ended = session.wall.is_some() && session.groups.iter().all(|bar| bar.ended_at.is_some());
+    if has_ended { ExecutionState::Failed } else { ExecutionState::Interrupted }
 }
 
-/// The conflicts that the logs beside the executed files have.
+/// The number of conflicts in the logs beside the executed files.
 pub fn conflicts_logged(overview: &Overview) -> Result<usize, StageError> {
     let files: BTreeSet<&str> = overview.entries.iter().map(|entry| entry.execution.file.as_str()).collect();
     let mut count = 0;
@@ -160,41 +160,41 @@ pub fn conflicts_logged(overview: &Overview) -> Result<usize, StageError> {
 pub struct Detail {
     /// The execution.
     pub entry: Entry,
-    /// What it began with; none where that was not kept.
+    /// The plan that it started with; none if it was not saved.
     pub plan: Option<PlanShape>,
-    /// Its groups in the order of the plan; one that began twice stands there twice.
+    /// Its groups in the order of the plan. A group that was started twice is listed twice.
     pub groups: Vec<GroupView>,
 }
 
-/// How a group of an execution stands.
+/// One group of an execution.
 #[derive(Clone, Debug)]
 pub struct GroupView {
     /// Its id.
     pub id: String,
-    /// When it began, how it ended and why; none as long as it has not begun.
+    /// When it started, and how it ended; none before it starts.
     pub bar: Option<GroupBar>,
-    /// What it waits for now, held by others.
+    /// Who holds what it waits for.
     pub waits_for: Option<String>,
     /// The runs of its agents, with their names.
     pub runs: Vec<(String, Run)>,
 }
 
 impl GroupView {
-    /// The word for how it stands.
+    /// The status, as in the log.
     pub fn status(&self) -> &str {
         self.bar.as_ref().map_or("WAITING", |bar| &bar.status)
     }
 }
 
 impl Detail {
-    /// Looks up what belongs to an execution.
+    /// Reads the plan, the groups and the runs of an execution.
     pub fn of(entry: Entry, runs: &Runs, listing: &Listing) -> Result<Self, StageError> {
         let plan = record::plan_of(runs.folder(), &entry.execution.id);
         let mut groups = Vec::new();
-        for (place, id) in entry.execution.groups.iter().enumerate() {
+        for (index, id) in entry.execution.groups.iter().enumerate() {
             let mut bars: Vec<GroupBar> =
                 entry.session.groups.iter().filter(|bar| bar.group == *id).cloned().collect();
-            // Nobody is there any more who would write down its end.
+            // The process is gone, so the end of the group will never be logged.
             for bar in bars.iter_mut().filter(|bar| bar.ended_at.is_none()) {
                 if entry.state != ExecutionState::Running {
                     bar.status = "INTERRUPTED".to_owned();
@@ -206,16 +206,16 @@ impl Detail {
             groups.push(GroupView {
                 id: id.clone(),
                 bar: last,
-                waits_for: waits_for(&entry.execution, place, listing),
-                runs: agent_runs(&entry.execution, place, plan.as_ref(), runs)?,
+                waits_for: waits_for(&entry.execution, index, listing),
+                runs: agent_runs(&entry.execution, index, plan.as_ref(), runs)?,
             });
         }
         Ok(Self { entry, plan, groups })
     }
 }
 
-fn waits_for(execution: &Execution, place: usize, listing: &Listing) -> Option<String> {
-    let owner = group_owner(&execution.id, place);
+fn waits_for(execution: &Execution, index: usize, listing: &Listing) -> Option<String> {
+    let owner = group_owner(&execution.id, index);
     let mut waiters = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
     let waiter = waiters.find(|waiter| waiter.ticket.claim.owner.as_str() == owner)?;
     Some(why(&waiter.blockers))
@@ -224,20 +224,20 @@ fn waits_for(execution: &Execution, place: usize, listing: &Listing) -> Option<S
 /// The latest run of each agent that has one.
 fn agent_runs(
     execution: &Execution,
-    place: usize,
+    index: usize,
     plan: Option<&PlanShape>,
     runs: &Runs,
 ) -> Result<Vec<(String, Run)>, StageError> {
-    let group = plan.and_then(|plan| plan.groups.get(place));
-    // A group without agents does its work by itself.
+    let group = plan.and_then(|plan| plan.groups.get(index));
+    // A group without agents has one command, under its own name.
     let names: Vec<String> = match group {
         Some(group) if !group.agents.is_empty() => group.agents.clone(),
-        Some(_) | None => vec![execution.groups[place].clone()],
+        Some(_) | None => vec![execution.groups[index].clone()],
     };
     let found = runs.store().read(|tables| {
         let mut found = Vec::new();
         for (agent, name) in names.into_iter().enumerate() {
-            if let Some(run) = tables.latest_run(&request_id(&execution.id, place, agent))? {
+            if let Some(run) = tables.latest_run(&request_id(&execution.id, index, agent))? {
                 found.push((name, run));
             }
         }

@@ -1,34 +1,33 @@
-//! How often executions fell back lately, read from the ends of their logs: what is older costs nothing.
+//! Number of recent downgrades. Reads a log backwards and stops at the first older line.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::Value;
 
-use lockkeeper_platform::wall_clock::WallTime;
-
-/// How much is looked at in one go, from the end.
+/// How much is read at a time.
 const STEP: u64 = 64 * 1024;
-/// Longer lines are none of ours.
+/// Longer lines belong to other programs and are skipped.
 const MAX_LINE: usize = 64 * 1024;
 
-/// How many lines of a log tell of a downgrade since then. Lines are in the order of their times.
+/// Counts the downgrades in a log since a time. The lines of a log are in the order of their times.
 pub(super) fn downgrades_since(log: &Path, since: WallTime) -> io::Result<usize> {
     let file = match File::open(log) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         opened => opened?,
     };
     let (mut at, mut found) = (file.metadata()?.len(), 0);
-    // The end of a line whose beginning lies further ahead.
+    // The end of a line whose beginning is in the next step.
     let mut rest: Vec<u8> = Vec::new();
     while at > 0 {
         let begin = at.saturating_sub(STEP);
         let mut text = vec![0; (at - begin) as usize];
         file.read_exact_at(&mut text, begin)?;
         text.append(&mut rest);
-        // Before the first end of a line there is only the end of one, unless it is the first of all.
+        // A step may begin in the middle of a line. Only the step at offset 0 begins with a whole line.
         let whole = match text.iter().position(|byte| *byte == b'\n') {
             _ if begin == 0 => 0,
             Some(end) => end + 1,
@@ -36,14 +35,14 @@ pub(super) fn downgrades_since(log: &Path, since: WallTime) -> io::Result<usize>
         };
         for line in text[whole..].rsplit(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
-            let told = |key: &str| line.get(key).and_then(Value::as_str);
-            let Some(time) = told("timestamp").and_then(|text| text.parse::<WallTime>().ok()) else {
+            let text = |key: &str| line.get(key).and_then(Value::as_str);
+            let Some(time) = text("timestamp").and_then(|text| text.parse::<WallTime>().ok()) else {
                 continue;
             };
             if time < since {
                 return Ok(found);
             }
-            found += usize::from(told("status") == Some("DOWNGRADED"));
+            found += usize::from(text("status") == Some("DOWNGRADED"));
         }
         text.truncate(whole);
         if text.len() <= MAX_LINE + STEP as usize {

@@ -1,4 +1,4 @@
-//! What is kept of an execution, so that it can be gone on with after a crash.
+//! Saved record of an execution, so that it can be resumed after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,40 +11,40 @@ use lockkeeper_core::lease::{self, Outcome};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Lease, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
+use lockkeeper_stages::{PhasePlan, PlanShape};
+use lockkeeper_store::runs::now;
 use serde::{Deserialize, Serialize};
 
 use super::StageError;
-use super::conductor::Options;
+use super::executor::Options;
 use crate::runs::{RunError, new_id, write_whole};
 use crate::work::{Worker, why};
-use lockkeeper_stages::{PhasePlan, PlanShape};
-use lockkeeper_store::runs::now;
 
-/// No id of an execution is longer.
-const MOST_LETTERS: usize = 100;
+/// The longest id of an execution.
+const MAX_ID_LENGTH: usize = 100;
 
 /// An execution of a phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
-    /// Its id, never given twice.
+    /// The id. It is unique.
     pub id: String,
-    /// The file, as its path was when it began.
+    /// The path of the STAGES.yml when it started.
     pub file: String,
     /// The phase.
     pub phase: String,
-    /// The groups that were to be executed, in the order of the plan.
+    /// The ids of its groups, in the order of the plan.
     pub groups: Vec<String>,
-    /// When it began, in microseconds since 1970.
+    /// When it started, in microseconds since 1970.
     pub started_at: i64,
-    /// How groups ended, by their ids.
+    /// How groups ended, by their ids: `SUCCESS`, `FAILED` or `CANCELED`.
     pub ended: BTreeMap<String, String>,
-    /// Whether it came to its end.
+    /// Whether every group succeeded. An execution that is not finished can be resumed.
     pub finished: bool,
 }
 
 impl Execution {
-    /// Keeps it, whole or not at all.
-    pub(super) fn keep(&self, state: &Path) -> Result<(), StageError> {
+    /// Writes the record atomically.
+    pub(super) fn save(&self, state: &Path) -> Result<(), StageError> {
         let path = make_folder(state)?.join(format!("{}.json", self.id));
         let text = serde_json::to_string_pretty(self).expect("texts and numbers can always be written");
         write_whole(&path, text.as_bytes()).map_err(|source| StageError::Io {
@@ -55,7 +55,7 @@ impl Execution {
     }
 }
 
-/// Begins an execution, or goes on with one, as the only one who conducts it.
+/// Starts a new execution, or resumes one. Returns it with the lease that lets only one process execute it.
 pub(super) fn begin(
     worker: &Worker,
     plan: &PhasePlan,
@@ -66,15 +66,15 @@ pub(super) fn begin(
         let found = latest_unfinished(worker.runs().folder(), &file, &plan.phase)?;
         let found = found.ok_or_else(|| StageError::NothingToResume { phase: plan.phase.clone() })?;
         let same =
-            found.groups.iter().map(String::as_str).eq((0..plan.groups.len()).map(|place| plan.id(place)));
+            found.groups.iter().map(String::as_str).eq((0..plan.groups.len()).map(|index| plan.id(index)));
         if !same {
             return Err(StageError::Changed { execution: found.id });
         }
-        let baton = baton(worker, &found.id)?;
-        // It may have gone on until the baton was free.
+        let lease = acquire(worker, &found.id)?;
+        // Read it again: the previous process may have changed it until it released the lease.
         let again = latest_unfinished(worker.runs().folder(), &file, &plan.phase)?;
         return match again.filter(|again| again.id == found.id) {
-            Some(again) => Ok((again, baton)),
+            Some(again) => Ok((again, lease)),
             None => Err(StageError::NothingToResume { phase: plan.phase.clone() }),
         };
     }
@@ -89,15 +89,15 @@ pub(super) fn begin(
         ended: BTreeMap::new(),
         finished: false,
     };
-    let baton = baton(worker, &execution.id)?;
-    keep_plan(worker.runs().folder(), &execution.id, plan)?;
-    execution.keep(worker.runs().folder())?;
-    Ok((execution, baton))
+    let lease = acquire(worker, &execution.id)?;
+    save_plan(worker.runs().folder(), &execution.id, plan)?;
+    execution.save(worker.runs().folder())?;
+    Ok((execution, lease))
 }
 
-/// The lease that whoever conducts an execution holds.
-fn baton(worker: &Worker, execution: &str) -> Result<Lease, StageError> {
-    let name: Name = baton_name(execution).parse().expect("letters, digits and dashes are a name");
+/// Acquires the lease of an execution for this process, without waiting.
+fn acquire(worker: &Worker, execution: &str) -> Result<Lease, StageError> {
+    let name: Name = lock_name(execution).parse().expect("letters, digits and dashes are a name");
     let owner: Owner = format!("worker:{}", worker.id()).parse().expect("an id is an owner");
     let record = worker.record();
     let claim = Claim {
@@ -109,7 +109,7 @@ fn baton(worker: &Worker, execution: &str) -> Result<Lease, StageError> {
         },
         contract: Contract::Strict,
         ttl: None,
-        reason: Some("conducts an execution of stages".to_owned()),
+        reason: Some("executes stages".to_owned()),
         ticket: None,
     };
     let priority = Priority::new(0).expect("zero is a priority");
@@ -119,32 +119,32 @@ fn baton(worker: &Worker, execution: &str) -> Result<Lease, StageError> {
         Outcome::Held(blockers) => blockers,
         Outcome::Waiting(_) | Outcome::Deadlock(_) | Outcome::Gone => Vec::new(),
     };
-    Err(StageError::Conducted { execution: execution.to_owned(), why: why(&blockers) })
+    Err(StageError::AlreadyRunning { execution: execution.to_owned(), why: why(&blockers) })
 }
 
-/// Who holds what a group of an execution needs.
-pub(super) fn group_owner(execution: &str, place: usize) -> String {
-    format!("stage:{execution}.{}", place + 1)
+/// The owner of the lease of a group.
+pub(super) fn group_owner(execution: &str, index: usize) -> String {
+    format!("stage:{execution}.{}", index + 1)
 }
 
-/// The execution that the group of this owner belongs to.
+/// The execution to which the owner of a group's lease belongs.
 pub fn execution_of(owner: &str) -> Option<String> {
     let (execution, _) = owner.strip_prefix("stage:")?.rsplit_once('.')?;
     Some(execution.to_owned())
 }
 
-/// What whoever conducts an execution holds.
-pub(super) fn baton_name(execution: &str) -> String {
+/// The name that the process which executes an execution holds a lease on.
+pub(super) fn lock_name(execution: &str) -> String {
     format!("stages/{execution}")
 }
 
-/// The plan that an execution began with; none where it was not kept. The file may say something else by now.
+/// The plan that an execution started with; none if it was not saved. The STAGES.yml may have changed since.
 pub fn plan_of(state: &Path, id: &str) -> Option<PlanShape> {
     serde_json::from_slice(&fs::read(plan_path(state, id)).ok()?).ok()
 }
 
-/// Keeps the plan, which does not change any more, beside the record, which does.
-fn keep_plan(state: &Path, id: &str, plan: &PhasePlan) -> Result<(), StageError> {
+/// Saves the plan in a file of its own: the record changes, the plan does not.
+fn save_plan(state: &Path, id: &str, plan: &PhasePlan) -> Result<(), StageError> {
     let text = serde_json::to_vec(&PlanShape::of(plan)).expect("texts and numbers can always be written");
     make_folder(state)?;
     let path = plan_path(state, id);
@@ -163,20 +163,21 @@ fn make_folder(state: &Path) -> Result<PathBuf, StageError> {
     }
 }
 
-/// The STAGES.yml files that were executed.
+/// Every STAGES.yml that was executed.
 pub fn files(state: &Path) -> Result<BTreeSet<PathBuf>, StageError> {
     Ok(all(state)?.into_iter().map(|execution| PathBuf::from(execution.file)).collect())
 }
 
-/// The latest execution of this phase of this file that did not come to its end.
+/// The latest execution of a phase of a file that is not finished.
 pub fn latest_unfinished(state: &Path, file: &str, phase: &str) -> Result<Option<Execution>, StageError> {
-    let ours = all(state)?.into_iter().filter(|one| one.file == file && one.phase == phase && !one.finished);
-    Ok(ours.max_by_key(|execution| execution.started_at))
+    let matching =
+        all(state)?.into_iter().filter(|one| one.file == file && one.phase == phase && !one.finished);
+    Ok(matching.max_by_key(|execution| execution.started_at))
 }
 
-/// The execution with this id; none where that is no id of one.
-pub(super) fn one(state: &Path, id: &str) -> Result<Option<Execution>, StageError> {
-    let is_id = id.len() <= MOST_LETTERS && id.chars().all(|one| one.is_ascii_alphanumeric() || one == '-');
+/// The execution with this id; none if it does not exist.
+pub(super) fn find(state: &Path, id: &str) -> Result<Option<Execution>, StageError> {
+    let is_id = id.len() <= MAX_ID_LENGTH && id.chars().all(|one| one.is_ascii_alphanumeric() || one == '-');
     if !is_id {
         return Ok(None);
     }
@@ -188,7 +189,7 @@ pub(super) fn one(state: &Path, id: &str) -> Result<Option<Execution>, StageErro
     }
 }
 
-/// All executions that are known, in no order.
+/// All executions, in no order.
 pub(super) fn all(state: &Path) -> Result<Vec<Execution>, StageError> {
     let folder = folder(state);
     let entries = match fs::read_dir(&folder) {
@@ -198,11 +199,11 @@ pub(super) fn all(state: &Path) -> Result<Vec<Execution>, StageError> {
     };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let records = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-    // What cannot be read is not ours to go on with; what is there of it stays.
+    // A record that cannot be read is left out. Its file is not changed.
     Ok(records.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect())
 }
 
-/// The folder that records are kept in; it is there once something was executed.
+/// The folder with the records. The first execution creates it.
 pub fn folder(state: &Path) -> PathBuf {
     state.join("stages")
 }

@@ -1,4 +1,4 @@
-//! What the logs beside a STAGES.yml tell about the last executions.
+//! Reader of the execution log beside a STAGES.yml: the executions, their groups and their downgrades.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -6,14 +6,14 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_stages::picture::Bar;
 use serde_json::Value;
 
 use super::recent::downgrades_since;
 use super::{ExecutionLog, StageError};
-use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::picture::Bar;
 
-/// Longer lines are none of ours.
+/// Longer lines belong to other programs and are skipped.
 const MAX_LINE: u64 = 64 * 1024;
 
 /// One group of one execution.
@@ -21,13 +21,13 @@ const MAX_LINE: u64 = 64 * 1024;
 pub struct GroupBar {
     /// Its id.
     pub group: String,
-    /// When it was told to begin.
+    /// When it was started.
     pub began_at: WallTime,
-    /// When it ended; none while it runs, or when its end was never written.
+    /// When it ended; none while it runs, or if its end was never logged.
     pub ended_at: Option<WallTime>,
-    /// How it ended, as the log says.
+    /// The status in the log.
     pub status: String,
-    /// Why it did not end well.
+    /// Why it did not succeed.
     pub reason: Option<String>,
 }
 
@@ -38,30 +38,30 @@ pub struct Session {
     pub id: String,
     /// The phase.
     pub phase: String,
-    /// How its groups ran.
+    /// The mode of the plan.
     pub mode: Option<String>,
-    /// Its groups, as they began.
+    /// Its groups, in the order in which they started.
     pub groups: Vec<GroupBar>,
-    /// Rules that answered, and what was done.
+    /// The downgrades: time, rule, and what the executor did.
     pub downgrades: Vec<(WallTime, String, String)>,
-    /// How long it took.
+    /// How long the execution took.
     pub wall: Option<Duration>,
-    /// How long the groups took together.
+    /// How long the groups would have taken one by one.
     pub serial: Option<Duration>,
-    /// How long groups waited for what others held.
+    /// How long groups waited for their leases, together.
     pub waited: Option<Duration>,
-    /// Why it was ended before its time.
+    /// Why all groups were stopped.
     pub stopped: Option<String>,
 }
 
 impl Session {
-    /// How many times as long it would have taken one by one.
+    /// The speed-up against running the groups one by one.
     pub fn speed_up(&self) -> Option<f64> {
         let (wall, serial) = (self.wall?.as_secs_f64(), self.serial?.as_secs_f64());
         (wall > 0.0).then_some(serial / wall)
     }
 
-    /// Its groups as bars over time; those that have not ended go on until `now`, or else as long as the last other.
+    /// The groups as bars of a Gantt chart. A bar without an end reaches to `now`, or to the latest time in the session.
     pub fn bars<'s>(&'s self, now: Option<WallTime>, word: impl Fn(&'s str) -> &'s str) -> Vec<Bar<'s>> {
         let begin = self.groups.iter().map(|bar| bar.began_at).min().unwrap_or(WallTime::UNIX_EPOCH);
         let last = self.groups.iter().flat_map(|bar| bar.ended_at.into_iter().chain([bar.began_at])).max();
@@ -79,50 +79,54 @@ impl Session {
     }
 }
 
-/// What a log of executions tells.
+/// The content of an execution log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Executions, the oldest first.
     pub sessions: Vec<Session>,
-    /// Lines that are none.
+    /// The number of lines that could not be parsed.
     pub skipped: u64,
 }
 
 impl Report {
-    /// Reads a log; nothing when there is none.
+    /// Reads a log; none if it does not exist.
     pub fn read(path: &Path) -> Result<Option<Self>, StageError> {
         Self::read_end(path, u64::MAX)
     }
 
-    /// Reads the last so many bytes of a log, from the next line on; nothing when there is none.
-    pub fn read_end(path: &Path, most: u64) -> Result<Option<Self>, StageError> {
-        Self::read_some(path, most, |_| true)
+    /// Reads the last `max_bytes` of a log, from the first whole line; none if it does not exist.
+    pub fn read_end(path: &Path, max_bytes: u64) -> Result<Option<Self>, StageError> {
+        Self::read_matching(path, max_bytes, |_| true)
     }
 
-    /// What the last so many bytes of a log tell about one execution.
-    pub fn read_one(path: &Path, most: u64, id: &str) -> Result<Option<Session>, StageError> {
-        // Most lines are about others, and need not be understood.
-        let is_named = |line: &[u8]| std::str::from_utf8(line).is_ok_and(|line| line.contains(id));
-        let report = Self::read_some(path, most, is_named)?.unwrap_or_default();
+    /// Reads one execution from the last `max_bytes` of a log.
+    pub fn read_one(path: &Path, max_bytes: u64, id: &str) -> Result<Option<Session>, StageError> {
+        // Most lines belong to other executions and need not be parsed.
+        let has_id = |line: &[u8]| std::str::from_utf8(line).is_ok_and(|line| line.contains(id));
+        let report = Self::read_matching(path, max_bytes, has_id)?.unwrap_or_default();
         Ok(report.sessions.into_iter().find(|session| session.id == id))
     }
 
-    fn read_some(path: &Path, most: u64, counts: impl Fn(&[u8]) -> bool) -> Result<Option<Self>, StageError> {
+    fn read_matching(
+        path: &Path,
+        max_bytes: u64,
+        matches: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Self>, StageError> {
         let failed = |source| StageError::Io { action: "read", path: PathBuf::from(path), source };
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        let skipped = file.metadata().map_err(failed)?.len().saturating_sub(most);
+        let skipped = file.metadata().map_err(failed)?.len().saturating_sub(max_bytes);
         let mut reader = BufReader::new(file);
         if skipped > 0 {
-            // From the byte before, so that a line that begins right here is whole.
+            // From the byte before, so that a line that begins exactly here is not skipped.
             reader.seek(SeekFrom::Start(skipped - 1)).map_err(failed)?;
             reader.skip_until(b'\n').map_err(failed)?;
         }
         let mut report = Self::default();
-        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let mut indexes: BTreeMap<String, usize> = BTreeMap::new();
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -130,41 +134,42 @@ impl Report {
             if read == 0 {
                 return Ok(Some(report));
             }
-            if !counts(&line) {
+            if !matches(&line) {
                 continue;
             }
-            let understood = serde_json::from_slice::<Value>(&line)
+            let parsed = serde_json::from_slice::<Value>(&line)
                 .ok()
-                .and_then(|value| report.take(&value, &mut places));
-            report.skipped += u64::from(understood.is_none());
+                .and_then(|value| report.add(&value, &mut indexes));
+            report.skipped += u64::from(parsed.is_none());
         }
     }
 
-    /// How many downgrades there were since then.
+    /// The number of downgrades since a time.
     pub fn downgrades_since(&self, since: WallTime) -> usize {
         let all = self.sessions.iter().flat_map(|session| &session.downgrades);
         all.filter(|(at, _, _)| *at >= since).count()
     }
 
-    /// How many downgrades there were since then in all executions of a state folder. Logs that cannot be read count for
-    /// nothing: they are the affair of whoever reads them.
+    /// The number of downgrades since a time, in all executions of a state folder. Logs that cannot be read are left out:
+    /// the commands that show them report the error.
     pub fn all_downgrades_since(state: &Path, since: WallTime) -> usize {
         let files = super::files(state).unwrap_or_default();
         let logs: BTreeSet<PathBuf> = files.iter().map(|file| ExecutionLog::path_beside(file)).collect();
         logs.iter().filter_map(|log| downgrades_since(log, since).ok()).sum()
     }
 
-    fn take(&mut self, line: &Value, places: &mut BTreeMap<String, usize>) -> Option<()> {
+    /// Adds one line. Returns none if it is not a line of this log.
+    fn add(&mut self, line: &Value, indexes: &mut BTreeMap<String, usize>) -> Option<()> {
         let text = |key: &str| line.get(key)?.as_str().map(ToOwned::to_owned);
         let at: WallTime = text("timestamp")?.parse().ok()?;
         let status = text("status")?;
-        // Lines of other programs have no session: each of their groups is one of its own.
+        // Lines of other programs have no session id. Each of their groups counts as one session.
         let id = text("session").or_else(|| text("execution_id"))?;
-        let place = *places.entry(id.clone()).or_insert_with(|| {
+        let index = *indexes.entry(id.clone()).or_insert_with(|| {
             self.sessions.push(Session { id, ..Session::default() });
             self.sessions.len() - 1
         });
-        let session = &mut self.sessions[place];
+        let session = &mut self.sessions[index];
         if let Some(phase) = text("phase") {
             session.phase = phase;
         }
@@ -172,7 +177,7 @@ impl Report {
         match status.as_str() {
             "STARTED" => {
                 let group = text("group_id")?;
-                // One that began twice was interrupted before, and gone on with.
+                // A group that starts again was interrupted, and its execution was resumed.
                 let open =
                     session.groups.iter_mut().filter(|bar| bar.group == group && bar.ended_at.is_none());
                 open.for_each(|bar| (bar.ended_at, bar.status) = (Some(at), "INTERRUPTED".to_owned()));

@@ -12,7 +12,7 @@ use lockkeeper_platform::wall_clock::Dial;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::verdict_word;
-use crate::{HolderEntry, InTheWay, Listing, WaiterEntry};
+use crate::{ConflictingLease, HolderEntry, Listing, WaiterEntry};
 
 /// A resource: a name or a pattern over paths, and the mode in which it is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,11 +154,11 @@ pub struct HolderView {
 impl HolderView {
     /// Shows the leases that conflict with what a request needs.
     pub fn in_the_way(request: &Request, leases: &Listing) -> Vec<Self> {
-        let found = leases.in_the_way(&request.resources());
+        let found = leases.conflicting_leases(&request.resources());
         found.iter().map(|found| Self::new(found, leases.now)).collect()
     }
 
-    fn new(found: &InTheWay<'_>, now: Moment) -> Self {
+    fn new(found: &ConflictingLease<'_>, now: Moment) -> Self {
         let lease = &found.holder.lease;
         Self {
             lease: lease.id.to_string(),

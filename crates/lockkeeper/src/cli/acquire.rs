@@ -1,4 +1,4 @@
-//! `acquire`: take a lease that outlives the command.
+//! `acquire`: acquires a lease that outlives this command.
 
 use lockkeeper_core::id::{LeaseId, TicketName};
 use lockkeeper_core::lease::{Request, WaitTerms};
@@ -10,32 +10,32 @@ use lockkeeper_engine::{Acquired, Engine};
 use lockkeeper_platform::anchor;
 use serde_json::{Value, json};
 
-use super::args::{Waiting, Wanted, wait};
+use super::args::{LeaseArgs, Waiting, wait};
 use super::context::{Context, Globals};
 use super::exec::leases_around;
-use super::obtain::{Manner, obtain, reason, receive_signals, stays, wait as wait_in_line};
+use super::obtain::{WaitSettings, obtain, reason, receive_signals, ticket_ttl, wait as wait_in_line};
 use super::{Verb, print};
 
-/// Take a lease and leave it; does not wait unless told
+/// Acquire a lease that outlives this command; does not wait without --wait
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  lease=$(lockkeeper acquire db --reason migration) && ./migrate.sh; \
     lockkeeper release \"$lease\"\n  lockkeeper acquire --path 'src/**' --wait=30s --ticket my-turn --owner claude:S1\n\n\
     The lease is tied to a process that outlives this command (--pid, LOCKKEEPER_PID, CLAUDE_PID, else the nearest \
-    ancestor that is not a shell started just for it), or with --ttl to its time alone. When --wait runs out, the \
-    ticket keeps its place for a while: call again with --ticket.")]
+    ancestor that is not a shell started just for it), or with --ttl only to its TTL. When the time of --wait is \
+    over, the ticket keeps its position for a while: call again with --ticket.")]
 pub(super) struct Args {
     #[command(flatten)]
-    wanted: Wanted,
-    /// Wait for it, at most this long
+    lease: LeaseArgs,
+    /// Wait for the lease, at most this long
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     wait: Option<String>,
     /// The process that the lease is tied to
     #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     pid: Option<String>,
-    /// Come back to this ticket, or give the wait this name
+    /// Continue the wait of this ticket, or give a new ticket this name
     #[arg(long, value_name = "TICKET")]
     ticket: Option<String>,
-    /// Say nothing while waiting
+    /// Print nothing while waiting
     #[arg(long, short)]
     quiet: bool,
 }
@@ -50,48 +50,48 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
-    let manner = Manner { waiting, keep_ticket: true, signals_win: false, quiet: args.quiet };
+    let settings = WaitSettings { waiting, keep_ticket: true, signals_win: false, quiet: args.quiet };
     let name: Option<TicketName> = args.ticket.as_deref().map(str::parse).transpose()?;
-    let nothing_named = args.wanted.names.is_empty() && args.wanted.paths.is_empty();
+    let nothing_named = args.lease.names.is_empty() && args.lease.paths.is_empty();
     if let Some(name) = &name {
         if let Some(keeper) = context.existing_keeper()?
             && let Some(id) = known_ticket(context, args, keeper.engine(), name)?
         {
-            match resume(context, keeper.engine(), id, &manner)? {
-                // The ticket was reaped. If the user named what is wanted, the command gets in line again.
+            match resume(context, keeper.engine(), id, &settings)? {
+                // The ticket was reaped. If the user gave names or paths, the command requests them again.
                 Acquired::Gone if !nothing_named && !is_generated(name) => {}
-                acquired => return answer(context, keeper.engine(), acquired, None),
+                acquired => return print_result(context, keeper.engine(), acquired, None),
             }
         } else if nothing_named || is_generated(name) {
             return Err(Report::new(Exit::Refused, "TICKET_UNKNOWN", format!("there is no ticket `{name}`"))
-                .with_hint("it was served, or waited too long: ask again with the names"));
+                .with_hint("its lease was granted, or it expired: acquire again with the names"));
         }
     }
-    let resources = args.wanted.resources(context)?;
-    let (priority, reason) = (args.wanted.priority()?, args.wanted.reason()?);
-    let (owner, named) = context.owner(args.wanted.owner()?.as_ref(), "acquire")?;
-    let stand = Stand::choose(context, args)?;
+    let resources = args.lease.resources(context)?;
+    let (priority, reason) = (args.lease.priority()?, args.lease.reason()?);
+    let (owner, named) = context.owner(args.lease.owner()?.as_ref(), "acquire")?;
+    let binding = Binding::choose(context, args)?;
     let keeper = context.keeper()?;
-    let proof = Proof { origin: keeper.engine().probe().origin().clone(), voucher: stand.voucher };
+    let proof = Proof { origin: keeper.engine().probe().origin().clone(), voucher: binding.voucher };
     let claim =
-        Claim { owner, resources, proof, contract: stand.contract, ttl: stand.ttl, reason, ticket: name };
+        Claim { owner, resources, proof, contract: binding.contract, ttl: binding.ttl, reason, ticket: name };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
-    let acquired = obtain(context, keeper.engine(), request, &manner)?.acquired;
-    answer(context, keeper.engine(), acquired, Some(&stand.because))
+    let acquired = obtain(context, keeper.engine(), request, &settings)?.acquired;
+    print_result(context, keeper.engine(), acquired, Some(&binding.because))
 }
 
-/// What the lease is tied to, and why.
-struct Stand {
+/// What the lease is tied to: a process, or only its TTL.
+struct Binding {
     voucher: Voucher,
     contract: Contract,
     ttl: Option<Ttl>,
     because: String,
 }
 
-impl Stand {
+impl Binding {
     fn choose(context: &Context, args: &Args) -> Result<Self, Report> {
-        let ttl = args.wanted.ttl()?;
-        let contract = args.wanted.contract.map(Contract::from);
+        let ttl = args.lease.ttl()?;
+        let contract = args.lease.contract.map(Contract::from);
         let pid = args.pid.as_deref().map(pid).transpose()?;
         if let (Some(ttl), None) = (ttl, pid) {
             let because = format!("until its TTL of {} ends", print::span(ttl.get()));
@@ -122,8 +122,8 @@ impl Stand {
 
 fn pid(text: &str) -> Result<u32, Report> {
     text.parse().map_err(|_| {
-        Report::usage(format!("`{text}` is not the number of a process"))
-            .with_hint("give a process number between 1 and 4194304, such as $$")
+        Report::usage(format!("`{text}` is not a process id"))
+            .with_hint("give a process id between 1 and 4194304, such as $$")
     })
 }
 
@@ -141,7 +141,7 @@ fn known_ticket(
     engine: &Engine,
     name: &TicketName,
 ) -> Result<Option<LeaseId>, Report> {
-    let own = context.named_owner(args.wanted.owner()?.as_ref());
+    let own = context.named_owner(args.lease.owner()?.as_ref());
     let found = if is_generated(name) {
         let id: LeaseId = name.as_str().parse()?;
         engine.claim(id)?.map(|claim| (id, claim)).into_iter().collect()
@@ -165,26 +165,32 @@ fn known_ticket(
         return Err(Report::new(Exit::Refused, "TICKET_OF_ANOTHER", message)
             .with_hint("wait with a ticket of your own: leave --ticket out, or choose another name"));
     }
-    let something_named = !args.wanted.names.is_empty() || !args.wanted.paths.is_empty();
-    if something_named && !claim.satisfies(&args.wanted.resources(context)?) {
+    let something_named = !args.lease.names.is_empty() || !args.lease.paths.is_empty();
+    if something_named && !claim.satisfies(&args.lease.resources(context)?) {
         let message = format!("the ticket `{name}` is for {}", print::targets(claim));
-        return Err(Report::new(Exit::Usage, "TICKET_FOR_OTHERS", message)
-            .with_hint("leave the names out to go on with it, or choose another name for the ticket"));
+        return Err(Report::new(Exit::Usage, "TICKET_FOR_OTHERS", message).with_hint(
+            "leave the names out to continue with this ticket, or choose another name for the ticket",
+        ));
     }
     Ok(Some(*id))
 }
 
-/// Goes on with the ticket of an earlier command.
-fn resume(context: &Context, engine: &Engine, id: LeaseId, manner: &Manner) -> Result<Acquired, Report> {
+/// Continues the wait of an earlier command.
+fn resume(
+    context: &Context,
+    engine: &Engine,
+    id: LeaseId,
+    settings: &WaitSettings,
+) -> Result<Acquired, Report> {
     let signals = receive_signals()?;
-    let waker = if manner.waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
-    let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: stays(context) });
+    let waker = if settings.waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
+    let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: ticket_ttl(context) });
     let outcome = engine.check_ticket(id, terms)?;
     let sleep_on = waker.as_ref().map(|waker| (&**waker, &signals));
-    Ok(wait_in_line(context, engine, outcome, sleep_on, manner)?.acquired)
+    Ok(wait_in_line(context, engine, outcome, sleep_on, settings)?.acquired)
 }
 
-fn answer(
+fn print_result(
     context: &Context,
     engine: &Engine,
     acquired: Acquired,

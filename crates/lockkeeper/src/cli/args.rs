@@ -1,4 +1,4 @@
-//! Arguments that several commands share, read into the words of the rules.
+//! Arguments that several commands share, parsed into the types of the rules.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -13,46 +13,46 @@ use lockkeeper_engine::report::Report;
 
 use super::context::Context;
 
-/// What is wanted, and how.
+/// The resources of a lease, and its terms.
 #[derive(clap::Args)]
-pub(super) struct Wanted {
-    /// Names to hold, such as db or git/index
+pub(super) struct LeaseArgs {
+    /// Names to lock, such as db or git/index
     #[arg(value_name = "NAME")]
     pub(super) names: Vec<String>,
-    /// Paths to hold, as a pattern such as 'src/api/**'
+    /// Paths to lock, as a pattern such as 'src/api/**'
     #[arg(long = "path", value_name = "GLOB")]
     pub(super) paths: Vec<String>,
-    /// Share with others who share
+    /// Shared mode: other shared leases are allowed, exclusive ones are not
     #[arg(long)]
     pub(super) shared: bool,
-    /// Let at most N hold the names at a time
+    /// Counted mode: at most N owners hold the names at a time
     #[arg(long, value_name = "N", conflicts_with = "shared", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) slots: Option<u32>,
-    /// Who holds it, as kind:id; one owner does not exclude itself
+    /// The owner, as kind:id; leases of one owner do not conflict
     #[arg(long, value_name = "OWNER")]
     pub(super) owner: Option<String>,
-    /// Tell others why
+    /// The reason, shown to others
     #[arg(long, value_name = "TEXT")]
     pub(super) reason: Option<String>,
-    /// How long the lease lives without being renewed
+    /// The TTL: how long the lease lives without being renewed
     #[arg(long, value_name = "DUR")]
     pub(super) ttl: Option<String>,
-    /// What becomes of it when its time is up although its holder lives
+    /// What happens when the TTL ends while the holder lives
     #[arg(long, value_enum, value_name = "CONTRACT")]
     pub(super) contract: Option<ContractArg>,
-    /// How urgent it is, from -100 to 100: more is sooner
+    /// The priority, from -100 to 100: higher is sooner
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     pub(super) priority: String,
 }
 
-/// Contracts by name.
+/// The contracts, by name.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum ContractArg {
-    /// A live holder keeps it
+    /// The live holder keeps the lease
     Strict,
-    /// It may be taken over; the token protects
+    /// Another owner may take it over; the token protects the resource
     Lease,
-    /// Its holder is stopped first
+    /// A waiter stops the holder, then gets the lease
     Kill,
 }
 
@@ -66,7 +66,7 @@ impl From<ContractArg> for Contract {
     }
 }
 
-impl Wanted {
+impl LeaseArgs {
     pub(super) fn resources(&self, context: &Context) -> Result<Vec<Resource>, Report> {
         let mode = match (self.shared, self.slots.and_then(NonZeroU32::new)) {
             (true, _) => Mode::Shared,
@@ -79,14 +79,14 @@ impl Wanted {
         }
         if !self.paths.is_empty() && matches!(mode, Mode::Slots(_)) {
             return Err(Report::usage("slots are for names, not for paths").with_hint(
-                "hold a name with --slots, and the paths exclusively or --shared in a lease of their own",
+                "lock a name with --slots, and the paths in another lease, exclusive or --shared",
             ));
         }
         for path in &self.paths {
             push(&mut resources, Resource { target: path_target(context, path)?, mode });
         }
         if resources.is_empty() {
-            return Err(Report::usage("there is nothing to hold").with_hint("give a NAME, or --path GLOB"));
+            return Err(Report::usage("there is nothing to lock").with_hint("give a NAME, or --path GLOB"));
         }
         Ok(resources)
     }
@@ -106,7 +106,7 @@ impl Wanted {
     pub(super) fn reason(&self) -> Result<Option<String>, Report> {
         match &self.reason {
             Some(text) if text.len() > 1000 || text.contains('\0') => {
-                Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"))
+                Err(Report::usage("the reason is too long").with_hint("use at most 1000 bytes"))
             }
             reason => Ok(reason.clone()),
         }
@@ -119,29 +119,29 @@ fn push(resources: &mut Vec<Resource>, resource: Resource) {
     }
 }
 
-/// A pattern as given on the command line.
+/// Parses a pattern from the command line.
 pub(super) fn path_target(context: &Context, text: &str) -> Result<Target, Report> {
     let from_root = context.location.from_root(text, &context.cwd)?;
     Ok(Target::Path(from_root.parse()?))
 }
 
-/// A TTL as given on the command line.
+/// Parses a TTL from the command line.
 pub(super) fn ttl(text: &str) -> Result<Ttl, Report> {
     parse_span(text).and_then(Ttl::new).map_err(Report::from)
 }
 
-/// Which lease, and under which token.
+/// The id of a lease, and its expected token.
 #[derive(clap::Args)]
-pub(super) struct Which {
+pub(super) struct LeaseSelector {
     /// The lease, such as L42
     #[arg(value_name = "LEASE")]
     lease: String,
-    /// Only if this token is current
+    /// Refuse if this token is not current
     #[arg(long, value_name = "N")]
     token: Option<String>,
 }
 
-impl Which {
+impl LeaseSelector {
     pub(super) fn id(&self) -> Result<LeaseId, Report> {
         self.lease.parse().map_err(Report::from)
     }
@@ -151,7 +151,7 @@ impl Which {
     }
 }
 
-/// A token as given on the command line.
+/// Parses a token from the command line.
 pub(super) fn token(text: &str) -> Result<Token, Report> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|number| digits && *number > 0);
@@ -169,7 +169,7 @@ pub(super) enum Waiting {
     Forever,
 }
 
-/// Reads `--wait`, which may have a span behind `=`.
+/// Parses `--wait` and `--wait=DUR`.
 pub(super) fn wait(flag: Option<&str>) -> Result<Option<Waiting>, Report> {
     match flag {
         None => Ok(None),

@@ -1,4 +1,4 @@
-//! `completions`: scripts made from the command definitions.
+//! `completions`: prints completion scripts, generated from the command definitions.
 
 use clap_complete::Shell;
 use lockkeeper_engine::report::{Exit, Report};
@@ -12,7 +12,7 @@ use super::context::Globals;
     after_help = "Example: lockkeeper completions bash > ~/.local/share/bash-completion/completions/lockkeeper"
 )]
 pub(super) struct Args {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 

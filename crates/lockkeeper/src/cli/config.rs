@@ -1,6 +1,6 @@
-//! `config`: every setting and where it comes from.
+//! `config`: lists every setting and its source.
 
-use lockkeeper_engine::location::Because;
+use lockkeeper_engine::location::LocationSource;
 use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
@@ -20,11 +20,11 @@ impl Verb for Args {
 }
 
 fn run(context: &Context) -> Result<Exit, Report> {
-    let because = match context.location.because {
-        Because::Named => "named",
-        Because::Git => "inside the git folder",
-        Because::Found => "found here or above",
-        Because::Here => "would be made here",
+    let source = match context.location.source {
+        LocationSource::Named => "named",
+        LocationSource::Git => "inside the git folder",
+        LocationSource::Found => "found here or above",
+        LocationSource::Here => "would be made here",
     };
     let state = context.location.state.display().to_string();
     let root = context.location.root.display().to_string();
@@ -37,14 +37,14 @@ fn run(context: &Context) -> Result<Exit, Report> {
                 json!({ "key": setting.key, "value": setting.value, "source": setting.source.to_string(), "meaning": setting.meaning })
             })
             .collect();
-        print::json(&json!({ "state": state, "state_because": because, "root": root, "settings": settings }));
+        print::json(&json!({ "state": state, "state_because": source, "root": root, "settings": settings }));
         return Ok(Exit::Done);
     }
     let rows = context.config.settings().iter().map(|setting| {
         let value = setting.value.clone().unwrap_or_else(|| "(not set)".to_owned());
         vec![setting.key.to_owned(), value, setting.source.to_string(), setting.meaning.to_owned()]
     });
-    print::out(&format!("state  {state}  ({because})\nroot   {root}  (paths are relative to it)\n\n"));
+    print::out(&format!("state  {state}  ({source})\nroot   {root}  (paths are relative to it)\n\n"));
     print::out(&table::table(&["SETTING", "VALUE", "FROM", "MEANING"], &rows.collect::<Vec<_>>()));
     Ok(Exit::Done)
 }

@@ -1,23 +1,24 @@
-//! What every command starts from: flags, settings, the place, and the store once it is needed.
+//! Context of a command: flags, settings and the state folder. Opens the stores when they are needed.
 
 use std::path::PathBuf;
 
-use crate::config::{Config, Inputs};
 use clap::ValueEnum;
 use lockkeeper::Keeper;
 use lockkeeper_core::id::Owner;
-use lockkeeper_engine::location::{Location, Surroundings};
+use lockkeeper_engine::location::{Location, LocationInputs};
 use lockkeeper_engine::open::{OpenError, unique_owner};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 
+use crate::config::{Config, Inputs};
+
 /// Flags that every command has.
 #[derive(clap::Args)]
 pub(super) struct Globals {
-    /// Folder of the state [default: inside the git folder, else .lockkeeper/]
+    /// The state folder [default: inside the git folder, else .lockkeeper/]
     #[arg(long, global = true, value_name = "DIR")]
     pub(super) dir: Option<String>,
-    /// Engine of the state: sqlite:PATH
+    /// The store: sqlite:PATH
     #[arg(long, global = true, value_name = "URL")]
     pub(super) store: Option<String>,
     /// Print one JSON object on stdout
@@ -31,7 +32,7 @@ pub(super) struct Globals {
     pub(super) color: Option<When>,
 }
 
-/// The languages of messages.
+/// Languages of messages.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Lang {
     En,
@@ -47,7 +48,7 @@ pub(super) enum When {
     Never,
 }
 
-/// The surroundings of a command.
+/// The settings and folders of a command.
 pub(super) struct Context {
     pub(super) json: bool,
     pub(super) config: Config,
@@ -59,46 +60,46 @@ impl Context {
     pub(super) fn new(globals: &Globals) -> Result<Self, Report> {
         let no_cwd = |error: std::io::Error| {
             Report::new(Exit::Failed, "MACHINE", format!("cannot find out the current folder: {error}"))
-                .with_hint("it may be gone: change to another")
+                .with_hint("it may have been removed: change to another folder")
         };
-        let mut surroundings = Surroundings::of_process(None).map_err(no_cwd)?;
-        let unnamed = surroundings.locate();
+        let mut inputs = LocationInputs::of_process(None).map_err(no_cwd)?;
+        let unnamed = inputs.locate();
         let root = unnamed.root.clone();
         let flags = flag_values(globals);
         let variable = |name: &str| std::env::var(name).ok();
         let config = Config::load(&Inputs { root: &root, variable: &variable, flags: &flags })?;
         choose_color(config.text("color").unwrap_or("auto"));
-        surroundings.named = named_folder(&config, &root)?;
-        let location = if surroundings.named.is_some() { surroundings.locate() } else { unnamed };
-        Ok(Self { json: globals.json, config, location, cwd: surroundings.cwd })
+        inputs.named = named_folder(&config, &root)?;
+        let location = if inputs.named.is_some() { inputs.locate() } else { unnamed };
+        Ok(Self { json: globals.json, config, location, cwd: inputs.cwd })
     }
 
-    /// Opens the store, and makes it if there is none.
+    /// Opens the lease store. Creates it if it does not exist.
     pub(super) fn keeper(&self) -> Result<Keeper, Report> {
         Keeper::open(&self.location.state).map_err(Report::from)
     }
 
-    /// Opens the store if there is one: who only looks leaves nothing behind.
+    /// Opens the lease store if it exists. A command that only reads creates nothing.
     pub(super) fn existing_keeper(&self) -> Result<Option<Keeper>, Report> {
         Keeper::open_existing(&self.location.state).map_err(Report::from)
     }
 
-    /// Opens requests and runs, and makes their store if there is none.
+    /// Opens the run store. Creates it if it does not exist.
     pub(super) fn runs(&self) -> Result<Runs, Report> {
         Runs::open(&self.location.state).map_err(Report::from)
     }
 
-    /// Opens requests and runs if there are any: who only looks leaves nothing behind.
+    /// Opens the run store if it exists. A command that only reads creates nothing.
     pub(super) fn existing_runs(&self) -> Result<Option<Runs>, Report> {
         Runs::open_existing(&self.location.state).map_err(Report::from)
     }
 
-    /// The owner that was named, if one was.
+    /// The owner that the flag or the settings name.
     pub(super) fn named_owner(&self, flag: Option<&Owner>) -> Option<Owner> {
         flag.cloned().or_else(|| self.config.text("owner").and_then(|text| text.parse().ok()))
     }
 
-    /// The owner that was named, or one that nobody else has.
+    /// The named owner, or a new unique one. Also returns whether it was named.
     pub(super) fn owner(&self, flag: Option<&Owner>, kind: &str) -> Result<(Owner, bool), Report> {
         match self.named_owner(flag) {
             Some(owner) => Ok((owner, true)),
@@ -107,7 +108,7 @@ impl Context {
     }
 }
 
-/// What a person set on this command line, as key, flag and value.
+/// The settings from the flags, as key, flag and value.
 fn flag_values(globals: &Globals) -> Vec<(&'static str, &'static str, String)> {
     let mut values = Vec::new();
     values.extend(globals.dir.clone().map(|dir| ("dir", "--dir", dir)));
@@ -119,7 +120,8 @@ fn flag_values(globals: &Globals) -> Vec<(&'static str, &'static str, String)> {
     values
 }
 
-/// The folder that a setting names; a store's address counts before a folder, when it was set later or equally late.
+/// The state folder that `dir` or `store` names. If both are set, the one from the stronger source wins, and `store` wins a
+/// tie.
 fn named_folder(config: &Config, root: &std::path::Path) -> Result<Option<PathBuf>, Report> {
     let setting =
         |key: &str| config.settings().iter().find(|setting| setting.key == key && setting.value.is_some());
@@ -132,7 +134,7 @@ fn named_folder(config: &Config, root: &std::path::Path) -> Result<Option<PathBu
     let chosen = if store_wins { store } else { dir };
     let Some(value) = chosen.and_then(|setting| setting.value.as_deref()) else { return Ok(None) };
     let path = if store_wins { store_path(value)? } else { value };
-    // What a file says is relative to that project; what a person types, to where they are.
+    // A path in the project's file is relative to the project. Other paths are relative to the current folder.
     let in_file = chosen.is_some_and(|setting| matches!(setting.source, crate::config::Source::Project(_)));
     Ok(Some(if in_file { root.join(path) } else { PathBuf::from(path) }))
 }

@@ -1,10 +1,10 @@
-//! `doctor`: check everything that locks depend on; the full pass also puts away what is stale.
+//! `doctor`: health checks of everything that locks depend on; the full pass also removes stale locks.
 
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use lockkeeper_core::alert::DOWNGRADE_SPAN;
-use lockkeeper_engine::doctor::{Check, Diagnosis, Opened, Pass, Site, Status, examine};
+use lockkeeper_engine::doctor::{Check, Diagnosis, Inputs, Opened, Pass, Status, examine};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::stages::report::Report as Executions;
 use lockkeeper_formats::group::Folders;
@@ -14,21 +14,21 @@ use lockkeeper_platform::wall_clock::WallTime;
 use super::context::{Context, Globals};
 use super::{Verb, group, print, table, task};
 
-/// What one check put away is named one by one up to here.
+/// At most this many recovered locks of one check are printed.
 const MOST_LINES: usize = 20;
 
 /// Check everything that locks depend on, and say what to do
 #[derive(clap::Args)]
 #[command(
-    after_help = "The quick pass changes nothing. The full pass also tries out what the file system can do, and puts \
-    away what is stale in every format, each reported as LOCK_STALE_RECOVERED.\n\
+    after_help = "The quick pass changes nothing. The full pass also tests the file system, and removes the \
+    stale locks of every format, each reported as LOCK_STALE_RECOVERED.\n\
     Exit 0 when every check passes or only warns, 1 when one fails."
 )]
 pub(super) struct Args {
-    /// Look only; this is the default
+    /// Change nothing; this is the default
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Also try things out, and recover what is stale
+    /// Also test the file system, and remove stale locks
     #[arg(long)]
     full: bool,
 }
@@ -44,7 +44,7 @@ impl Verb for Args {
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let pass = if args.full { Pass::Full } else { Pass::Quick };
     let line = LiveLine::new(pass == Pass::Full && !context.json);
-    let diagnosis = diagnose(context, pass, &mut |id, place, total| line.show(id, place, total))?;
+    let diagnosis = diagnose(context, pass, &mut |id, position, total| line.show(id, position, total))?;
     line.clear();
     if context.json {
         print::json(&diagnosis.to_json());
@@ -57,7 +57,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     })
 }
 
-/// Whether nothing is wrong that has to be put right first.
+/// Whether no check of the quick pass fails.
 pub(super) fn is_well(context: &Context) -> bool {
     diagnose(context, Pass::Quick, &mut |_, _, _| {}).is_ok_and(|found| found.status() != Status::Fail)
 }
@@ -79,7 +79,7 @@ fn diagnose(
         }
     };
     let now = WallTime::now();
-    let site = Site {
+    let inputs = Inputs {
         location: &context.location,
         store,
         groups: &groups,
@@ -88,7 +88,7 @@ fn diagnose(
         downgrades: Executions::all_downgrades_since(&context.location.state, now.before(DOWNGRADE_SPAN)),
         now,
     };
-    Ok(examine(&site, pass, progress))
+    Ok(examine(&inputs, pass, progress))
 }
 
 fn as_text(diagnosis: &Diagnosis) -> String {
@@ -130,7 +130,7 @@ fn word(status: Status) -> String {
     format!("{style}{}{style:#}", status.word())
 }
 
-/// On a terminal, the check that is being made.
+/// Progress line on a terminal: the check that runs now.
 struct LiveLine {
     is_live: bool,
 }
@@ -141,12 +141,12 @@ impl LiveLine {
         Self { is_live: wanted && !dumb && std::io::stderr().is_terminal() }
     }
 
-    fn show(&self, id: &str, place: usize, total: usize) {
+    fn show(&self, id: &str, position: usize, total: usize) {
         if self.is_live {
             let mut stderr = std::io::stderr().lock();
-            let line = format!("checking {place}/{total} {id}");
+            let line = format!("checking {position}/{total} {id}");
             let line = Size::of(&stderr).map_or(line.clone(), |size| table::cut(&line, size.columns));
-            // Talk that cannot be printed is not worth failing for.
+            // A message that cannot be printed is no reason to fail.
             let _ = write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush());
         }
     }

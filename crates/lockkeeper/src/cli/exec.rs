@@ -1,4 +1,4 @@
-//! `exec`: acquire a lease, run a command, release.
+//! `exec`: acquires a lease, runs a command, and releases the lease.
 
 use std::ffi::OsString;
 
@@ -10,9 +10,9 @@ use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Supervised};
 use lockkeeper_platform::exec::{Spec, start};
 
-use super::args::{Waiting, Wanted, wait};
+use super::args::{LeaseArgs, Waiting, wait};
 use super::context::{Context, Globals};
-use super::obtain::{Manner, grace, obtain};
+use super::obtain::{WaitSettings, grace, obtain};
 use super::{Verb, print};
 
 /// Hold a lease while a command runs
@@ -24,14 +24,14 @@ use super::{Verb, print};
     the command and everything it started are gone.")]
 pub(super) struct Args {
     #[command(flatten)]
-    wanted: Wanted,
+    lease: LeaseArgs,
     /// Wait at most this long [default: as long as it takes]
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     wait: Option<String>,
     /// Do not wait
     #[arg(long, conflicts_with = "wait")]
     no_wait: bool,
-    /// Say nothing while waiting
+    /// Print nothing while waiting
     #[arg(long, short)]
     quiet: bool,
     /// The command and its arguments
@@ -48,28 +48,28 @@ impl Verb for Args {
 }
 
 fn run(context: &Context, args: Args) -> Result<Exit, Report> {
-    let resources = args.wanted.resources(context)?;
+    let resources = args.lease.resources(context)?;
     let waiting = match (args.no_wait, wait(args.wait.as_deref())?) {
         (true, _) => Waiting::No,
         (false, Some(waiting)) => waiting,
         (false, None) => context.config.span("wait").map_or(Waiting::Forever, Waiting::For),
     };
-    let ttl = args.wanted.ttl()?;
-    let contract = args.wanted.contract.map_or(Contract::Strict, Contract::from);
+    let ttl = args.lease.ttl()?;
+    let contract = args.lease.contract.map_or(Contract::Strict, Contract::from);
     if ttl.is_none() && contract != Contract::Strict {
         return Err(
             Report::usage(format!("the contract `{contract}` needs a TTL")).with_hint("add --ttl DUR")
         );
     }
-    let (priority, reason) = (args.wanted.priority()?, args.wanted.reason()?);
-    let (owner, _) = context.owner(args.wanted.owner()?.as_ref(), "exec")?;
+    let (priority, reason) = (args.lease.priority()?, args.lease.reason()?);
+    let (owner, _) = context.owner(args.lease.owner()?.as_ref(), "exec")?;
     let keeper = context.keeper()?;
     let proof = keeper.resident_proof()?;
     let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None };
     let under = leases_around(context);
     let request = Request { claim, priority, under: under.clone(), wait: None, join: false };
-    let manner = Manner { waiting, keep_ticket: false, signals_win: true, quiet: args.quiet };
-    let obtained = obtain(context, keeper.engine(), request, &manner)?;
+    let settings = WaitSettings { waiting, keep_ticket: false, signals_win: true, quiet: args.quiet };
+    let obtained = obtain(context, keeper.engine(), request, &settings)?;
     if let Some(signal) = obtained.signal {
         drop(keeper);
         return Ok(print::interrupted(signal));
@@ -117,7 +117,7 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
             Ok(print::pass_on(ending))
         }
         (None, Err(error)) => {
-            // The end of this process frees it all the same.
+            // The end of this process frees the lease.
             print::report(&Report::from(error), false);
             Ok(print::pass_on(ending))
         }

@@ -1,4 +1,4 @@
-//! `fence`: succeed only while a token is current.
+//! `fence`: checks that a fencing token is current.
 
 use lockkeeper_core::resource::Target;
 use lockkeeper_engine::report::{Exit, Report};
@@ -11,7 +11,7 @@ use super::{Verb, print};
 /// Succeed only while a token is the current one for a name or path
 #[derive(clap::Args)]
 #[command(after_help = "Call it before every step that cannot be undone:\n  \
-    lockkeeper fence db \"$LOCKKEEPER_TOKEN\" && psql -f step.sql\n\nExit 0: current. Exit 75: not, stop.")]
+    lockkeeper fence db \"$LOCKKEEPER_TOKEN\" && psql -f step.sql\n\nExit 0: the token is current. Exit 75: it is not; stop.")]
 pub(super) struct Args {
     /// The name, or with --path the path
     #[arg(value_name = "NAME")]
@@ -68,5 +68,5 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         "TOKEN_NOT_CURRENT",
         format!("token {token} is not current for {target}; {now}"),
     )
-    .with_hint("the lease was lost: stop, and take it again"))
+    .with_hint("the lease was lost: stop, and acquire it again"))
 }

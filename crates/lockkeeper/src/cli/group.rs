@@ -1,8 +1,8 @@
-//! `group`: flock locks on groups with their registry, as shell scripts know them.
+//! `group`: flock locks on groups, with the registry that shell scripts use.
 
-mod care;
-mod hold;
+mod acquire;
 mod monitor;
+mod recovery;
 mod status;
 
 use std::time::Duration;
@@ -12,17 +12,16 @@ use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{Folders, GroupId, GroupLock, Unusable};
 
-pub(super) use monitor::Monitor;
-
 use super::Verb;
 use super::context::{Context, Globals};
 use super::print;
+pub(super) use monitor::Monitor;
 
 /// Lock groups with flock files and their registry, together with shell scripts
 #[derive(clap::Args)]
 #[command(
     after_help = "The lock is flock(2) on $LOCK_DIR/GROUP.lock [default: /tmp/ce_locks], so flock(1) on that \
-    file excludes us and we it.\nShell functions acquire_lock, release_lock and others: eval \"$(lockkeeper shell-init)\"\n\n\
+    file and this command exclude each other.\nShell functions acquire_lock, release_lock and others: eval \"$(lockkeeper shell-init)\"\n\n\
     Examples:\n  lockkeeper group exec impl-backend -- make api\n  \
     exec 200<>\"$(lockkeeper group path impl-backend)\"; lockkeeper group acquire impl-backend --fd 200\n\n\
     Environment: LOCK_DIR, LOCK_TIMEOUT [300], MAX_LOCK_AGE [600], DEADLOCK_CHECK_INTERVAL [60]"
@@ -34,25 +33,25 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Lock the file that the caller has open as a descriptor; wait for it
-    Acquire(hold::AcquireArgs),
+    /// Lock the file that the caller has opened as a descriptor; wait for it
+    Acquire(acquire::AcquireArgs),
     /// The same without waiting
-    Try(hold::DescriptorArgs),
-    /// Give it back
-    Release(hold::DescriptorArgs),
+    Try(acquire::DescriptorArgs),
+    /// Release the lock
+    Release(acquire::DescriptorArgs),
     /// Hold the lock while a command runs
-    Exec(hold::ExecArgs),
-    /// Print where the lock file of a group is, and make it if it is missing
-    Path(hold::PathArgs),
-    /// Show who holds and who waits, by the registry and by the kernel
+    Exec(acquire::ExecArgs),
+    /// Print the path of the lock file of a group; create it if it does not exist
+    Path(acquire::PathArgs),
+    /// Show holders and waiters, from the registry and from the kernel
     Status,
-    /// Look for holders that wait for each other, and clean up those that died long ago; exit 75 if there are any
+    /// Find deadlocks, and clean up locks of processes that died long ago; exit 75 if there is a deadlock
     CheckDeadlock,
-    /// Mark the lines of dead holders in the registry
+    /// Mark the lines of dead processes in the registry
     Cleanup,
-    /// Strike every lock off the registry, whoever holds it
-    ForceReleaseAll(care::ForceArgs),
-    /// Look for deadlocks now and then, in the background
+    /// Mark every line of the registry as released, also of live processes
+    ForceReleaseAll(recovery::ForceArgs),
+    /// Look for deadlocks at an interval, in the background
     #[command(subcommand)]
     Monitor(monitor::Command),
 }
@@ -68,15 +67,15 @@ impl Verb for Args {
 fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let folders = Folders::from_variables(&|name| std::env::var_os(name));
     match args.command {
-        Command::Acquire(args) => hold::acquire(context, &folders, &args),
-        Command::Try(args) => hold::try_acquire(context, &folders, &args),
-        Command::Release(args) => hold::release(context, &folders, &args),
-        Command::Exec(args) => hold::exec(&folders, args),
-        Command::Path(args) => hold::path(context, &folders, &args),
+        Command::Acquire(args) => acquire::acquire(context, &folders, &args),
+        Command::Try(args) => acquire::try_acquire(context, &folders, &args),
+        Command::Release(args) => acquire::release(context, &folders, &args),
+        Command::Exec(args) => acquire::exec(&folders, args),
+        Command::Path(args) => acquire::path(context, &folders, &args),
         Command::Status => status::run(context, &folders),
-        Command::CheckDeadlock => care::check_deadlock(context, &folders),
-        Command::Cleanup => care::clean_up(context, &folders),
-        Command::ForceReleaseAll(args) => care::force_release_all(context, &folders, &args),
+        Command::CheckDeadlock => recovery::check_deadlock(context, &folders),
+        Command::Cleanup => recovery::clean_up(context, &folders),
+        Command::ForceReleaseAll(args) => recovery::force_release_all(context, &folders, &args),
         Command::Monitor(command) => monitor::run(context, &folders, &command),
     }
 }
@@ -85,12 +84,12 @@ fn group_id(text: &str) -> Result<GroupId, Report> {
     text.parse().map_err(Report::from)
 }
 
-/// A span from a flag, else from an environment variable, else the default.
-/// How old a lock may become before it is worth a warning.
+/// A lock that is older than this gets a warning.
 pub(super) fn max_lock_age() -> Result<Duration, Report> {
-    setting(None, "MAX_LOCK_AGE", care::DEFAULT_MAX_AGE)
+    setting(None, "MAX_LOCK_AGE", recovery::DEFAULT_MAX_AGE)
 }
 
+/// A duration from a flag, else from an environment variable, else the default.
 fn setting(flag: Option<&str>, name: &str, default: u64) -> Result<Duration, Report> {
     let variable = std::env::var(name).ok().filter(|text| !text.is_empty());
     match (flag, variable) {
@@ -102,8 +101,8 @@ fn setting(flag: Option<&str>, name: &str, default: u64) -> Result<Duration, Rep
     }
 }
 
-/// Says loudly that the lock is not where everybody expects it.
-fn tell_where(lock: &GroupLock) {
+/// Warns if the lock is not in LOCK_DIR.
+fn warn_of_fallback(lock: &GroupLock) {
     match lock.unusable() {
         Some(Unusable::Now(why)) => print::talk(&format!(
             "warning: {}; the lock of group {} is {} instead, from now on and for every command of this user",
@@ -112,8 +111,8 @@ fn tell_where(lock: &GroupLock) {
             lock.path().display()
         )),
         Some(Unusable::Before) => print::talk(&format!(
-            "warning: the lock of group {} is {}, since LOCK_DIR could not hold it before; \
-             remove that file while nobody uses the group to go back",
+            "warning: the lock of group {} is {}, since LOCK_DIR could not be used before; \
+             to use LOCK_DIR again, remove that file while no process uses the group",
             lock.group(),
             lock.path().display()
         )),
@@ -121,15 +120,15 @@ fn tell_where(lock: &GroupLock) {
     }
 }
 
-/// The registry tells of locks but does not make them: a failure there is told, not suffered.
-fn tell_registry<E: Into<Report>>(written: Result<(), E>) {
+/// Warns if the registry could not be written. The lock does not depend on it.
+fn warn_of_registry<E: Into<Report>>(written: Result<(), E>) {
     if let Err(error) = written {
         let report: Report = error.into();
         print::talk(&format!("warning: the registry was not written: {}", one_line(&report)));
     }
 }
 
-/// A failure that is told in passing.
+/// A report in one line, for a warning.
 fn one_line(report: &Report) -> String {
     report.to_string().replace("\n  caused by: ", ": ")
 }
@@ -141,7 +140,7 @@ mod tests {
     /// Requirements 105, 106, 115.
     #[test]
     fn the_documents_defaults_hold_where_nothing_is_set() {
-        let spans = [hold::DEFAULT_TIMEOUT, care::DEFAULT_MAX_AGE, monitor::DEFAULT_INTERVAL]
+        let spans = [acquire::DEFAULT_TIMEOUT, recovery::DEFAULT_MAX_AGE, monitor::DEFAULT_INTERVAL]
             .map(|default| setting(None, "LOCKKEEPER_NOBODY_SETS_THIS", default).unwrap().as_secs());
         assert_eq!(spans, [300, 600, 60]);
         assert_eq!(setting(Some("1.5"), "X", 300).unwrap(), Duration::from_millis(1_500));

@@ -1,4 +1,4 @@
-//! `renew`, `release`, `upgrade`, `downgrade`: commands on a lease that is held.
+//! `renew`, `release`, `upgrade`, `downgrade`: commands for a held lease.
 
 use lockkeeper::Keeper;
 use lockkeeper_core::lease::{NotCurrent, WaitTerms};
@@ -7,41 +7,41 @@ use lockkeeper_engine::Acquired;
 use lockkeeper_engine::report::{Exit, Report};
 use serde_json::json;
 
-use super::args::{Waiting, Which, ttl, wait};
+use super::args::{LeaseSelector, Waiting, ttl, wait};
 use super::context::{Context, Globals};
-use super::obtain::{Manner, receive_signals, stays, wait as wait_in_line};
+use super::obtain::{WaitSettings, receive_signals, ticket_ttl, wait as wait_in_line};
 use super::{Verb, print};
 
-/// Say that the holder of a lease is still there
+/// Renew a lease: its TTL starts again
 #[derive(clap::Args)]
 pub(super) struct RenewArgs {
     #[command(flatten)]
-    which: Which,
+    which: LeaseSelector,
     /// A new TTL
     #[arg(long, value_name = "DUR")]
     ttl: Option<String>,
 }
 
-/// Give a lease back
+/// Release a lease
 #[derive(clap::Args)]
 pub(super) struct ReleaseArgs {
     #[command(flatten)]
-    which: Which,
+    which: LeaseSelector,
 }
 
 /// Make an exclusive lease shared
 #[derive(clap::Args)]
 pub(super) struct DowngradeArgs {
     #[command(flatten)]
-    which: Which,
+    which: LeaseSelector,
 }
 
-/// Make a shared lease exclusive; it stays shared when that fails
+/// Make a shared lease exclusive; it stays shared if that fails
 #[derive(clap::Args)]
 pub(super) struct UpgradeArgs {
     #[command(flatten)]
-    which: Which,
-    /// Wait for the other readers, at most this long
+    which: LeaseSelector,
+    /// Wait for the other shared holders, at most this long
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     wait: Option<String>,
 }
@@ -83,39 +83,39 @@ fn renew(context: &Context, args: &RenewArgs) -> Result<Exit, Report> {
     let new_ttl = args.ttl.as_deref().map(ttl).transpose()?;
     let keeper = keeper(context, &args.which)?;
     let renewed = keeper.engine().renew(id, token, new_ttl)?;
-    done(context, &keeper, "renewed", renewed)
+    print_result(context, &keeper, "renewed", renewed)
 }
 
 fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
     let keeper = keeper(context, &args.which)?;
-    refuse_stranger(context, &keeper, id)?;
+    check_owner(context, &keeper, id)?;
     let released = keeper.engine().release(id, token)?;
-    done(context, &keeper, "released", released)
+    print_result(context, &keeper, "released", released)
 }
 
 fn downgrade(context: &Context, args: &DowngradeArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
     let keeper = keeper(context, &args.which)?;
-    refuse_stranger(context, &keeper, id)?;
+    check_owner(context, &keeper, id)?;
     let weaker = keeper.engine().downgrade(id, token)?;
-    done(context, &keeper, "downgraded", weaker)
+    print_result(context, &keeper, "downgraded", weaker)
 }
 
 fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
     let keeper = keeper(context, &args.which)?;
-    refuse_stranger(context, &keeper, id)?;
+    check_owner(context, &keeper, id)?;
     let engine = keeper.engine();
     let signals = receive_signals()?;
     let waker = if waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
-    let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: stays(context) });
-    let manner = Manner { waiting, keep_ticket: false, signals_win: false, quiet: false };
+    let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: ticket_ttl(context) });
+    let settings = WaitSettings { waiting, keep_ticket: false, signals_win: false, quiet: false };
     let outcome = engine.upgrade(id, token, terms)?.map_err(Report::from)?;
     let sleep_on = waker.as_ref().map(|waker| (&**waker, &signals));
-    match wait_in_line(context, engine, outcome, sleep_on, &manner)?.acquired {
-        Acquired::Granted(grant) => done(context, &keeper, "upgraded", Ok(grant.lease)),
+    match wait_in_line(context, engine, outcome, sleep_on, &settings)?.acquired {
+        Acquired::Granted(grant) => print_result(context, &keeper, "upgraded", Ok(grant.lease)),
         Acquired::Held(blockers) => Err(print::held(&blockers, None)),
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
             Err(print::held(&waiting.blockers, None))
@@ -125,12 +125,8 @@ fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     }
 }
 
-/// Refuses a lease of another owner, if the settings name one.
-fn refuse_stranger(
-    context: &Context,
-    keeper: &Keeper,
-    id: lockkeeper_core::id::LeaseId,
-) -> Result<(), Report> {
+/// If the settings name an owner, refuses the lease of another owner.
+fn check_owner(context: &Context, keeper: &Keeper, id: lockkeeper_core::id::LeaseId) -> Result<(), Report> {
     let Some(own) = context.config.text("owner") else { return Ok(()) };
     match keeper.engine().owner_of(id)? {
         Some(owner) if owner.as_str() != own => {
@@ -141,12 +137,12 @@ fn refuse_stranger(
     }
 }
 
-fn keeper(context: &Context, which: &Which) -> Result<Keeper, Report> {
+fn keeper(context: &Context, which: &LeaseSelector) -> Result<Keeper, Report> {
     let id = which.id()?;
     context.existing_keeper()?.ok_or_else(|| Report::from(NotCurrent::Unknown(id)))
 }
 
-fn done(
+fn print_result(
     context: &Context,
     keeper: &Keeper,
     what: &str,

@@ -1,4 +1,4 @@
-//! `locks --format`: the lock files of a foreign format, each with its verdict.
+//! `locks --format`: lists the lock files of a foreign format, each with its verdict.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 use super::context::Context;
 use super::{print, table, task};
 
-/// Which lock files to show.
+/// The lock files to show.
 #[derive(clap::Args)]
-pub(super) struct Which {
-    /// Show the lock files of another program instead
+pub(super) struct FormatArgs {
+    /// Show the lock files of a foreign format instead
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "watch")]
     pub(super) format: Option<Format>,
-    /// The project whose lock files are shown [default: this one]
+    /// The project whose lock files to show [default: this one]
     #[arg(long, value_name = "DIR", requires = "format")]
     project_root: Option<PathBuf>,
 }
@@ -42,11 +42,11 @@ struct Row {
     record: Option<Map<String, Value>>,
 }
 
-pub(super) fn run(context: &Context, format: Format, which: &Which) -> Result<Exit, Report> {
+pub(super) fn run(context: &Context, format: Format, args: &FormatArgs) -> Result<Exit, Report> {
     let now = WallTime::now();
     let rows = match format {
         Format::Aiflow => {
-            let root = which
+            let root = args
                 .project_root
                 .as_ref()
                 .map_or_else(|| context.location.root.clone(), |root| context.cwd.join(root));
@@ -121,7 +121,7 @@ fn swarm(now: WallTime) -> Result<Vec<Row>, Report> {
     Ok(rows)
 }
 
-/// What cannot be judged counts as held.
+/// A lock file that cannot be judged counts as held.
 fn unknown(subject: String, path: PathBuf, report: &Report) -> Row {
     let reason = report.to_string().replace("\n  caused by", "");
     Row { subject, path, holder: String::new(), ends_at: None, state: "unknown", reason, record: None }

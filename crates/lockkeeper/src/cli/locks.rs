@@ -15,26 +15,26 @@ use super::context::{Context, Globals};
 use super::obtain::{grace, reason};
 use super::{Verb, lockfiles, print, table, watch};
 
-/// Show who holds and who waits; find cycles, clean up, force
+/// Show holders and waiters; find deadlocks, clean up, break leases
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
-    /// Show it live, until Ctrl-C
+    /// Update the list live, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
     #[command(flatten)]
-    files: lockfiles::Which,
+    files: lockfiles::FormatArgs,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Look for waits that never end; exit 75 if there are any
+    /// Find deadlocks; exit 75 if there are any
     CheckDeadlock,
-    /// Put away leases and tickets of the dead
+    /// Remove leases and tickets of dead holders
     Cleanup,
-    /// Take a lease from its holder, who is told first and may stop its work
+    /// Take a lease from its holder; the holder is informed first and may stop its work
     Break(BreakArgs),
     /// Break every lease
     ForceReleaseAll(ForceArgs),
@@ -85,15 +85,15 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     }
 }
 
-/// The listing of one moment, and its alerts.
-pub(super) struct Board {
+/// A listing and its alerts.
+pub(super) struct Snapshot {
     pub(super) listing: Listing,
     alerts: Vec<Alert>,
 }
 
-impl Board {
+impl Snapshot {
     /// Reads the store. Empty if there is no store yet.
-    pub(super) fn look(context: &Context) -> Result<Self, Report> {
+    pub(super) fn read(context: &Context) -> Result<Self, Report> {
         let Some(keeper) = context.existing_keeper()? else {
             let listing = Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() };
             return Ok(Self { listing, alerts: Vec::new() });
@@ -105,30 +105,30 @@ impl Board {
 }
 
 fn show(context: &Context) -> Result<Exit, Report> {
-    let board = Board::look(context)?;
+    let snapshot = Snapshot::read(context)?;
     if context.json {
-        print::json_text(&as_json(&board));
+        print::json_text(&as_json(&snapshot));
     } else {
-        print::out(&as_text(&board));
+        print::out(&as_text(&snapshot));
     }
     Ok(Exit::Done)
 }
 
 /// The listing as JSON. It is written record by record, since there may be many.
-pub(super) fn as_json(board: &Board) -> String {
-    let listing = &board.listing;
+pub(super) fn as_json(snapshot: &Snapshot) -> String {
+    let listing = &snapshot.listing;
     let leases = listing.holders.iter().map(|holder| LeaseView::with_state(holder, listing.now));
     let waiters = listing.waiters.iter().map(|waiter| TicketView::listed(waiter, listing.now));
-    let alerts = board.alerts.iter().map(AlertView::new);
+    let alerts = snapshot.alerts.iter().map(AlertView::new);
     let (leases, waiters) = (print::json_list(leases), print::json_list(waiters));
     format!(r#"{{"leases":{leases},"waiters":{waiters},"alerts":{}}}"#, print::json_list(alerts))
 }
 
-/// The listing for people.
-pub(super) fn as_text(board: &Board) -> String {
-    let listing = &board.listing;
+/// The listing as text.
+pub(super) fn as_text(snapshot: &Snapshot) -> String {
+    let listing = &snapshot.listing;
     if listing.holders.is_empty() && listing.waiters.is_empty() {
-        return "nothing is held; take a lease with `lockkeeper exec NAME -- CMD` or `lockkeeper acquire NAME`\n".to_owned();
+        return "nothing is held; acquire a lease with `lockkeeper exec NAME -- CMD` or `lockkeeper acquire NAME`\n".to_owned();
     }
     let held = listing.holders.iter().map(|holder| {
         let lease = &holder.lease;
@@ -176,10 +176,10 @@ pub(super) fn as_text(board: &Board) -> String {
     match dead.count() {
         0 => {}
         count => text.push_str(&format!(
-            "\n{count} dead or expired: free for whoever asks; `lockkeeper locks cleanup` puts them away\n"
+            "\n{count} dead or expired: the next request gets them; `lockkeeper locks cleanup` removes them\n"
         )),
     }
-    for alert in &board.alerts {
+    for alert in &snapshot.alerts {
         text.push_str(&format!("\n{}\n  {}\n", print::alert(alert), alert.hint()));
     }
     text
@@ -242,7 +242,7 @@ fn confirm(force: &ForceArgs, what: &str) -> Result<(), Report> {
     if force.yes {
         return Ok(());
     }
-    Err(Report::usage("this takes work away from somebody who may be at it")
+    Err(Report::usage("this takes a lease from a holder that may still work")
         .with_hint(format!("if you are sure: lockkeeper locks {what} --yes")))
 }
 
@@ -250,21 +250,21 @@ fn break_one(context: &Context, id: LeaseId) -> Result<Exit, Report> {
     let unknown = || Report::from(lockkeeper_core::lease::NotCurrent::Unknown(id));
     let keeper = context.existing_keeper()?.ok_or_else(unknown)?;
     let broken = keeper.engine().break_lease(id, grace(context))?.ok_or_else(unknown)?;
-    tell_broken(context, &[broken]);
+    print_broken(context, &[broken]);
     Ok(Exit::Done)
 }
 
 fn break_all(context: &Context) -> Result<Exit, Report> {
     let Some(keeper) = context.existing_keeper()? else {
-        tell_broken(context, &[]);
+        print_broken(context, &[]);
         return Ok(Exit::Done);
     };
     let broken = keeper.engine().break_all(grace(context))?;
-    tell_broken(context, &broken);
+    print_broken(context, &broken);
     Ok(Exit::Done)
 }
 
-fn tell_broken(context: &Context, broken: &[Broken]) {
+fn print_broken(context: &Context, broken: &[Broken]) {
     if context.json {
         let broken: Vec<Value> = broken
             .iter()
@@ -277,11 +277,8 @@ fn tell_broken(context: &Context, broken: &[Broken]) {
         return;
     }
     for one in broken {
-        let how = if one.by_force {
-            "by force: its holder did not let go, and may still be at work"
-        } else {
-            "done"
-        };
+        let how =
+            if one.by_force { "by force: its holder did not release it, and may still work" } else { "done" };
         print::data(&format!("{} of {}: {how}", one.lease.id, table::plain(one.lease.claim.owner.as_str())));
     }
     print::talk(&format!("{} broken", broken.len()));

@@ -1,4 +1,4 @@
-//! `man`: manual pages made from the command definitions.
+//! `man`: writes manual pages, generated from the command definitions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::context::Globals;
     after_help = "Without --out the page of lockkeeper itself goes to stdout: lockkeeper man | man -l -"
 )]
 pub(super) struct Args {
-    /// Write one page a command into this folder
+    /// Write one page for each command into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Acquire and wait on the command line: signals, progress, and what happens to the ticket.
+//! Acquiring and waiting on the command line: signals, progress display, and what happens to the ticket.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,8 +24,8 @@ pub(super) struct Obtained {
     pub(super) signal: Option<Signal>,
 }
 
-/// How to wait.
-pub(super) struct Manner {
+/// How a command waits for a lease.
+pub(super) struct WaitSettings {
     pub(super) waiting: Waiting,
     /// Whether the ticket stays in line when the time is up.
     pub(super) keep_ticket: bool,
@@ -34,23 +34,23 @@ pub(super) struct Manner {
     pub(super) quiet: bool,
 }
 
-/// Acquires a lease, and waits for it if told to.
+/// Acquires a lease, and waits for it if the settings say so.
 pub(super) fn obtain(
     context: &Context,
     engine: &Engine,
     mut request: Request,
-    manner: &Manner,
+    settings: &WaitSettings,
 ) -> Result<Obtained, Report> {
-    // A waker and signal handlers cost something. They are made when there is somebody to wait for.
+    // A waker and signal handlers cost time. They are created only if the lease is held.
     let outcome = engine.acquire_now(&request, grace(context))?;
-    if manner.waiting == Waiting::No || !matches!(outcome, Outcome::Held(_)) {
-        return wait(context, engine, outcome, None, manner);
+    if settings.waiting == Waiting::No || !matches!(outcome, Outcome::Held(_)) {
+        return wait(context, engine, outcome, None, settings);
     }
     let signals = receive_signals()?;
     let waker = engine.store().waker()?;
-    request.wait = Some(WaitTerms { waker: Some(waker.id()), stays: stays(context) });
+    request.wait = Some(WaitTerms { waker: Some(waker.id()), stays: ticket_ttl(context) });
     let outcome = engine.acquire(&request)?;
-    wait(context, engine, outcome, Some((&*waker, &signals)), manner)
+    wait(context, engine, outcome, Some((&*waker, &signals)), settings)
 }
 
 /// Starts to receive the signals that end a wait. Call it before there is a ticket, which a signal would leave behind.
@@ -59,13 +59,13 @@ pub(super) fn receive_signals() -> Result<Signals, Report> {
     received.map_err(|error| lockkeeper::KeeperError::Machine(error).into())
 }
 
-/// How long a ticket stays in line while its owner is away.
-pub(super) fn stays(context: &Context) -> Ttl {
+/// How long a ticket stays in line while no command waits with it.
+pub(super) fn ticket_ttl(context: &Context) -> Ttl {
     let fallback = Duration::from_secs(120);
     context.config.ttl("ticket_ttl").or_else(|| Ttl::new(fallback).ok()).expect("two minutes are a TTL")
 }
 
-/// How long a command may take to stop.
+/// How long a command may take to stop after TERM.
 pub(super) fn grace(context: &Context) -> Duration {
     context.config.span("grace").unwrap_or(Duration::from_secs(10))
 }
@@ -76,25 +76,25 @@ pub(super) fn wait(
     engine: &Engine,
     outcome: Outcome,
     sleep_on: Option<(&dyn Waker, &Signals)>,
-    manner: &Manner,
+    settings: &WaitSettings,
 ) -> Result<Obtained, Report> {
-    let until = match manner.waiting {
+    let until = match settings.waiting {
         Waiting::For(span) => Instant::now().checked_add(span),
         Waiting::No => Some(Instant::now()),
         Waiting::Forever => None,
     };
-    let mut display = ProgressDisplay::new(manner.quiet || context.json);
+    let mut display = ProgressDisplay::new(settings.quiet || context.json);
     let (waker, signals) = (sleep_on.map(|(waker, _)| waker), sleep_on.map(|(_, signals)| signals));
     let interrupts: Vec<BorrowedFd<'_>> = signals.iter().map(|signals| signals.as_fd()).collect();
     let tick = display.is_live.then_some(Duration::from_secs(1));
     let options = WaitOptions { until, interrupts: &interrupts, grace: grace(context), tick };
-    let at_end = if manner.keep_ticket { AtEnd::Detach } else { AtEnd::GiveUp };
+    let at_end = if settings.keep_ticket { AtEnd::Detach } else { AtEnd::GiveUp };
     let followed = engine.follow(outcome, waker, &options, at_end, &mut |waiting| display.show(waiting));
     display.clear();
     let came = || signals?.take().ok()?.first().copied();
     Ok(match followed? {
-        // Ctrl-C often ends the holder as well, and so grants the lease to a waiter that is to end, too.
-        Acquired::Granted(grant) if manner.signals_win => match came() {
+        // Ctrl-C often ends the holder, too. Then this waiter gets the lease although it has to end.
+        Acquired::Granted(grant) if settings.signals_win => match came() {
             Some(signal) => {
                 let _ = engine.release(grant.lease.id, Some(grant.lease.token))?;
                 Obtained { acquired: Acquired::Gone, signal: Some(signal) }

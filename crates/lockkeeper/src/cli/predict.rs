@@ -1,4 +1,4 @@
-//! `conflicts predict`: what will work on some paths touch besides, as the repository's own history tells?
+//! `conflicts predict`: predicts from the git history which other paths a change will touch.
 
 mod declared;
 mod measure;
@@ -19,11 +19,11 @@ use super::print;
 #[derive(clap::Args)]
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(true),
-    after_help = "Files that changed together in past commits will likely change together again. Each prediction comes \
-    with its evidence: n of the m commits that touched a declared pattern also touched the path. The likelihood is the \
-    lower end of what n of m can mean (2 of 2 is 42 %), and recent commits count more.\n\
-    With several groups it also tells where two of them will likely meet although their paths are apart.\n\
-    It is advice and exits 0 whatever is predicted; `conflicts check` is exact and refuses with 75.\n\n\
+    after_help = "Files that changed together in past commits will likely change together again. Each prediction has \
+    its evidence: n of the m commits that touched a declared pattern also touched the path. The likelihood is a lower \
+    bound for n of m (2 of 2 is 42 %), and recent commits count more.\n\
+    With several groups it also predicts which paths two of them will both touch although their declared paths do not \
+    overlap.\nIt is advice and always exits 0; `conflicts check` is exact and refuses with 75.\n\n\
     Examples:\n  lockkeeper conflicts predict --paths 'src/api/**' docs/api.md\n  \
     lockkeeper conflicts predict --group 'backend=src/api/**,src/db/**' --group 'web=web/**'\n  \
     lockkeeper conflicts predict --held\n  lockkeeper conflicts predict --evaluate"
@@ -32,10 +32,10 @@ pub(super) struct Args {
     /// Paths that the work declares
     #[arg(long, value_name = "GLOB", num_args = 1.., group = "what")]
     paths: Vec<String>,
-    /// A group of work and the paths that it declares; give one for each group
+    /// A group and the paths that it declares; may be given several times
     #[arg(long = "group", value_name = "NAME=GLOB[,GLOB…]", group = "what")]
     groups: Vec<String>,
-    /// Take everyone who holds paths now as a group
+    /// Use every owner that holds paths now as a group
     #[arg(long, group = "what")]
     held: bool,
     /// Measure instead: hide paths of the newest fifth of the commits, and predict them from the rest
@@ -44,27 +44,27 @@ pub(super) struct Args {
     /// Learn only from commits since then: a date, or a span such as 90d
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Learn from at most N commits, from the newest on
+    /// Learn from at most N commits, the newest first
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_commits: u32,
     /// Leave out commits that touched more than N files
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     max_files: u32,
-    /// Let a commit count half after this long
+    /// The age at which a commit counts half
     #[arg(long, value_name = "DUR", default_value = "365d")]
     half_life: String,
-    /// The least likelihood that is told, such as 0.3 or 30%
+    /// The least likelihood that is shown, such as 0.3 or 30%
     #[arg(long, value_name = "P", default_value = "0.2")]
     min_confidence: String,
-    /// The fewest commits in which both changed
+    /// The least number of commits in which both changed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     min_support: u32,
-    /// Tell at most N paths for a group
+    /// Show at most N paths for a group
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }
 
-/// Answers, as advice.
+/// Prints predictions, or their measured quality.
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let terms = args.terms(WallTime::now())?;
     if args.evaluate {
@@ -98,7 +98,7 @@ impl Args {
     }
 }
 
-/// Says what a reader must know to judge the answer.
+/// Warns if there is little history to learn from.
 fn warn(learned: &Learned) {
     if learned.commits == 0 {
         print::talk("there are no commits to learn from");

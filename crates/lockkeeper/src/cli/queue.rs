@@ -6,7 +6,7 @@ use clap::Subcommand;
 use lockkeeper_core::queue::{Limits, Selection, Stop};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::time::parse_span;
-use lockkeeper_engine::queue::{self, QueueBusy, QueueTurn};
+use lockkeeper_engine::queue::{self, QueueBusy, QueueRunner};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{AutoRun, Runs};
 use lockkeeper_engine::views::{PassedOverView, QueueRunView};
@@ -106,9 +106,9 @@ fn list(context: &Context) -> Result<Exit, Report> {
 }
 
 fn run_next(context: &Context, place: &Place) -> Result<Exit, Report> {
-    let mut turn = take_turn(context, place)?;
-    let step = turn.run_next()?;
-    drop(turn);
+    let mut runner = queue_runner(context, place)?;
+    let step = runner.run_next()?;
+    drop(runner);
     let Some(run) = step.run else {
         if context.json {
             print::json(&SelectionView::new(&step.selection));
@@ -126,9 +126,9 @@ fn run_next(context: &Context, place: &Place) -> Result<Exit, Report> {
 
 fn auto(context: &Context, args: &AutoArgs) -> Result<Exit, Report> {
     let limits = Limits { runs: args.max_runs, span: parse_span(&args.max_time)? };
-    let mut turn = take_turn(context, &args.place)?;
-    let end = turn.auto(limits, &mut || doctor::is_well(context), &mut |_| {})?;
-    drop(turn);
+    let mut runner = queue_runner(context, &args.place)?;
+    let end = runner.auto(limits, &mut || doctor::is_well(context), &mut |_| {})?;
+    drop(runner);
     if context.json {
         print::json(&Ended {
             selection: SelectionView::new(&end.selection),
@@ -163,7 +163,7 @@ fn stop(context: &Context, now: bool) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-fn take_turn(context: &Context, place: &Place) -> Result<QueueTurn, Report> {
+fn queue_runner(context: &Context, place: &Place) -> Result<QueueRunner, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP])
         .map_err(lockkeeper::KeeperError::Machine)?;
     let json = context.json;
@@ -182,7 +182,7 @@ fn take_turn(context: &Context, place: &Place) -> Result<QueueTurn, Report> {
         LockFormat::Native => None,
         LockFormat::Aiflow => Some(Aiflow::new(&context.location.root)),
     };
-    QueueTurn::take(&worker, listener, aiflow.as_ref())?.map_err(busy)
+    QueueRunner::lock(&worker, listener, aiflow.as_ref())?.map_err(busy)
 }
 
 fn busy(busy: QueueBusy) -> Report {

@@ -26,7 +26,7 @@ use lockkeeper_server::{
 use serde_json::json;
 
 use super::context::{Context, Globals};
-use super::obtain::{grace, stays};
+use super::obtain::{grace, ticket_ttl};
 use super::submit::{defaults, queue_limit};
 use super::work::Place;
 use super::{Verb, group, print, task};
@@ -163,7 +163,7 @@ fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
         allowed_hosts: args.allow_host.clone(),
         language: context.config.text("lang").and_then(Language::of_tag).unwrap_or_default(),
         ttl,
-        stays: stays(context),
+        stays: ticket_ttl(context),
         grace: grace(context),
         execution: args.place.settings(context)?,
         status_dir: Some(args.place.status_dir.clone()),

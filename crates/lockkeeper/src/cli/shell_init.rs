@@ -1,11 +1,11 @@
-//! `shell-init`: the functions that shell scripts lock groups with.
+//! `shell-init`: prints shell functions for group locks.
 
 use lockkeeper_engine::report::{Exit, Report};
 
 use super::context::Globals;
 use super::{Verb, print};
 
-/// For every shell with functions; `@PROGRAM@` stands for this program.
+/// The functions. `@PROGRAM@` is replaced by the path of this program.
 const SCRIPT: &str = include_str!("shell_init.sh");
 
 /// Print shell functions for group locks: acquire_lock, release_lock and others
@@ -28,7 +28,7 @@ fn run() -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-/// One word for every shell.
+/// Quotes a text for every shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -2,14 +2,14 @@
 # Group locks for shell scripts, by Lockkeeper. Use: eval "$(lockkeeper shell-init)"
 # Or keep it as mutex_lock.sh: source it for the functions, or run it as `mutex_lock.sh status` and so on.
 #
-#   acquire_lock GROUP [SECONDS]      wait for the lock; 0 when held, 75 when waited in vain
+#   acquire_lock GROUP [SECONDS]      wait for the lock; exit 0: acquired, 75: timeout
 #   try_lock GROUP                    the same without waiting
-#   release_lock GROUP [FD]           give it back
-#   execute_with_lock GROUP CMD...    hold it while a command or function runs; passes its exit code on
+#   release_lock GROUP [FD]           release the lock
+#   execute_with_lock GROUP CMD...    hold the lock while a command or function runs; returns its exit code
 #   check_deadlock, cleanup_orphan_locks, force_release_all, start_deadlock_monitor, stop_deadlock_monitor
 #
-# The shell's own descriptor carries the lock (200 and up in bash, 9 and down where only one digit is possible), so the
-# kernel frees it when the shell and what it started are gone, however they end. LOCK_FD has the number after an acquire.
+# The lock belongs to a descriptor of the shell (from 200 up in bash, from 9 down in shells that allow only one digit). The
+# kernel frees it when the shell and its child processes have ended. After an acquire, LOCK_FD has the number.
 
 _lockkeeper_program=@PROGRAM@
 [ -x "$_lockkeeper_program" ] || _lockkeeper_program=lockkeeper
@@ -20,7 +20,7 @@ _lockkeeper_group() {
     "$_lockkeeper_program" group "$@"
 }
 
-# Which process this is: a subshell has its parent's variables but none of its duties.
+# Finds out the pid. A subshell inherits the variables of its parent, but must not release the locks of its parent.
 _lockkeeper_here() {
     _lockkeeper_pid=$$
     if [ -r /proc/self/stat ]; then
@@ -65,7 +65,7 @@ _lockkeeper_open() {
     _lockkeeper_how='<>'
     [ -w "$1" ] || _lockkeeper_how='<'
     if [ -n "${ZSH_VERSION:-}" ]; then
-        # zsh makes a number of the variable, for good: it is used for nothing else.
+        # zsh makes this variable an integer for ever, so it is used for nothing else.
         eval "exec {_lockkeeper_number}$_lockkeeper_how\"\$1\"" || return 1
         eval '_lockkeeper_fd=$_lockkeeper_number'
         return 0
@@ -179,7 +179,7 @@ stop_deadlock_monitor() {
     _lockkeeper_group monitor stop "$@"
 }
 
-# Gives back whatever this process still holds; keeps $?.
+# Releases all locks that this process still holds; keeps $?.
 _lockkeeper_at_exit() {
     _lockkeeper_last=$?
     _lockkeeper_before=${_lockkeeper_owner:-}
@@ -208,13 +208,13 @@ _lockkeeper_note() {
     esac
 }
 
-# Gets `trap -- COMMAND EXIT` in words, or nothing.
+# Gets the words of `trap -- COMMAND EXIT`, or nothing.
 _lockkeeper_note_bash() {
     _lockkeeper_note "${3:-}" EXIT
 }
 
-# Releases at the end, before whatever the script itself does there. A trap on INT or TERM that the script has is left
-# alone: it ends in an exit, which releases.
+# Installs the EXIT trap. It releases the locks, then runs the script's own EXIT trap. Own traps on INT or TERM are not
+# changed: they end in an exit, which releases.
 _lockkeeper_trap() {
     [ -z "$_lockkeeper_trapped" ] || return 0
     _lockkeeper_trapped=yes
@@ -222,7 +222,7 @@ _lockkeeper_trap() {
     _lockkeeper_int=
     _lockkeeper_term=
     if [ -n "${ZSH_VERSION:-}" ]; then
-        # An EXIT trap that the script set itself is hidden from functions here and wins; the hook runs beside it.
+        # In zsh, functions cannot see the script's own EXIT trap, and it wins. The hook runs in addition.
         eval 'setopt localoptions posixtraps; zshexit_functions+=(_lockkeeper_at_exit)'
     fi
     if [ -n "${BASH_VERSION:-}" ]; then
@@ -230,14 +230,14 @@ _lockkeeper_trap() {
         eval "_lockkeeper_note_bash $(eval 'trap -p EXIT')"
         # shellcheck disable=SC3028
         if [ "${BASH_SUBSHELL:-0}" -gt 0 ]; then
-            # Here bash shows the parent's trap, which is not for a subshell to run.
+            # Here bash shows the trap of the parent. A subshell must not run it.
             case $_lockkeeper_exit in
             '' | *_lockkeeper_at_exit*) _lockkeeper_exit= ;;
             *) return 0 ;;
             esac
         fi
     else
-        # Only the shell itself can list its traps, not a subshell of it.
+        # Only the shell itself can list its traps, not a subshell.
         _lockkeeper_file=$(mktemp) || return 0
         trap >"$_lockkeeper_file"
         eval "$(sed 's/^trap -- /_lockkeeper_note /' "$_lockkeeper_file")"
@@ -245,7 +245,7 @@ _lockkeeper_trap() {
         [ -n "$_lockkeeper_int" ] || trap '_lockkeeper_on_signal INT' INT
         [ -n "$_lockkeeper_term" ] || trap '_lockkeeper_on_signal TERM' TERM
     fi
-    # In both branches $? is what it was, whatever the script's own trap makes of it.
+    # Both branches keep $? for the script's own trap.
     trap 'if _lockkeeper_at_exit; then eval "$_lockkeeper_exit"; else eval "$_lockkeeper_exit"; fi' EXIT
 }
 

@@ -1,4 +1,4 @@
-//! `sprint`: the lock file that lets one sprint run at a time.
+//! `sprint`: the lock file `.sprint-running`, which lets one sprint run at a time.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -18,7 +18,7 @@ use super::context::{Context, Globals};
 use super::table::plain;
 use super::{Verb, print};
 
-/// Nothing else is sure to outlive a command that nobody stands for.
+/// The process in the lock file if no other process outlives this command.
 const INIT: u32 = 1;
 
 /// Let one sprint run at a time: the lock file .sprint-running
@@ -28,7 +28,7 @@ const INIT: u32 = 1;
     lockkeeper sprint check --project-root . || echo 'not now'\n  lockkeeper sprint release --project-root . --session-id sprint-1\n\n\
     Prints status, mode, lock_info, message and errors as YAML, or with --json as JSON. Exit code 0: acquired, released, \
     clean; 75: blocked, zombie-detected; 1: failure; 2: bad input. A lock whose process is gone, that is older than 24 \
-    hours or that cannot be understood is a zombie: acquire asks before it takes it over (30 seconds, then no; standard \
+    hours or that cannot be parsed is a zombie: acquire asks before it takes it over (30 seconds, then no; standard \
     input may be a pipe). The lock is tied to a process that outlives this command: --pid, LOCKKEEPER_PID, \
     CLAUDE_PID, else the nearest ancestor that is not a shell started just for it."
 )]
@@ -36,16 +36,16 @@ pub(super) struct Args {
     /// What to do
     #[arg(value_name = "MODE", value_parser = AnyMode)]
     mode: String,
-    /// Folder of the project; the lock file lies in it
+    /// The folder of the project, with the lock file
     #[arg(long, value_name = "DIR")]
     project_root: Option<PathBuf>,
-    /// The session: who runs the sprint
+    /// The id of the session that runs the sprint
     #[arg(long, value_name = "S")]
     session_id: Option<String>,
     /// What the sprint works on
     #[arg(long, value_name = "E")]
     epic_spec: Option<String>,
-    /// Take over a zombie without a question, and a running sprint's lock after one
+    /// Take over a zombie without asking, and the lock of a running sprint after asking
     #[arg(long)]
     force: bool,
     /// Answer every question with yes
@@ -59,7 +59,7 @@ pub(super) struct Args {
     pid: Option<String>,
 }
 
-/// Names the modes for help and completion, but takes any: the answer to another one is the format's own.
+/// Lists the modes for help and completion, but accepts any text: the format has its own error for an unknown mode.
 #[derive(Clone)]
 struct AnyMode;
 
@@ -107,7 +107,7 @@ fn run(context: &Context, args: &Args) -> Exit {
     } else {
         print::out(&answer.to_yaml(&args.mode));
     }
-    tell(&answer);
+    print_problems(&answer);
     if answer.status == Status::Acquired {
         offer_to_ignore(&input, lang);
     }
@@ -115,30 +115,30 @@ fn run(context: &Context, args: &Args) -> Exit {
 }
 
 fn act(call: &Call, args: &Args, lang: Lang) -> Result<Answer, Problem> {
-    let stand = match call.mode() {
-        Mode::Acquire => Some(Stand::choose(args, lang)?),
+    let binding = match call.mode() {
+        Mode::Acquire => Some(Binding::choose(args, lang)?),
         Mode::Release | Mode::Check => None,
     };
     let mut caller = Caller {
         lang,
         confirm: &mut |question| args.yes || confirm(question, USER_CONFIRM_TIMEOUT),
         tell: &mut |line| print::talk(line),
-        pid: stand.as_ref().map_or(INIT, |stand| stand.pid),
+        pid: binding.as_ref().map_or(INIT, |binding| binding.pid),
     };
     let answer = sprint::run(call, &Machine::real(), &mut caller);
-    if let Some(stand) = stand.filter(|_| answer.status == Status::Acquired) {
-        print::talk(&stand.because);
+    if let Some(binding) = binding.filter(|_| answer.status == Status::Acquired) {
+        print::talk(&binding.because);
     }
     Ok(answer)
 }
 
-/// The process that stands for the sprint, and why.
-struct Stand {
+/// The process that the lock is tied to, and why.
+struct Binding {
     pid: u32,
     because: String,
 }
 
-impl Stand {
+impl Binding {
     fn choose(args: &Args, lang: Lang) -> Result<Self, Problem> {
         let bad = |error: anchor::AnchorError| Problem::BadPid(Box::new(error));
         let named = args.pid.as_deref().map(str::parse).transpose();
@@ -164,22 +164,22 @@ fn confirm(question: &str, within: Duration) -> bool {
     let asked = write!(stderr, "{question} ").and_then(|()| stderr.flush());
     let line = answer::read_line(io::stdin().as_fd(), within).ok().flatten().filter(|_| asked.is_ok());
     let yes = line.as_ref().is_some_and(|line| matches!(&*line.trim().to_lowercase(), "y" | "yes"));
-    // At a terminal the person's own Enter ends the line.
+    // At a terminal, the user's Enter has ended the line.
     if line.is_none() || !io::stdin().is_terminal() {
         let _ = writeln!(stderr);
     }
     yes
 }
 
-fn tell(answer: &Answer) {
+fn print_problems(answer: &Answer) {
     for problem in &answer.problems {
         let word = match problem.severity() {
             Severity::Fatal => "error",
             Severity::Warning => "warning",
         };
-        // It may quote what somebody else wrote into the file.
+        // A problem may quote text from the lock file, which another program wrote.
         print::talk(&format!("{word}: {}", plain(&problem.with_causes())));
-        // Whoever has the lock needs no way out.
+        // After a success no hint is needed.
         if answer.status != Status::Acquired {
             print::talk(&format!("hint: {}", problem.hint()));
         }

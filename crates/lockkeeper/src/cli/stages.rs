@@ -1,4 +1,4 @@
-//! `stages`: phases of groups from a STAGES.yml; here the arguments, and the file that all of them read.
+//! `stages`: checks, plans and executes the phases of a STAGES.yml. Here are the arguments, and reading the file.
 
 mod check;
 mod live;
@@ -17,7 +17,7 @@ use lockkeeper_stages::File;
 use super::context::{Context, Globals};
 use super::{Verb, print, table};
 
-/// Check, plan and run phases of groups that would collide without a plan
+/// Check, plan and run phases of groups without conflicts between them
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  lockkeeper stages check STAGES.yml\n  lockkeeper stages plan STAGES.yml P3\n  \
@@ -31,13 +31,13 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List everything that is wrong with a file, and the keys that mean nothing here; exit 2 if it has errors
+    /// List all errors, warnings and unknown keys of a file; exit 2 if it has errors
     Check(check::Args),
     /// Show how a phase would run: mode, waves, conflicts, and the reasons
     Plan(plan::Args),
-    /// Run a phase, or all of them: groups side by side where they do not collide
+    /// Run a phase, or all of them: groups in parallel where they do not conflict
     Run(run::Args),
-    /// Sum up what was run: speed-up, waits, conflicts, downgrades
+    /// Summarize past executions: speed-up, waits, conflicts, downgrades
     Report(report::Args),
 }
 
@@ -55,7 +55,7 @@ impl Verb for Args {
     }
 }
 
-/// Reads the file, whatever is wrong with it.
+/// Reads a file, also one with errors.
 pub(super) fn load(name: &str) -> Result<File, Report> {
     let file = match name {
         "-" => File::from_reader("stdin", io::stdin().lock()),
@@ -64,8 +64,8 @@ pub(super) fn load(name: &str) -> Result<File, Report> {
     file.map_err(Report::from)
 }
 
-/// Reads a file that is to be used: one with errors is refused, and all of them are told.
-pub(super) fn load_sound(context: &Context, name: &str) -> Result<File, Report> {
+/// Reads a file that is to be planned or run. Refuses one with errors, and prints all of them.
+pub(super) fn load_valid(context: &Context, name: &str) -> Result<File, Report> {
     let file = load(name)?;
     let Some(report) = Report::unsound(&file, &table::plain(&file.name)) else { return Ok(file) };
     if !context.json {

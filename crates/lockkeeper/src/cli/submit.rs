@@ -1,4 +1,4 @@
-//! `submit`: put a request into the queue.
+//! `submit`: puts a request into the queue.
 
 mod files;
 
@@ -100,7 +100,7 @@ fn submit(context: &Context, args: &Args) -> Result<Exit, Report> {
     if args.files.is_given() {
         if !args.command.is_empty() || args.wait {
             return Err(Report::usage("a file of requests comes without a command and without --wait")
-                .with_hint("leave out what is behind `--`, and wait with `lockkeeper run wait`"));
+                .with_hint("leave out `--` and the command, and wait with `lockkeeper run wait`"));
         }
         return files::run(context, &args.files);
     }
@@ -126,7 +126,7 @@ fn tell(context: &Context, submitted: &Submitted, title: &str) {
         print::json(&as_json(submitted));
         return;
     }
-    let how = if submitted.existing { "there already" } else { "queued" };
+    let how = if submitted.existing { "exists already" } else { "queued" };
     print::talk(&format!("{how}: {}", table::plain(title)));
     print::data(&format!("{}\t{}", submitted.request, submitted.run));
 }

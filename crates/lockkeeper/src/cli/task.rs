@@ -1,4 +1,6 @@
-//! `task`: the swarm's task locks, for shells and for workers in other languages.
+//! `task`: locks tasks in the lock files of a swarm.
+
+mod hold;
 
 use std::path::PathBuf;
 
@@ -11,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::args::ttl;
 use super::context::{Context, Globals};
-use super::{Verb, hold, print, table};
+use super::{Verb, print, table};
 
 /// Lock tasks of a swarm, in the files that its workers use
 #[derive(clap::Args)]
 #[command(
     after_help = "The files are $AI_SWARM_DIR/locks/TASK.lock [/tmp/ai_swarm]. A lock lives for its TTL \
-    [AI_SWARM_LOCK_TTL, else 300s] after its last heartbeat; then any worker may take it over."
+    [AI_SWARM_LOCK_TTL, else 300s] after its last heartbeat. Then any worker may take it over."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -26,19 +28,19 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Lock a task; exit 75 at once when another worker has it
+    /// Lock a task; exit 75 at once if another worker has it
     Lock(LockArgs),
-    /// Unlock it; exit 75 when it is another worker's
+    /// Unlock a task; exit 75 if another worker has it
     Unlock(WorkerArgs),
-    /// Say that the worker is still there; exit 75 when the lock was lost
+    /// Write a heartbeat; exit 75 if the lock was lost
     Heartbeat(LockArgs),
-    /// Show who has it, and whether it could be taken over
+    /// Show who has a task, and whether another worker may take it over
     Show(ShowArgs),
-    /// Hold it while a command runs, with heartbeats
+    /// Hold a task while a command runs, with heartbeats
     Hold(hold::Args),
 }
 
-/// Which task, and for whom.
+/// The task, and its worker.
 #[derive(clap::Args)]
 pub(super) struct WorkerArgs {
     /// The task
@@ -53,7 +55,7 @@ pub(super) struct WorkerArgs {
 struct LockArgs {
     #[command(flatten)]
     whose: WorkerArgs,
-    /// How long it lives without a heartbeat
+    /// How long the lock lives without a heartbeat
     #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
     ttl: Option<String>,
 }
@@ -63,7 +65,7 @@ struct ShowArgs {
     /// The task
     #[arg(value_name = "TASK")]
     task: String,
-    /// Tell whether it is this worker's
+    /// Also show whether this worker has it
     #[arg(long, value_name = "WORKER")]
     worker: Option<String>,
 }
@@ -86,14 +88,14 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     }
 }
 
-/// The swarm that the environment names.
+/// The swarm folder from the environment.
 pub(super) fn swarm() -> Result<Swarm, Report> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let dir = named("AI_SWARM_DIR").map_or_else(|| PathBuf::from(DEFAULT_DIR), PathBuf::from);
     Ok(Swarm::new(dir, default_ttl()?))
 }
 
-/// How long a task's lock lives without a heartbeat, as the environment says.
+/// The TTL of task locks from the environment.
 pub(super) fn default_ttl() -> Result<Ttl, Report> {
     match std::env::var_os("AI_SWARM_LOCK_TTL").filter(|value| !value.is_empty()) {
         None => Ok(Ttl::new(DEFAULT_TTL)?),
@@ -107,7 +109,7 @@ fn lock(context: &Context, args: &LockArgs) -> Result<Exit, Report> {
     let span = args.ttl.as_deref().map(ttl).transpose()?;
     match swarm.lock(&whose.task, &whose.worker, span, WallTime::now())? {
         Attempt::Locked { lock, replaced } => {
-            tell_locked(context, &swarm, lock.record(), replaced.as_ref())?;
+            print_locked(context, &swarm, lock.record(), replaced.as_ref())?;
             Ok(Exit::Done)
         }
         Attempt::Busy(standing) => Err(busy(&swarm, &whose.task, &standing)),
@@ -125,7 +127,7 @@ fn unlock(context: &Context, args: &WorkerArgs) -> Result<Exit, Report> {
         Some(_) => format!("unlocked: {}", table::plain(&args.task)),
         None => format!("there was no lock on {}", table::plain(&args.task)),
     };
-    tell(context, &swarm, status, &args.task, record.as_ref(), &message)?;
+    print_result(context, &swarm, status, &args.task, record.as_ref(), &message)?;
     Ok(Exit::Done)
 }
 
@@ -135,7 +137,7 @@ fn heartbeat(context: &Context, args: &LockArgs) -> Result<Exit, Report> {
     match swarm.heartbeat(&whose.task, &whose.worker, span, WallTime::now())? {
         Kept::Done(record) => {
             let message = format!("renewed: {} until {}", table::plain(&whose.task), record.expires_at());
-            tell(context, &swarm, "renewed", &whose.task, Some(&record), &message)?;
+            print_result(context, &swarm, "renewed", &whose.task, Some(&record), &message)?;
             Ok(Exit::Done)
         }
         Kept::Absent => Err(lost(&swarm, whose, None)),
@@ -165,8 +167,8 @@ fn show(context: &Context, args: &ShowArgs) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-/// Says that the task is ours, and whose it was.
-fn tell_locked(
+/// Prints that the task was locked, and which worker had it before.
+fn print_locked(
     context: &Context,
     swarm: &Swarm,
     record: &TaskRecord,
@@ -177,9 +179,9 @@ fn tell_locked(
     let message = match (replaced, before) {
         (Some(_), Some(old)) => {
             let (worker, end) = (table::plain(&old.worker_id), old.expires_at().to_string());
-            format!("locked: {task}, taken over from {worker}, whose lock ran out at {end}")
+            format!("locked: {task}, taken over from {worker}, whose lock expired at {end}")
         }
-        (Some(_), None) => format!("locked: {task}, in place of a record that was never finished"),
+        (Some(_), None) => format!("locked: {task}, in place of a lock file that was never finished"),
         (None, _) => format!("locked: {task} until {}", record.expires_at()),
     };
     if context.json {
@@ -193,7 +195,7 @@ fn tell_locked(
     Ok(())
 }
 
-/// Another worker has the task.
+/// Reports that another worker has the task.
 pub(super) fn busy(swarm: &Swarm, task: &str, standing: &Standing) -> Report {
     let who = match &standing.record {
         Some(record) => {
@@ -232,7 +234,7 @@ fn with_holder(report: Report, swarm: &Swarm, task: &str, standing: Option<&Stan
         .with_context("expires_at", holder.map(|record| record.expires_at().to_string()))
 }
 
-fn tell(
+fn print_result(
     context: &Context,
     swarm: &Swarm,
     status: &str,

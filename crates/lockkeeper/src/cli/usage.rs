@@ -1,9 +1,9 @@
-//! What the parser of arguments has to say, in the shape that every other mistake has.
+//! Usage errors of clap as reports: one sentence and a hint, like all other errors.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lockkeeper_engine::report::Report;
 
-/// One sentence and a hint.
+/// The report for a usage error.
 pub(super) fn report(error: &clap::Error, words: &[String]) -> Report {
     Report::usage(sentence(error)).with_hint(hint(error, words))
 }
@@ -33,10 +33,10 @@ fn hint(error: &clap::Error, words: &[String]) -> String {
     {
         return format!("possible values: {}", values.join(", "));
     }
-    format!("`{} --help` tells what is possible", command_of(error))
+    format!("`{} --help` lists the arguments", command_of(error))
 }
 
-/// `exec db make test` as it was meant: what comes behind the first name is the command.
+/// The corrected command line if `--` is missing: in `exec db make test` the command begins after the first name.
 fn missing_dashes(error: &clap::Error, words: &[String]) -> Option<String> {
     if words.iter().any(|word| word == "submit") {
         let unexpected = first_of(error, ContextKind::InvalidArg).filter(|word| !word.starts_with('-'));
@@ -62,13 +62,13 @@ fn missing_dashes(error: &clap::Error, words: &[String]) -> Option<String> {
 fn first_of(error: &clap::Error, kind: ContextKind) -> Option<&str> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text),
-        // The most similar one comes last.
+        // clap puts the most similar one last.
         ContextValue::Strings(texts) => texts.last().map(String::as_str),
         _ => None,
     }
 }
 
-/// `lockkeeper locks break`, taken from the usage line.
+/// The command from the usage line, such as `lockkeeper locks break`.
 fn command_of(error: &clap::Error) -> String {
     let text = error.to_string();
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("lockkeeper");

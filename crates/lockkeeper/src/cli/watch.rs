@@ -1,4 +1,4 @@
-//! `locks --watch`: the listing, live.
+//! `locks --watch`: shows the listing again after each change.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -12,13 +12,13 @@ use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::terminal::Size;
 
 use super::context::Context;
-use super::locks::{Board, as_json, as_text};
+use super::locks::{Snapshot, as_json, as_text};
 use super::{print, table};
 
-/// Ages are shown in seconds, so a terminal is drawn again every second.
+/// A terminal is drawn every second, because the listing shows ages in seconds.
 const TICK: Duration = Duration::from_secs(1);
-/// A storm of changes is shown this often at the most.
-const BREATHER: Duration = Duration::from_millis(50);
+/// Changes within this time are shown together.
+const DEBOUNCE: Duration = Duration::from_millis(50);
 
 pub(super) fn run(context: &Context) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::WINCH])
@@ -28,8 +28,8 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
     let mut shown = String::new();
     loop {
         changes.drain();
-        let board = Board::look(context)?;
-        if !show(context, &board, terminal, &mut shown) {
+        let snapshot = Snapshot::read(context)?;
+        if !show(context, &snapshot, terminal, &mut shown) {
             return Ok(Exit::Done);
         }
         let mut descriptors = vec![signals.as_fd()];
@@ -39,7 +39,7 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
         let ready = poll::wait_or_hang_up(&descriptors, &[stdout.as_fd()], timeout);
         let ready = ready.map_err(KeeperError::Machine)?;
         if ready.contains(descriptors.len()) {
-            // The reader has gone.
+            // The reader has closed the pipe.
             return Ok(Exit::Done);
         }
         let arrived = signals.take().map_err(KeeperError::Machine)?;
@@ -47,8 +47,8 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
             return Ok(Exit::Done);
         }
         if descriptors.len() > 1 && ready.contains(1) {
-            // Let what belongs together arrive, unless the user wants to leave.
-            let interrupted = poll::wait(&[signals.as_fd()], Some(BREATHER)).map_err(KeeperError::Machine)?;
+            // Wait for further changes, unless a signal comes.
+            let interrupted = poll::wait(&[signals.as_fd()], Some(DEBOUNCE)).map_err(KeeperError::Machine)?;
             if interrupted.any()
                 && signals.take().is_ok_and(|taken| taken.iter().any(|one| *one != Signal::WINCH))
             {
@@ -58,12 +58,12 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
     }
 }
 
-/// Shows what changed; false when nobody reads any more.
-fn show(context: &Context, board: &Board, terminal: bool, shown: &mut String) -> bool {
+/// Shows the listing if it changed. Returns false if the reader has closed the pipe.
+fn show(context: &Context, snapshot: &Snapshot, terminal: bool, shown: &mut String) -> bool {
     if terminal {
         let heading =
-            format!("{}   Ctrl-C to leave", table::plain(&context.location.state.display().to_string()));
-        let text = format!("{heading}\n\n{}", as_text(board));
+            format!("{}   Ctrl-C to quit", table::plain(&context.location.state.display().to_string()));
+        let text = format!("{heading}\n\n{}", as_text(snapshot));
         let text = match Size::of(std::io::stdout()) {
             Some(size) => table::fit(&text, size.columns, size.rows),
             None => text,
@@ -72,8 +72,9 @@ fn show(context: &Context, board: &Board, terminal: bool, shown: &mut String) ->
         let mut stdout = anstream::stdout().lock();
         return stdout.write_all(format!("{screen}\x1b[J").as_bytes()).and_then(|()| stdout.flush()).is_ok();
     }
-    let text = if context.json { format!("{}\n", as_json(board)) } else { format!("{}\n", as_text(board)) };
-    let (known, new) = (comparable(context, board), shown);
+    let text =
+        if context.json { format!("{}\n", as_json(snapshot)) } else { format!("{}\n", as_text(snapshot)) };
+    let (known, new) = (comparable(context, snapshot), shown);
     if known == *new {
         return true;
     }
@@ -81,14 +82,14 @@ fn show(context: &Context, board: &Board, terminal: bool, shown: &mut String) ->
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     if written.is_err() {
-        print::talk("the reader has gone");
+        print::talk("the reader has closed the pipe");
     }
     written.is_ok()
 }
 
-/// What makes two listings different for a program: not their ages.
-fn comparable(context: &Context, board: &Board) -> String {
-    let listing = &board.listing;
+/// The part of a listing whose change is shown. Ages are not part of it.
+fn comparable(context: &Context, snapshot: &Snapshot) -> String {
+    let listing = &snapshot.listing;
     let leases = listing
         .holders
         .iter()

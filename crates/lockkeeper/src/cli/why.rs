@@ -1,4 +1,4 @@
-//! `why`: the chain of evidence for "held" or "free", and what to do.
+//! `why`: prints the evidence that a name or path is held or free, and what to do.
 
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::format_span;
@@ -15,7 +15,7 @@ use super::{Verb, print, table};
 /// Explain why a name or path is held or free, and what to do
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// A name, or a path; both are looked at unless a flag says which
+    /// A name or a path; without a flag both are checked
     #[arg(value_name = "NAME|PATH")]
     target: String,
     /// It is a path
@@ -44,7 +44,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             None => Evidence { target, now: clock::now(), holders: Vec::new(), waiters: Vec::new() },
         });
     }
-    // A word can be a name and a path: what nobody has anything to do with is left out.
+    // A word can be a name and a path. The one without holders and waiters is left out.
     let busy = found.iter().any(|evidence| !evidence.holders.is_empty() || !evidence.waiters.is_empty());
     if busy {
         found.retain(|evidence| !evidence.holders.is_empty() || !evidence.waiters.is_empty());
@@ -114,7 +114,7 @@ fn as_text(evidence: &Evidence) -> String {
     let state = if evidence.is_held() { "held" } else { "free" };
     let mut text = format!("{} is {state}\n", evidence.target);
     if evidence.holders.is_empty() {
-        text.push_str("  nobody has a lease on it: just take it\n");
+        text.push_str("  nobody has a lease on it: acquire it\n");
     }
     for chain in &evidence.holders {
         let lease = &chain.holder.lease;
@@ -141,7 +141,7 @@ fn as_text(evidence: &Evidence) -> String {
     }
     for waiter in &evidence.waiters {
         text.push_str(&format!(
-            "\nwaiting, place {}: {} of {} for {}: {}\n",
+            "\nwaiting, position {}: {} of {} for {}: {}\n",
             waiter.position,
             waiter.ticket.id.as_ticket(),
             table::plain(waiter.ticket.claim.owner.as_str()),

@@ -1,4 +1,4 @@
-//! `work`: execute what is queued.
+//! `work`: runs a worker, which executes queued requests.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -24,41 +24,41 @@ use super::obtain::grace;
 use super::work_live::Live;
 use super::{Verb, print, table};
 
-/// How many lines may wait for a reader.
-const UNREAD: usize = 65_536;
+/// How many events may wait to be printed.
+const MAX_UNPRINTED: usize = 65_536;
 
 /// Execute requests from the queue
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  lockkeeper submit -- make test\n  lockkeeper work --jobs 4 --drain\n\n\
-    The first Ctrl-C lets what runs come to its end and takes nothing more; the second ends it. Several workers \
-    share one queue; a worker that is killed is replaced by the others, and its commands go on.")]
+    After the first Ctrl-C the worker finishes its running commands and starts no more; the second stops them. \
+    Several workers share one queue. If a worker is killed, its commands continue, and another worker takes them over.")]
 pub(super) struct Args {
-    /// How many runs at once
+    /// How many runs at a time
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: u32,
-    /// End once nothing is left to do
+    /// Exit when the queue is empty
     #[arg(long)]
     drain: bool,
-    /// How much of a command's output is kept, in mebibytes
+    /// How much output of a command is kept, in mebibytes
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(4..))]
     output_limit: u64,
-    /// How often to say that this worker lives; after three times without, others replace it
+    /// The interval of heartbeats; after three missed ones, other workers take over
     #[arg(long, value_name = "DUR", default_value = "10s")]
     heartbeat: String,
     #[command(flatten)]
     place: Place,
-    /// Say nothing about runs
+    /// Print nothing about runs
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// Where workers write for other programs.
+/// Folders and lock files that a worker shares with other programs.
 #[derive(clap::Args)]
 pub(super) struct Place {
-    /// Folder of the status log, and of the locks of a swarm's tasks
+    /// The folder of the status log and of task locks
     #[arg(long, value_name = "DIR", env = "AI_SWARM_DIR", default_value = "/tmp/ai_swarm")]
     pub(super) status_dir: PathBuf,
-    /// How requests are locked: in the store alone, or also in .aiflow/locks
+    /// How requests are locked: only in the store, or also in .aiflow/locks
     #[arg(long, value_name = "FORMAT", default_value = "native")]
     pub(super) lock_format: LockFormat,
 }
@@ -66,14 +66,14 @@ pub(super) struct Place {
 /// How requests and the queue are locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LockFormat {
-    /// In the store
+    /// Only in the store
     Native,
-    /// In the store and in the files of aiflow, so that its programs are kept out
+    /// In the store and in the lock files of aiflow, so that its programs respect the locks
     Aiflow,
 }
 
 impl Place {
-    /// How commands are executed here.
+    /// The settings of the worker.
     pub(super) fn settings(&self, context: &Context) -> Result<Settings, Report> {
         let aiflow = match self.lock_format {
             LockFormat::Native => None,
@@ -153,26 +153,26 @@ fn counted(listener: Box<Listener>, counts: Arc<Mutex<Counts>>) -> Box<Listener>
     })
 }
 
-/// Calls a listener on a thread of its own: a reader who does not read, or a terminal that was stopped, must not stop the
-/// work. With `quiet` it gets only what is wrong.
+/// Calls a listener on its own thread: a reader that does not read, or a stopped terminal, must not stop the worker. With
+/// `quiet` the listener gets only warnings.
 fn on_own_thread(listener: Box<Listener>, quiet: bool) -> Result<(Box<Listener>, JoinHandle<()>), Report> {
-    // Counted here: a channel with a limit would take the room for all of them at once.
-    let unread = Arc::new(AtomicUsize::new(0));
+    // A counter limits the events: a bounded channel would allocate memory for all of them at once.
+    let unprinted = Arc::new(AtomicUsize::new(0));
     let (sender, receiver) = channel::<WorkerEvent>();
     let printing = thread::Builder::new().name("print".to_owned());
-    let read = Arc::clone(&unread);
+    let counter = Arc::clone(&unprinted);
     let printing = printing.spawn(move || {
         for event in receiver {
-            read.fetch_sub(1, Ordering::Relaxed);
+            counter.fetch_sub(1, Ordering::Relaxed);
             listener(&event);
         }
     });
     let printing = printing.map_err(lockkeeper::KeeperError::Machine)?;
     let passes_on = move |event: &WorkerEvent| {
         let is_wanted = !quiet || matches!(event, WorkerEvent::Trouble(_));
-        // What nobody reads any more is lost here. It is in the status log and in the events of the runs.
-        if is_wanted && unread.load(Ordering::Relaxed) < UNREAD {
-            unread.fetch_add(1, Ordering::Relaxed);
+        // Further events are not printed. They are in the status log and in the events of the runs.
+        if is_wanted && unprinted.load(Ordering::Relaxed) < MAX_UNPRINTED {
+            unprinted.fetch_add(1, Ordering::Relaxed);
             let _ = sender.send(event.clone());
         }
     };
@@ -201,7 +201,7 @@ pub(super) fn in_words(event: &WorkerEvent) -> String {
         }
         WorkerEvent::Started(run) => format!("{}: started", name(run)),
         WorkerEvent::Waiting(run, why) => format!("{}: waits, {}", name(run), table::plain(why)),
-        WorkerEvent::Retrying(run) => format!("{}: failed, will be tried again", name(run)),
+        WorkerEvent::Retrying(run) => format!("{}: failed, will be retried", name(run)),
         WorkerEvent::Ended(run) => {
             let took = run.completed_at.zip(run.started_at);
             let took = took.map_or_else(String::new, |(end, start)| {
@@ -212,12 +212,12 @@ pub(super) fn in_words(event: &WorkerEvent) -> String {
             let reason = run.reason.map_or_else(String::new, |reason| format!(" ({reason}{code})"));
             format!("{}: {}{took}{reason}", name(run), run.status)
         }
-        WorkerEvent::Adopted(run) => format!("{}: its worker is gone, looked after here", name(run)),
-        WorkerEvent::Superseded(run) => format!("{}: somebody else has it now", name(run)),
+        WorkerEvent::Adopted(run) => format!("{}: its worker is gone, adopted by this worker", name(run)),
+        WorkerEvent::Superseded(run) => format!("{}: another worker has it now", name(run)),
         WorkerEvent::Draining => {
-            "no more runs are begun; a second signal (Ctrl-C) ends those that run".to_owned()
+            "no more runs are started; a second signal (Ctrl-C) stops the running ones".to_owned()
         }
-        WorkerEvent::Stopping => "those that run are ended".to_owned(),
+        WorkerEvent::Stopping => "running commands are stopped".to_owned(),
         WorkerEvent::Trouble(what) => format!("warning: {}", table::plain(what)),
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker does, live on a terminal: what ended scrolls by, what runs and waits stays below it.
+//! Live display of a worker on a terminal: one line for each ended run, and below them the running and waiting runs.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,23 +14,23 @@ use lockkeeper_platform::terminal::Size;
 
 use super::table;
 
-/// Ages are shown in seconds.
+/// The display shows ages in seconds.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The block at the bottom of the terminal. Dropping it takes it away.
+/// The display. Dropping it removes it from the terminal.
 pub(super) struct Live {
     shared: Arc<Shared>,
     ticker: Option<thread::JoinHandle<()>>,
 }
 
 struct Shared {
-    board: Mutex<Board>,
+    content: Mutex<Content>,
     changed: Condvar,
 }
 
-/// Everything that is shown.
+/// The content of the display.
 #[derive(Default)]
-struct Board {
+struct Content {
     jobs: u32,
     running: BTreeMap<RunId, Shown>,
     waiting: BTreeMap<RunId, (String, String)>,
@@ -38,7 +38,7 @@ struct Board {
     failed: u64,
     /// How many lines are on the terminal now.
     drawn: usize,
-    over: bool,
+    closed: bool,
 }
 
 struct Shown {
@@ -48,17 +48,17 @@ struct Shown {
 }
 
 impl Live {
-    /// Begins to show; ages grow while something runs, and nothing is drawn while nothing does.
+    /// Starts the display. It is drawn every second while a run is active, and else only after events.
     pub(super) fn begin(jobs: u32) -> std::io::Result<Self> {
-        let board = Board { jobs, ..Board::default() };
-        let shared = Arc::new(Shared { board: Mutex::new(board), changed: Condvar::new() });
+        let content = Content { jobs, ..Content::default() };
+        let shared = Arc::new(Shared { content: Mutex::new(content), changed: Condvar::new() });
         let ticking = Arc::clone(&shared);
         let ticker = thread::Builder::new().name("live".to_owned()).spawn(move || ticking.tick())?;
-        shared.draw(&mut shared.board(), None);
+        shared.draw(&mut shared.content(), None);
         Ok(Self { shared, ticker: Some(ticker) })
     }
 
-    /// A function that shows an event and its line.
+    /// A function that shows an event. The line is printed if the display does not show the event.
     pub(super) fn listener(&self) -> impl Fn(&WorkerEvent, String) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |event, line| shared.show(event, &line)
@@ -67,10 +67,10 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        let mut board = self.shared.board();
-        board.over = true;
-        erase(&mut board, &mut String::new());
-        drop(board);
+        let mut content = self.shared.content();
+        content.closed = true;
+        replace(&mut content, &mut String::new());
+        drop(content);
         self.shared.changed.notify_all();
         if let Some(ticker) = self.ticker.take() {
             let _ = ticker.join();
@@ -79,63 +79,63 @@ impl Drop for Live {
 }
 
 impl Shared {
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tick(&self) {
-        let mut board = self.board();
-        while !board.over {
-            if board.running.is_empty() {
-                board = self.changed.wait(board).unwrap_or_else(PoisonError::into_inner);
+        let mut content = self.content();
+        while !content.closed {
+            if content.running.is_empty() {
+                content = self.changed.wait(content).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let waited = self.changed.wait_timeout(board, TICK);
+            let waited = self.changed.wait_timeout(content, TICK);
             let (again, passed) = waited.unwrap_or_else(PoisonError::into_inner);
-            board = again;
-            if passed.timed_out() && !board.over {
-                self.draw(&mut board, None);
+            content = again;
+            if passed.timed_out() && !content.closed {
+                self.draw(&mut content, None);
             }
         }
     }
 
     fn show(&self, event: &WorkerEvent, line: &str) {
-        let mut board = self.board();
-        // What runs and waits is shown in the block for as long as it does; everything else gets a line.
-        let stays = board.apply(event);
-        self.draw(&mut board, (!stays).then_some(line));
-        drop(board);
+        let mut content = self.content();
+        // The display shows running and waiting runs. Every other event gets a line.
+        let is_shown = content.apply(event);
+        self.draw(&mut content, (!is_shown).then_some(line));
+        drop(content);
         self.changed.notify_all();
     }
 
-    fn draw(&self, board: &mut Board, line: Option<&str>) {
-        if board.over {
+    fn draw(&self, content: &mut Content, line: Option<&str>) {
+        if content.closed {
             return;
         }
         let mut text = String::new();
         let size = Size::of(std::io::stderr()).unwrap_or(Size { columns: 80, rows: 24 });
-        let block = table::fit(&board.text(Instant::now()), size.columns, size.rows);
+        let block = table::fit(&content.text(Instant::now()), size.columns, size.rows);
         if let Some(line) = line {
             text.push_str(line);
             text.push('\n');
         }
         text.push_str(&block);
-        erase(board, &mut text);
-        board.drawn = block.lines().count();
+        replace(content, &mut text);
+        content.drawn = block.lines().count();
     }
 }
 
-/// Puts `text` in the place of the block.
-fn erase(board: &mut Board, text: &mut String) {
-    let up = if board.drawn > 0 { format!("\x1b[{}A\r\x1b[J", board.drawn) } else { String::new() };
-    board.drawn = 0;
+/// Replaces the display on the terminal by `text`.
+fn replace(content: &mut Content, text: &mut String) {
+    let up = if content.drawn > 0 { format!("\x1b[{}A\r\x1b[J", content.drawn) } else { String::new() };
+    content.drawn = 0;
     let mut stderr = anstream::stderr().lock();
     // A line that cannot be printed is no reason to fail.
     let _ = stderr.write_all(format!("{up}{text}").as_bytes()).and_then(|()| stderr.flush());
 }
 
-impl Board {
-    /// Applies an event; true when the block shows all of it.
+impl Content {
+    /// Applies an event. Returns whether the display shows it.
     fn apply(&mut self, event: &WorkerEvent) -> bool {
         match event {
             WorkerEvent::Started(run) => {
@@ -203,13 +203,13 @@ mod tests {
 
     #[test]
     fn the_block_tells_who_runs_who_waits_and_why() {
-        let mut board = Board { jobs: 4, done: 2, failed: 1, ..Board::default() };
+        let mut content = Content { jobs: 4, done: 2, failed: 1, ..Content::default() };
         let now = Instant::now();
         let shown = Shown { name: "build".to_owned(), attempt: 2, since: now };
-        board.running.insert("RUN-1".parse().unwrap(), shown);
+        content.running.insert("RUN-1".parse().unwrap(), shown);
         let why = "db is held by run:RUN-1, position 1".to_owned();
-        board.waiting.insert("RUN-2".parse().unwrap(), ("deploy".to_owned(), why));
-        let text = board.text(now + Duration::from_millis(65_400));
+        content.waiting.insert("RUN-2".parse().unwrap(), ("deploy".to_owned(), why));
+        let text = content.text(now + Duration::from_millis(65_400));
         assert_eq!(
             text,
             "1 of 4 running, 1 waiting, 2 done, 1 failed\n  runs   RUN-1 build for 1m 5s, attempt 2\n  \

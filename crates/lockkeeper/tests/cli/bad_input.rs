@@ -134,7 +134,7 @@ fn owners_priorities_ids_and_tokens() {
         refused(world, &["acquire", "db", "--slots", "0"], "0");
         refused(world, &["acquire", "--path", "a", "--slots", "2"], "slots are for names");
         refused(world, &["acquire", "db", "--contract", "kill"], "needs a TTL");
-        refused(world, &["acquire"], "nothing to hold");
+        refused(world, &["acquire"], "nothing to lock");
     });
 }
 

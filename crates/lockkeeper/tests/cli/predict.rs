@@ -77,7 +77,7 @@ fn groups_that_are_apart_are_told_where_they_will_meet() {
     world
         .run([&["conflicts", "predict"], groups.as_slice()].concat())
         .code(0)
-        .prints("api and web may meet at Cargo.lock: api ");
+        .prints("api and web may both touch Cargo.lock: api ");
     let answer = predicted(&world, &["--group", "api=src/api.rs", "--group", "docs=docs/**"]);
     assert_eq!(answer["collisions"][0]["path"], "docs/api.md");
     assert!(answer["collisions"][0]["b_likelihood"].is_null(), "it is declared: {answer}");
@@ -208,7 +208,7 @@ fn a_history_that_says_nothing_is_no_error() {
     world
         .run(["conflicts", "predict", "--paths", "no/such/**"])
         .code(0)
-        .says("none of 22 commits touched what it declares");
+        .says("none of 22 commits touched its declared paths");
 }
 
 #[test]

@@ -170,8 +170,8 @@ fn a_swarms_pending_tasks_come_in_once() {
         {"id":"t2","prompt":"done","status":"completed"},{"id":"t3","prompt":"日本語","priority":5}]}"#;
     let world = world!().write("tasks.json", tasks);
     let import = ["submit", "--from-swarm", "tasks.json", "--agent-command", "agent -p {prompt}"];
-    world.run(import).code(0).says("2 queued, 0 there already, 1 passed over");
-    world.run(import).code(0).says("0 queued, 2 there already, 1 passed over");
+    world.run(import).code(0).says("2 queued, 0 existed already, 1 skipped");
+    world.run(import).code(0).says("0 queued, 2 existed already, 1 skipped");
     let first = shown(&world, "t1");
     assert_eq!(first["command"], json!(["agent", "-p", "fix \"it\"; rm -rf /"]));
     assert_eq!((&first["priority"], &first["key"]), (&json!(20), &json!("swarm:t1")));

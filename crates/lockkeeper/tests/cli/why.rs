@@ -5,7 +5,7 @@ use lockkeeper_testing::world;
 #[test]
 fn free_is_told_as_such() {
     let world = world!();
-    world.run(["why", "db"]).code(0).prints("db is free").prints("just take it");
+    world.run(["why", "db"]).code(0).prints("db is free").prints("acquire it");
     assert_eq!(world.run(["why", "db", "--json"]).code(0).json()["held"], false);
 }
 
@@ -28,7 +28,7 @@ fn each_step_of_the_evidence_is_shown_with_what_to_do() {
 fn a_path_is_held_by_the_patterns_that_match_it() {
     let world = world!();
     world.acquire(&["--path", "src/**"]);
-    world.run(["why", "src/main.rs"]).code(0).prints("src/main.rs is held").prints("none stands for it");
+    world.run(["why", "src/main.rs"]).code(0).prints("src/main.rs is held").prints("not tied to a process");
     world.run(["why", "docs/x"]).code(0).prints("is free");
     world.run(["why", "src/*.rs", "--name"]).code(2).says("--path");
 }

@@ -64,7 +64,7 @@ fn people_read_lines_with_a_fix_below() {
     let doctor = Doctor::new().with_store();
     doctor.write(&doctor.groups().join("registry.log"), &format!("g:{GONE}:g:1700000000:ACTIVE\n"));
     let text = doctor.world.run(["doctor"]).code(0).stdout();
-    assert!(text.contains("\nWARN  group-locks    left of the dead: group g of process"), "{text}");
+    assert!(text.contains("\nWARN  group-locks    held by dead processes: group g of process"), "{text}");
     assert!(text.contains("\n      fix: `lockkeeper doctor --full`"), "{text}");
     assert!(text.ends_with("\nWARN: 0 failed, 1 warning, 25 passed\n"), "{text}");
     let text = doctor.world.run(["doctor", "--full"]).code(0).stdout();

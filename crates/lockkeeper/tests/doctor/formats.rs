@@ -109,12 +109,12 @@ fn lines_of_dead_group_holders_are_ended_by_the_full_pass() {
     let mut locked = Started::of(&mut flock);
     assert_eq!(locked.line(), "up");
     let quick = doctor.quick();
-    quick.says("group-locks", "WARN", &format!("left of the dead: group g of process {GONE}"));
-    quick.says("group-locks", "WARN", "group old of process 1 is held for 11m");
-    quick.says("group-locks", "WARN", "is not understood: what is this");
+    quick.says("group-locks", "WARN", &format!("held by dead processes: group g of process {GONE}"));
+    quick.says("group-locks", "WARN", "group old of process 1 has been held for 11m");
+    quick.says("group-locks", "WARN", "cannot be parsed: what is this");
     let full = doctor.full();
     assert_eq!(full.recovered("group-locks"), [format!("group g of process {GONE}")]);
-    assert!(!full.text("group-locks", "detail").contains("left of the dead"), "{}", full.value);
+    assert!(!full.text("group-locks", "detail").contains("dead processes"), "{}", full.value);
     let text = fs::read_to_string(&registry).unwrap();
     assert!(
         text.contains(":ORPHAN_CLEANED") && text.contains(":held:") && text.contains("what is this"),
@@ -143,11 +143,11 @@ fn a_zombie_sprint_is_reported_and_never_removed() {
     let quick = doctor.quick();
     let (_, fix) = quick.text("sprint-lock", "fix").split_once(": ").unwrap();
     doctor.world.shell(fix).code(0);
-    doctor.quick().says("sprint-lock", "PASS", "there is none");
+    doctor.quick().says("sprint-lock", "PASS", "there is no sprint lock");
     let living = Started::of(&mut Command::new("cat"));
     let record = format!("pid: {}\nstarted_at: \"{}\"\n", living.pid(), WallTime::now());
     doctor.write(&lock, &record);
-    doctor.quick().says("sprint-lock", "PASS", "a sprint that runs has it");
+    doctor.quick().says("sprint-lock", "PASS", "a running sprint holds it");
 }
 
 /// Requirement 201.
@@ -183,7 +183,7 @@ fn files_of_killed_writers_are_removed_and_those_of_the_living_kept() {
     assert_eq!((full.troubles(), spares()), (vec![], living));
     // The doctor reports an unfinished file of another program once it is old, and does not remove it.
     files::set_age(&unfinished, 1_000 * HOUR);
-    doctor.full().says("leftovers", "WARN", ".sprint-running.tmp was never finished");
+    doctor.full().says("leftovers", "WARN", ".sprint-running.tmp did not finish it");
     assert!(unfinished.exists());
     worker.finish().code(0);
 }

@@ -34,7 +34,7 @@ fn the_full_pass_puts_away_what_the_dead_left_and_nothing_else() {
         .fix("leases", "--full");
     assert!(quick.recovered("leases").is_empty());
     let full = doctor.full();
-    full.says("leases", "PASS", "none is left");
+    full.says("leases", "PASS", "none belongs to a dead holder");
     let recovered = full.recovered("leases").join(", ");
     assert_eq!(full.recovered("leases").len(), 3, "{recovered}");
     assert!(

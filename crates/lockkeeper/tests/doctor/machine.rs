@@ -1,8 +1,8 @@
 //! Missing abilities of the machine, simulated with strace, limits and namespaces.
 
 use lockkeeper_core::time::Ttl;
-use lockkeeper_engine::doctor::{Diagnosis, Opened, Pass, Site, Status, examine};
-use lockkeeper_engine::location::{Because, Location};
+use lockkeeper_engine::doctor::{Diagnosis, Inputs, Opened, Pass, Status, examine};
+use lockkeeper_engine::location::{Location, LocationSource};
 use lockkeeper_formats::group::Folders;
 use lockkeeper_formats::swarm::{self, Swarm};
 use lockkeeper_platform::wall_clock::WallTime;
@@ -37,7 +37,7 @@ fn kernel_locks_that_are_refused_fail() {
     let life = doctor.state().join("life");
     let calls = ["-P", life.to_str().unwrap(), "-e", "trace=fcntl", "-e", "inject=fcntl:error=ENOLCK"];
     with_calls(&doctor, &calls, &[]).says("kernel-locks", "FAIL", "cannot take a kernel lock");
-    doctor.quick().says("kernel-locks", "PASS", "gone afterwards");
+    doctor.quick().says("kernel-locks", "PASS", "was free afterwards");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn listeners_that_are_used_up_are_warned_of() {
         .says("file-watching", "WARN", "open files")
         .fix("file-watching", "sysctl");
     let calls = ["-e", "trace=inotify_add_watch", "-e", "inject=inotify_add_watch:error=ENOSPC"];
-    with_calls(&doctor, &calls, &[]).says("file-watching", "WARN", "cannot listen");
+    with_calls(&doctor, &calls, &[]).says("file-watching", "WARN", "cannot watch");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn few_descriptors_are_warned_of() {
 fn a_missing_process_table_fails() {
     let doctor = Doctor::new().with_store();
     let Some(diagnosis) = doctor.in_own_mounts("mount -t tmpfs none /proc; doctor") else { return };
-    diagnosis.says("processes", "FAIL", "cannot tell this machine").fix("processes", "mount -t proc");
+    diagnosis.says("processes", "FAIL", "cannot identify this machine").fix("processes", "mount -t proc");
     diagnosis.says("store", "FAIL", "cannot find out about this process");
 }
 
@@ -119,13 +119,14 @@ fn records_from_the_future_are_warned_of() {
 
 /// Looks through the library, where the clock is an argument.
 pub fn look(root: &std::path::Path, now: WallTime, downgrades: usize) -> Diagnosis {
-    let location = Location { state: root.join("state"), root: root.to_owned(), because: Because::Named };
+    let location =
+        Location { state: root.join("state"), root: root.to_owned(), source: LocationSource::Named };
     let groups = Folders::from_variables(&|name| (name == "LOCK_DIR").then(|| root.join("groups").into()));
     let swarm = Swarm::new(root.join("swarm"), Ttl::new(swarm::DEFAULT_TTL).unwrap());
     let max_group_age = std::time::Duration::from_secs(600);
     let store = Opened::Absent;
     let site =
-        Site { location: &location, store, groups: &groups, max_group_age, swarm: &swarm, downgrades, now };
+        Inputs { location: &location, store, groups: &groups, max_group_age, swarm: &swarm, downgrades, now };
     examine(&site, Pass::Quick, &mut |_, _, _| {})
 }
 

@@ -52,7 +52,7 @@ fn another_user_cannot_use_the_folder_and_is_told_so() {
         Diagnosis::of(command.arg(&program).args(["--dir", state, "doctor", "--json"]))
     };
     of_nobody(".lockkeeper").says("state-folder", "FAIL", "belongs to user 0").fix("state-folder", "--dir");
-    of_nobody("new").says("state-folder", "FAIL", "cannot be made").says("store", "PASS", "none yet");
+    of_nobody("new").says("state-folder", "FAIL", "cannot be created").says("store", "PASS", "none yet");
     let theirs = doctor.world.beside("theirs");
     fs::create_dir(&theirs).unwrap();
     std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).unwrap();
@@ -66,11 +66,11 @@ fn another_user_cannot_use_the_folder_and_is_told_so() {
 fn a_disk_that_is_nearly_full_is_warned_of_and_a_full_one_fails() {
     let doctor = Doctor::new();
     let trials = [
-        ("size=50m", ":", "WARN", "room for"),
+        ("size=50m", ":", "WARN", "has only"),
         ("size=512k", ":", "FAIL", "KiB"),
-        ("size=1g,nr_inodes=100", ":", "WARN", "files only"),
-        ("size=1g,nr_inodes=12", ":", "FAIL", "files only"),
-        ("size=1g", "dd if=/dev/zero of=.git/lockkeeper/fill bs=1M 2>dd.log || :", "FAIL", "room for 0 KiB"),
+        ("size=1g,nr_inodes=100", ":", "WARN", "files free"),
+        ("size=1g,nr_inodes=12", ":", "FAIL", "files free"),
+        ("size=1g", "dd if=/dev/zero of=.git/lockkeeper/fill bs=1M 2>dd.log || :", "FAIL", "has only 0 KiB"),
     ];
     for (options, fill, status, detail) in trials {
         let options = if options == "size=1g" && fill != ":" { "size=8m" } else { options };
@@ -88,7 +88,7 @@ fn a_read_only_file_system_fails() {
     let line = "mount --bind .git .git; mount -o remount,bind,ro .git; doctor";
     let Some(diagnosis) = doctor.in_own_mounts(line) else { return };
     diagnosis.says("file-system", "FAIL", "read-only").fix("file-system", "--dir");
-    diagnosis.says("state-folder", "FAIL", "cannot be written");
+    diagnosis.says("state-folder", "FAIL", "is not writable");
 }
 
 /// No network is at hand: the kernel's answer is changed on its way to the doctor.

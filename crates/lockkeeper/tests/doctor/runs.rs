@@ -95,8 +95,8 @@ fn a_run_whose_worker_and_processes_are_gone_is_named() {
     quick.says("run-store", "PASS", "3 running");
     let full = queue.doctor.full();
     assert_eq!(full.recovered("runs"), [format!("{lost} of request RQ-1")]);
-    assert_eq!(full.check("runs")["recovered"][0]["why"], "nothing of it lives: failed");
-    full.says("runs", "PASS", "looked after");
+    assert_eq!(full.check("runs")["recovered"][0]["why"], "its worker and its processes are gone: failed");
+    full.says("runs", "PASS", "has a worker or a process");
     let ended = queue.runs.find("RQ-1").unwrap();
     assert_eq!((ended.status, ended.reason), (Status::Failed, Some(Reason::Lost)));
     drop((command, worker));
@@ -113,7 +113,10 @@ fn a_lost_run_that_may_be_tried_again_waits_for_its_next_attempt() {
     let run = queue.submit_with("RQ-1", retry);
     queue.claim(&run, "w1", HolderId(11));
     let full = queue.doctor.full();
-    assert_eq!(full.check("runs")["recovered"][0]["why"], "nothing of it lives: it will be tried again");
+    assert_eq!(
+        full.check("runs")["recovered"][0]["why"],
+        "its worker and its processes are gone: it will be retried"
+    );
     let found = queue.runs.find("RQ-1").unwrap();
     assert!(found.status == Status::Running && found.waits_for_retry(), "{found:?}");
     assert_eq!(queue.doctor.quick().troubles(), [""; 0]);
@@ -134,12 +137,16 @@ fn a_run_of_a_killed_worker_is_ended_by_the_full_pass() {
         .unwrap();
     let mut worker = queue.doctor.world.start(["work"]);
     assert_eq!(fs::read_to_string(&fifo).unwrap(), "up\n");
-    queue.doctor.quick().says("runs", "PASS", "looked after").says("run-store", "PASS", "1 running");
+    queue.doctor.quick().says("runs", "PASS", "has a worker or a process").says(
+        "run-store",
+        "PASS",
+        "1 running",
+    );
     // The worker records the process after it has started it.
     let command = || queue.runs.find("RQ-1").unwrap().process.and_then(|process| process.command);
     let command = until_seen("the worker recorded the process", command, Option::is_some).unwrap();
     worker.kill();
-    queue.doctor.full().says("runs", "PASS", "looked after");
+    queue.doctor.full().says("runs", "PASS", "has a worker or a process");
     processes::kill(command.pid);
     let full = queue.doctor.full();
     assert_eq!(full.recovered("runs").len(), 1, "{}", full.value);
@@ -153,13 +160,13 @@ fn processes_of_a_run_that_is_over_are_named() {
     let mut command = Command::new("cat");
     command.env("LOCKKEEPER_RUN_ID", run.as_str());
     let survivor = Started::of(&mut command);
-    queue.doctor.quick().says("run-processes", "PASS", "nothing is left");
+    queue.doctor.quick().says("run-processes", "PASS", "no process of an ended run is left");
     queue.runs.cancel(&run, None).unwrap();
     let diagnosis = queue.doctor.quick();
     let told = format!("process {} of {run} (canceled)", survivor.pid());
     diagnosis.says("run-processes", "WARN", &told).fix("run-processes", "kill");
     survivor.finish().code(0);
-    queue.doctor.quick().says("run-processes", "PASS", "nothing is left");
+    queue.doctor.quick().says("run-processes", "PASS", "no process of an ended run is left");
     // The doctor also finds processes by their kernel lock, when their environment does not name the run.
     let _held = queue.hold(HolderId(31));
     queue.sql("UPDATE run SET holder = 31");
@@ -194,7 +201,7 @@ fn folders_of_no_run_are_named_and_left_alone() {
     let queue = Queue::new();
     let run = queue.submit("RQ-1");
     queue.runs.folder_of(&run).make().unwrap();
-    queue.doctor.quick().says("run-folders", "PASS", "each belongs");
+    queue.doctor.quick().says("run-folders", "PASS", "each folder belongs");
     let orphan = queue.doctor.state().join("runs/RUN-20260131-120000-abc");
     fs::create_dir(&orphan).unwrap();
     for diagnosis in [queue.doctor.quick(), queue.doctor.full()] {

@@ -114,7 +114,7 @@ fn the_status_tells_what_the_registry_and_the_kernel_say() {
     assert_eq!(group["active"][0]["life"], "alive");
     assert_eq!(status["odd_lines"].as_array().unwrap().len(), 1);
     let told = groups.run(&["status"]).stderr();
-    assert!(told.contains("is not understood and kept") && !told.contains('\x1b'), "{told}");
+    assert!(told.contains("cannot be parsed and is kept") && !told.contains('\x1b'), "{told}");
     holder.finish().code(0);
     waiter.wait().code(0);
 }

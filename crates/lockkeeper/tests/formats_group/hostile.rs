@@ -79,7 +79,7 @@ fn a_full_folder_gives_way_to_the_cache_folder_and_stays_given_way_to() {
         "$LK" group exec a -- sh -c 'test -e "$LOCK_DIR/a.lock" && ! flock -n "$LOCK_DIR/a.lock" true && echo "a is held here"'
         mount -o remount,nr_inodes=100 "$LOCK_DIR"
         "$LK" group exec b -- sh -c 'test -e "$HOME/.cache/ce_locks/b.lock" && ! flock -n "$HOME/.cache/ce_locks/b.lock" true && echo "b stays there"' 2>told
-        grep -q "could not hold it before" told
+        grep -q "could not be used before" told
         "$LK" group exec c -- sh -c 'test -e "$LOCK_DIR/c.lock" && ! flock -n "$LOCK_DIR/c.lock" true && echo "c is held here"'
         "$LK" group status --json"#;
     let Some(output) = in_namespace(&groups, script) else { return };

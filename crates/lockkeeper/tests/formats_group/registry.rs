@@ -59,5 +59,5 @@ fn statuses_of_other_programs_are_read() {
     let groups = Groups::new();
     groups.write_registry("a:7:a:100:FAILED\nb:7:b:100:FORCE_RELEASED:101\nc:7:c:100:ORPHAN_CLEANED:102\n");
     assert!(groups.json(&["status"])["odd_lines"].as_array().unwrap().is_empty());
-    groups.run(&["force-release-all", "--yes"]).code(0).says("0 struck off");
+    groups.run(&["force-release-all", "--yes"]).code(0).says("0 marked as released");
 }

@@ -171,7 +171,7 @@ fn without_exchange_everything_works_and_hold_says_so() {
     run(&TAKE).code(0);
     assert_eq!(tasks.read("a")["worker_id"], "new");
     let hold = ["task", "hold", "b", "--worker", "w", "--interval", "10ms", "--", "sh", "-c", "sleep 0.1"];
-    run(&hold).code(0).says("cannot exchange two names");
+    run(&hold).code(0).says("cannot exchange two file names");
     assert_eq!(tasks.names(), ["a.lock"]);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockkeeper::Keeper;
 use lockkeeper_core::time::Ttl;
-use lockkeeper_engine::location::{Because, Location};
+use lockkeeper_engine::location::{Location, LocationSource};
 use lockkeeper_engine::messages::Language;
 use lockkeeper_engine::open::open_engine;
 use lockkeeper_engine::runs::environment;
@@ -69,7 +69,7 @@ impl Server {
         settings.defaults.dir = folder.to_owned();
         let keeper = Keeper::open(folder.join("state")).unwrap();
         let location =
-            Location { state: folder.join("state"), root: folder.to_owned(), because: Because::Named };
+            Location { state: folder.join("state"), root: folder.to_owned(), source: LocationSource::Named };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockkeeper_core::queue::{Limits, Stop};
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::Status;
-use lockkeeper_engine::queue::{self, QueueTurn};
+use lockkeeper_engine::queue::{self, QueueRunner};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::runs::bulk::Bulk;
 use lockkeeper_engine::work::{ClaimResult, ControlListener, Settings, Worker};
@@ -15,7 +15,7 @@ use lockkeeper_store::runs::RequestFilter;
 use super::work::script;
 use super::world::World;
 
-fn turn(world: &World, aiflow: Option<&Aiflow>) -> Result<QueueTurn, String> {
+fn runner(world: &World, aiflow: Option<&Aiflow>) -> Result<QueueRunner, String> {
     let folder = world.folder.path();
     let leases = lockkeeper_engine::open::open_engine(folder).unwrap();
     let settings = Settings { aiflow: aiflow.cloned(), ..Settings::default() };
@@ -23,11 +23,11 @@ fn turn(world: &World, aiflow: Option<&Aiflow>) -> Result<QueueTurn, String> {
     let worker = Worker::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
     let worker = Arc::new(worker);
     let listener = ControlListener::begin(&worker, None).unwrap();
-    QueueTurn::take(&worker, listener, aiflow).unwrap().map_err(|busy| busy.holder)
+    QueueRunner::lock(&worker, listener, aiflow).unwrap().map_err(|busy| busy.holder)
 }
 
 fn auto(world: &World, limits: Limits) -> (Stop, Vec<String>) {
-    let end = turn(world, None).unwrap().auto(limits, &mut || true, &mut |_| {}).unwrap();
+    let end = runner(world, None).unwrap().auto(limits, &mut || true, &mut |_| {}).unwrap();
     (end.stop, end.runs.iter().map(|run| run.request.to_string()).collect())
 }
 
@@ -49,14 +49,14 @@ fn requests_are_executed_in_their_order() {
 #[test]
 fn only_one_works_through_the_queue() {
     let world = World::new();
-    let first = turn(&world, None).unwrap();
+    let first = runner(&world, None).unwrap();
     let leases = lockkeeper_engine::open::open_engine(world.folder.path()).unwrap();
     assert!(queue::is_running(&leases).unwrap());
-    let Err(holder) = turn(&world, None) else { panic!("two work through the queue") };
+    let Err(holder) = runner(&world, None) else { panic!("two work through the queue") };
     assert!(holder.starts_with("queue:W-"), "{holder}");
     drop(first);
     assert!(!queue::is_running(&leases).unwrap());
-    assert!(turn(&world, None).is_ok());
+    assert!(runner(&world, None).is_ok());
 }
 
 /// Requirement 185.
@@ -70,7 +70,7 @@ fn a_failure_ends_it_and_frees_the_lock() {
     assert_eq!((stop, order.join(" ")), (Stop::NeedsInput, "a b".to_owned()));
     let (stop, order) = auto(&world, Limits::default());
     assert_eq!((stop, order.join(" ")), (Stop::Failed, "c".to_owned()));
-    let end = turn(&world, None).unwrap().auto(Limits::default(), &mut || false, &mut |_| {}).unwrap();
+    let end = runner(&world, None).unwrap().auto(Limits::default(), &mut || false, &mut |_| {}).unwrap();
     assert_eq!((end.stop, end.runs.len()), (Stop::DoctorFailed, 0));
     let (stop, order) = auto(&world, Limits { runs: 1, ..Limits::default() });
     assert_eq!((stop, order.join(" ")), (Stop::RunLimit, "d".to_owned()));
@@ -81,9 +81,9 @@ fn a_failure_ends_it_and_frees_the_lock() {
 #[test]
 fn the_lock_is_given_back_by_a_panic_too() {
     let world = World::new();
-    let turn = turn(&world, None).unwrap();
+    let runner = runner(&world, None).unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _turn = turn;
+        let _runner = runner;
         panic!("on purpose");
     }));
     assert!(panicked.is_err());
@@ -114,9 +114,9 @@ fn it_ends_after_the_present_run_when_asked() {
     }
     let leases = lockkeeper_engine::open::open_engine(world.folder.path()).unwrap();
     assert!(!queue::stop(&world.runs, &leases).unwrap());
-    let mut turn = turn(&world, None).unwrap();
+    let mut runner = runner(&world, None).unwrap();
     let stopped = || assert!(queue::stop(&world.runs, &leases).unwrap());
-    let end = turn.auto(Limits::default(), &mut || true, &mut |_| stopped()).unwrap();
+    let end = runner.auto(Limits::default(), &mut || true, &mut |_| stopped()).unwrap();
     assert_eq!((end.stop, end.runs.len()), (Stop::Asked, 1));
 }
 
@@ -130,10 +130,10 @@ fn the_files_of_aiflow_are_held_while_a_request_is_executed() {
     let command =
         format!("ls {} > {}; cat {}/*.json >> {1}", locks.display(), shown.display(), locks.display());
     world.runs.submit(&script("RQ-1", &command), None).unwrap();
-    let mut turn = turn(&world, Some(&aiflow)).unwrap();
-    assert!(self::turn(&world, Some(&aiflow)).is_err());
-    let run = turn.run_next().unwrap().run.unwrap();
-    drop(turn);
+    let mut runner = runner(&world, Some(&aiflow)).unwrap();
+    assert!(self::runner(&world, Some(&aiflow)).is_err());
+    let run = runner.run_next().unwrap().run.unwrap();
+    drop(runner);
     assert_eq!(run.status, Status::Succeeded);
     let shown = std::fs::read_to_string(shown).unwrap();
     assert!(shown.starts_with("queue.lock.json\nrequest.RQ-1.lock.json\n"), "{shown}");

@@ -84,10 +84,10 @@ pub(crate) async fn run_next(
     State(state): State<AppState>,
     Body(request): Body<RunQueueRequest>,
 ) -> Result<Response, ApiError> {
-    let (turn, auto) = state
+    let (start, auto) = state
         .blocking(move |state| Ok((state.run_spawner().run_queue(state, request.auto)?, auto_run(state)?)))
         .await?;
-    match turn {
+    match start {
         QueueStart::Started(selection) => {
             Ok((StatusCode::ACCEPTED, Json(Queue::of(&selection, auto.as_ref()))).into_response())
         }

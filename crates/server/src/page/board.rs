@@ -141,9 +141,9 @@ fn last_change(run: &Run) -> lockkeeper_core::time::Moment {
 
 /// Why a request waits or failed, in one sentence.
 fn why(entry: &RequestEntry, listing: &Listing, texts: &Texts) -> Option<String> {
-    let in_the_way = listing.in_the_way(&entry.request.request.resources());
+    let conflicting = listing.conflicting_leases(&entry.request.request.resources());
     if entry.request.status == RequestStatus::Queued
-        && let Some(found) = in_the_way.first()
+        && let Some(found) = conflicting.first()
     {
         let owner = &found.holder.lease.claim.owner;
         return Some(format!("{} {}, {} {owner}", texts.waits_for, found.witness, texts.held_by));

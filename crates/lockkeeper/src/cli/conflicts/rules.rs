@@ -17,7 +17,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
-    let stages = stages::load_sound(context, &args.file)?.stages;
+    let stages = stages::load_valid(context, &args.file)?.stages;
     let mut rules: Vec<_> = stages.rules.iter().map(|rule| &rule.value).collect();
     // The order in which they are tried.
     rules.sort_by_key(|rule| (std::cmp::Reverse(rule.action.strategy()), rule.priority));

@@ -1,4 +1,4 @@
-//! `group monitor`: one background process that looks for deadlocks now and then.
+//! `group monitor`: a background process that checks for deadlocks at an interval.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,35 +19,35 @@ use lockkeeper_platform::wall_clock::Dial;
 use lockkeeper_platform::{clock, poll, process};
 use serde_json::json;
 
-use super::{care, setting};
+use super::{recovery, setting};
 use crate::cli::context::Context;
 use crate::cli::print;
 
-/// How people find it with `ps`.
+/// The process name that `ps` shows.
 const NAME: &str = "deadlock_monitor";
 pub(super) const DEFAULT_INTERVAL: u64 = 60;
 const LOG: &str = "deadlock_monitor.log";
-/// The log of the background process is begun anew beyond this.
+/// A larger log is truncated when the monitor starts.
 const MAX_LOG: u64 = 64 * 1024;
-/// It ends at once when it is asked to; this is for a machine under load.
+/// How long the monitor may take to stop. It stops at once, unless the machine is overloaded.
 const GRACE: Duration = Duration::from_secs(10);
 
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// Start it in the background; there is at most one for a lock folder
+    /// Start the monitor in the background; a lock folder has at most one
     Start(Every),
-    /// End it
+    /// Stop the monitor
     Stop,
-    /// Be it, in the foreground, until Ctrl-C
+    /// Run the monitor in the foreground, until Ctrl-C
     Run(Every),
 }
 
 #[derive(clap::Args)]
 pub(super) struct Every {
-    /// How often to look [default: DEADLOCK_CHECK_INTERVAL, else 60]
+    /// The interval between checks [default: DEADLOCK_CHECK_INTERVAL, else 60]
     #[arg(long, value_name = "S")]
     interval: Option<String>,
-    /// End with this process
+    /// Stop when this process ends
     #[arg(long, value_name = "PID", hide = true)]
     along_with: Option<u32>,
 }
@@ -56,9 +56,7 @@ impl Every {
     fn span(&self) -> Result<Duration, Report> {
         let span = setting(self.interval.as_deref(), "DEADLOCK_CHECK_INTERVAL", DEFAULT_INTERVAL)?;
         if span.is_zero() {
-            return Err(
-                Report::usage("an interval of zero would never rest").with_hint("give a second or more")
-            );
+            return Err(Report::usage("the interval cannot be zero").with_hint("give a second or more"));
         }
         Ok(span)
     }
@@ -68,7 +66,7 @@ pub(super) fn run(context: &Context, folders: &Folders, command: &Command) -> Re
     match command {
         Command::Start(every) => start(context, folders, every),
         Command::Stop => stop(context, folders),
-        Command::Run(every) => be(folders, every),
+        Command::Run(every) => run_monitor(folders, every),
     }
 }
 
@@ -76,11 +74,11 @@ fn start(context: &Context, folders: &Folders, every: &Every) -> Result<Exit, Re
     let interval = every.span()?;
     let Some(mut lock) = MonitorLock::take(folders)? else {
         let pid = MonitorLock::holder(folders)?.map(|holder| holder.process.pid);
-        tell(context, "running", pid, "it runs already");
+        print_result(context, "running", pid, "it runs already");
         return Ok(Exit::Done);
     };
     let child = spawn(folders, &mut lock, interval, &[])?;
-    tell(context, "started", Some(child.id()), "started");
+    print_result(context, "started", Some(child.id()), "started");
     Ok(Exit::Done)
 }
 
@@ -100,7 +98,7 @@ fn spawn(
         .arg0(NAME)
         .args(["group", "monitor", "run", "--interval", &format!("{}ms", interval.as_millis())])
         .args(more)
-        // The lock itself is handed over, so there is no moment without it.
+        // The child inherits the lock, so it is never free in between.
         .stdin(Stdio::from(lock.share()?))
         .stdout(log.try_clone().map_err(failed)?)
         .stderr(log);
@@ -109,14 +107,14 @@ fn spawn(
     Ok(child)
 }
 
-/// The monitor that a run of stages brings along, for as long as it takes.
+/// The monitor that `stages run` starts, and stops at its end.
 pub(in crate::cli) struct Monitor {
     child: Option<Child>,
 }
 
 impl Monitor {
-    /// Starts it, unless there is one, or nobody has a lock folder that it could look at. A run does without it if it
-    /// has to: its own leases need none.
+    /// Starts the monitor, unless one runs already or there is no lock folder. If it cannot be started, the run continues
+    /// without it: its own leases do not need it.
     pub(in crate::cli) fn begin() -> Self {
         let folders = Folders::from_variables(&|name| std::env::var_os(name));
         let start = || -> Result<Option<Child>, Report> {
@@ -127,7 +125,7 @@ impl Monitor {
         };
         let child = if folders.existing().is_empty() { Ok(None) } else { start() };
         let child = child.unwrap_or_else(|report| {
-            print::talk(&format!("warning: there is no deadlock monitor: {report}"));
+            print::talk(&format!("warning: the deadlock monitor does not run: {report}"));
             None
         });
         Self { child }
@@ -138,7 +136,7 @@ impl Drop for Monitor {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
         if let Ok(monitor) = process::identify(child.id()) {
-            // One that does not end by itself sees that this process has ended.
+            // If this fails, the monitor stops when it notices the end of this process.
             let _ = stop_tree(&Stop { root: Root::Process(monitor), grace: GRACE, mark: None });
         }
         let _ = child.wait();
@@ -147,7 +145,7 @@ impl Drop for Monitor {
 
 fn stop(context: &Context, folders: &Folders) -> Result<Exit, Report> {
     let Some(monitor) = MonitorLock::holder(folders)? else {
-        tell(context, "stopped", None, "none runs");
+        print_result(context, "stopped", None, "none runs");
         return Ok(Exit::Done);
     };
     let root = Root::Process(monitor.process);
@@ -156,17 +154,17 @@ fn stop(context: &Context, folders: &Folders) -> Result<Exit, Report> {
     if !left.is_empty() {
         let message = format!("process {} cannot be ended", monitor.process.pid);
         return Err(Report::new(Exit::Failed, "MONITOR_NOT_STOPPED", message)
-            .with_hint("is it another user's? then that user has to stop it"));
+            .with_hint("if it belongs to another user, that user has to stop it"));
     }
-    tell(context, "stopped", Some(monitor.process.pid), "stopped");
+    print_result(context, "stopped", Some(monitor.process.pid), "stopped");
     Ok(Exit::Done)
 }
 
-fn be(folders: &Folders, every: &Every) -> Result<Exit, Report> {
+fn run_monitor(folders: &Folders, every: &Every) -> Result<Exit, Report> {
     let interval = every.span()?;
-    let called = std::env::args_os().next().is_some_and(|name| name == NAME);
-    if !called && let Ok(program) = std::env::current_exe() {
-        // Only a new start changes what `ps` shows.
+    let has_name = std::env::args_os().next().is_some_and(|name| name == NAME);
+    if !has_name && let Ok(program) = std::env::current_exe() {
+        // Only `exec` changes the name that `ps` shows.
         let error = Process::new(program).arg0(NAME).args(std::env::args_os().skip(1)).exec();
         return Err(Report::of(Exit::Failed, "MONITOR_NOT_STARTED", &error));
     }
@@ -186,17 +184,17 @@ fn be(folders: &Folders, every: &Every) -> Result<Exit, Report> {
     let owner = every.along_with.map(watch);
     let Some(owner) = owner.map_or(Some(None), |watched| watched.map(Some)) else { return Ok(Exit::Done) };
     if in_background {
-        // Out of the reach of the terminal that it was started from; a group's leader cannot, and need not.
+        // Leaves the session of the terminal. The leader of a process group cannot do that, and does not need to.
         let _ = process::leave_session();
     }
     loop {
-        match care::look(folders) {
-            Ok(checked) => checked.lines().iter().for_each(|line| note(line)),
-            Err(report) => note(&report.to_string()),
+        match recovery::check(folders) {
+            Ok(checked) => checked.lines().iter().for_each(|line| log(line)),
+            Err(report) => log(&report.to_string()),
         }
-        // The folder may be gone for good, as after a clean-up of /tmp: then nobody needs us any more.
+        // A clean-up of /tmp may remove the folder. Then the monitor is not needed any more.
         if !folders.first().is_dir() {
-            note("the lock folder is gone");
+            log("the lock folder is gone");
             return Ok(Exit::Done);
         }
         let descriptors: Vec<BorrowedFd<'_>> =
@@ -208,7 +206,7 @@ fn be(folders: &Folders, every: &Every) -> Result<Exit, Report> {
     }
 }
 
-/// How to be told of the end of the process that this one is to end with; nothing when it has ended.
+/// A descriptor that becomes readable when a process ends; none if it has ended already.
 fn watch(pid: u32) -> Option<Arc<OwnedFd>> {
     match process::watch(process::identify(pid).ok()?) {
         Watch::Exit(exit) => Some(exit),
@@ -216,7 +214,8 @@ fn watch(pid: u32) -> Option<Arc<OwnedFd>> {
     }
 }
 
-fn note(line: &str) {
+/// Prints a line with the time. In the background it goes to the log file.
+fn log(line: &str) {
     let now = clock::now();
     print::talk(&format!("{} {line}", Dial::at(now).utc(now)));
 }
@@ -234,7 +233,7 @@ fn open_log(folders: &Folders) -> std::io::Result<File> {
     options.open(path)
 }
 
-fn tell(context: &Context, status: &str, pid: Option<u32>, text: &str) {
+fn print_result(context: &Context, status: &str, pid: Option<u32>, text: &str) {
     if context.json {
         print::json(&json!({ "status": status, "pid": pid }));
         return;

@@ -1,4 +1,4 @@
-//! `group status`: who holds and who waits, by the registry and by the kernel.
+//! `group status`: lists holders and waiters, from the registry and from the kernel.
 
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::report::{Exit, Report};
@@ -25,7 +25,7 @@ pub(super) fn run(context: &Context, folders: &Folders) -> Result<Exit, Report> 
         return Ok(Exit::Done);
     }
     print::out(&as_text(folders, &survey));
-    tell_odd(&survey);
+    warn_of_malformed(&survey);
     match monitor {
         Some(monitor) => print::talk(&format!("deadlock_monitor runs as process {}", monitor.process.pid)),
         None => print::talk("no deadlock_monitor runs: `lockkeeper group monitor start` starts it"),
@@ -33,19 +33,19 @@ pub(super) fn run(context: &Context, folders: &Folders) -> Result<Exit, Report> 
     Ok(Exit::Done)
 }
 
-/// Lines that nobody understands are kept, so somebody has to hear of them.
-pub(super) fn tell_odd(survey: &Survey) {
+/// Warns about lines of the registry that cannot be parsed. They are never removed.
+pub(super) fn warn_of_malformed(survey: &Survey) {
     for (file, line, text) in &survey.odd {
-        print::talk(&format!("warning: {} line {line} is not understood and kept: {text}", file.display()));
+        print::talk(&format!("warning: {} line {line} cannot be parsed and is kept: {text}", file.display()));
     }
 }
 
-/// A process for programs.
+/// A process as JSON.
 pub(super) fn locker(locker: &Locker) -> Value {
     json!({ "pid": locker.process.pid, "command": locker.command })
 }
 
-/// An ACTIVE line for programs.
+/// An ACTIVE line of the registry as JSON.
 pub(super) fn finding(finding: &Finding) -> Value {
     let Finding { entry, life, age } = finding;
     json!({
@@ -91,7 +91,7 @@ fn row(group: &Group) -> Vec<String> {
     let state = match (sight.holders.is_empty(), sight.complete) {
         (false, _) => "locked",
         (true, true) => "free",
-        (true, false) => "free, as far as can be seen",
+        (true, false) => "free, as far as known",
     };
     let holder = sight.holders.first();
     let held_by = holder.map(|holder| format!("{} {}", holder.process.pid, table::plain(&holder.command)));

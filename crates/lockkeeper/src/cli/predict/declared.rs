@@ -1,4 +1,4 @@
-//! The groups of the question: from flags, or from the leases that are held.
+//! The groups to predict for: from flags, or from the leases that are held.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::cli::args::path_target;
 use crate::cli::context::Context;
 use crate::cli::locks;
 
-/// What the group of `--paths` is called.
+/// The name of the group of `--paths`.
 pub(super) const UNNAMED: &str = "paths";
 
-/// Reads all groups; each has a name of its own and at least one pattern.
+/// Reads all groups. Each has a unique name and at least one pattern.
 pub(super) fn groups(
     context: &Context,
     paths: &[String],
@@ -61,10 +61,10 @@ fn patterns(context: &Context, globs: &[String]) -> Result<Vec<Pattern>, Report>
     Ok(patterns)
 }
 
-/// Everyone who holds paths, by owner: one owner is not in its own way.
+/// One group for each owner that holds paths. Leases of one owner do not conflict.
 fn holders(context: &Context) -> Result<Vec<Group>, Report> {
     let mut owners: BTreeMap<String, Vec<Pattern>> = BTreeMap::new();
-    for holder in locks::Board::look(context)?.listing.holders {
+    for holder in locks::Snapshot::read(context)?.listing.holders {
         if holder.verdict.is_free() {
             continue;
         }
@@ -81,7 +81,7 @@ fn holders(context: &Context) -> Result<Vec<Group>, Report> {
     Ok(owners.into_iter().map(|(name, patterns)| Group { name, patterns }).collect())
 }
 
-/// Splits at commas, but not at those inside of braces and classes, nor behind a backslash.
+/// Splits at commas, except inside of braces and classes, and after a backslash.
 fn split(globs: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let (mut depth, mut class, mut escaped) = (0_usize, false, false);

@@ -1,4 +1,4 @@
-//! How good predictions are in this repository, for people and for programs.
+//! Output of the measured quality of predictions, as text and as JSON.
 
 use lockkeeper_core::predict::{Evaluation, KS, Rank, Score, THRESHOLDS};
 use lockkeeper_engine::predict::Learned;
@@ -8,7 +8,7 @@ use super::show::{learned, percent, rounded};
 use crate::cli::print;
 use crate::cli::table::table;
 
-/// The measurement as one object.
+/// The measurement as one JSON object.
 pub(super) fn json(from: &Learned, result: &Evaluation) -> Value {
     let scores = |scores: &[Score], hidden: u64| -> Vec<Value> {
         let rows = THRESHOLDS.iter().zip(scores).map(|(threshold, score)| {

@@ -1,30 +1,30 @@
-//! Predictions and their evidence, for people and for programs.
+//! Output of predictions with their evidence, as text and as JSON.
 
-use lockkeeper_engine::predict::{Foreseen, Group, GroupOutlook, Learned, Outlook};
+use lockkeeper_engine::predict::{Group, GroupOutlook, Learned, Outlook, PredictedPath};
 use serde_json::{Value, json};
 
 use super::declared::UNNAMED;
 use crate::cli::print;
 use crate::cli::table::plain;
 
-/// The whole answer as one object.
+/// The result as one JSON object.
 pub(super) fn json(groups: &[Group], outlook: &Outlook) -> Value {
-    let foretold = groups.iter().zip(&outlook.groups).map(|(group, outlook)| {
+    let predicted = groups.iter().zip(&outlook.groups).map(|(group, outlook)| {
         json!({
             "group": group.name,
             "patterns": group.patterns.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "commits": outlook.commits,
-            "predictions": outlook.foreseen.iter().map(|found| prediction(group, found)).collect::<Vec<_>>(),
+            "predictions": outlook.predicted.iter().map(|found| prediction(group, found)).collect::<Vec<_>>(),
             "more": outlook.more,
             "suggestions": outlook.suggestions,
         })
     });
-    let collisions = outlook.meetings.iter().map(|meeting| {
-        let collision = &meeting.collision;
+    let collisions = outlook.conflicts.iter().map(|conflict| {
+        let collision = &conflict.collision;
         json!({
             "a": groups[collision.a].name,
             "b": groups[collision.b].name,
-            "path": meeting.path,
+            "path": conflict.path,
             "likelihood": rounded(collision.likelihood()),
             "a_likelihood": collision.a_likelihood.map(rounded),
             "b_likelihood": collision.b_likelihood.map(rounded),
@@ -36,14 +36,14 @@ pub(super) fn json(groups: &[Group], outlook: &Outlook) -> Value {
         .map(|(a, b, witness)| json!({ "a": groups[*a].name, "b": groups[*b].name, "witness": witness }));
     json!({
         "learned": learned(&outlook.learned),
-        "groups": foretold.collect::<Vec<_>>(),
+        "groups": predicted.collect::<Vec<_>>(),
         "collisions": collisions.collect::<Vec<_>>(),
-        "more_collisions": outlook.more_meetings,
+        "more_collisions": outlook.more_conflicts,
         "overlaps": overlaps.collect::<Vec<_>>(),
     })
 }
 
-/// What was learned from, for programs.
+/// The commits behind a prediction, as JSON.
 pub(super) fn learned(learned: &Learned) -> Value {
     json!({
         "commits": learned.commits,
@@ -53,9 +53,10 @@ pub(super) fn learned(learned: &Learned) -> Value {
     })
 }
 
-fn prediction(group: &Group, found: &Foreseen) -> Value {
+fn prediction(group: &Group, found: &PredictedPath) -> Value {
     let (numbers, partner) = (&found.prediction, &found.prediction.partner);
-    let evidence = found.evidence.iter().map(|told| json!({ "commit": told.short, "subject": told.subject }));
+    let evidence =
+        found.evidence.iter().map(|commit| json!({ "commit": commit.short, "subject": commit.subject }));
     json!({
         "path": found.path,
         "likelihood": rounded(numbers.likelihood),
@@ -73,19 +74,19 @@ fn prediction(group: &Group, found: &Foreseen) -> Value {
     })
 }
 
-/// The same for people: predictions on stdout, what to do about them on stderr.
+/// Prints the result as text: predictions on stdout, advice on stderr.
 pub(super) fn text(groups: &[Group], outlook: &Outlook) {
-    for (group, foretold) in groups.iter().zip(&outlook.groups) {
+    for (group, predicted) in groups.iter().zip(&outlook.groups) {
         if groups.len() > 1 || group.name != UNNAMED {
             print::data(&format!("{}:", plain(&group.name)));
         }
-        for found in &foretold.foreseen {
+        for found in &predicted.predicted {
             print::data(&lines(group, found));
         }
-        conclude(group, foretold, outlook.learned.commits);
+        advise(group, predicted, outlook.learned.commits);
     }
     if groups.len() > 1 {
-        meet(groups, outlook);
+        print_conflicts(groups, outlook);
     }
     if groups.is_empty() {
         print::talk("nobody holds paths now");
@@ -93,7 +94,7 @@ pub(super) fn text(groups: &[Group], outlook: &Outlook) {
 }
 
 /// A prediction in three lines.
-fn lines(group: &Group, found: &Foreseen) -> String {
+fn lines(group: &Group, found: &PredictedPath) -> String {
     let (numbers, partner) = (&found.prediction, &found.prediction.partner);
     let pattern = &group.patterns[numbers.pattern];
     let mut text = format!(
@@ -114,21 +115,21 @@ fn lines(group: &Group, found: &Foreseen) -> String {
         ));
     }
     let evidence: Vec<String> =
-        found.evidence.iter().map(|told| format!("{} {}", told.short, plain(&told.subject))).collect();
+        found.evidence.iter().map(|commit| format!("{} {}", commit.short, plain(&commit.subject))).collect();
     if !evidence.is_empty() {
         text.push_str(&format!("\n      last: {}", evidence.join("; ")));
     }
     text
 }
 
-/// What to make of a group's predictions.
-fn conclude(group: &Group, outlook: &GroupOutlook, learned: usize) {
+/// Prints what the user can do about the predictions of a group.
+fn advise(group: &Group, outlook: &GroupOutlook, learned: usize) {
     let name = plain(&group.name);
-    if outlook.foreseen.is_empty() {
+    if outlook.predicted.is_empty() {
         let reason = match outlook.commits {
-            0 => format!("none of {learned} commits touched what it declares"),
+            0 => format!("none of {learned} commits touched its declared paths"),
             count => format!(
-                "{count} of {learned} commits touched what it declares, and nothing with it often enough"
+                "{count} of {learned} commits touched its declared paths, and no other path changed with them often enough"
             ),
         };
         print::talk(&format!("{name}: nothing is predicted: {reason}"));
@@ -141,32 +142,32 @@ fn conclude(group: &Group, outlook: &GroupOutlook, learned: usize) {
     print::talk(&format!("{name}: to declare them too, add {}", patterns.join(" ")));
 }
 
-fn meet(groups: &[Group], outlook: &Outlook) {
+fn print_conflicts(groups: &[Group], outlook: &Outlook) {
     let name = |group: usize| plain(&groups[group].name);
     for (a, b, witness) in &outlook.overlaps {
         let (a, b, path) = (name(*a), name(*b), plain(witness));
         print::data(&format!("{a} and {b} overlap already: both declare {path}"));
     }
-    for meeting in &outlook.meetings {
-        let (collision, path) = (&meeting.collision, plain(&meeting.path));
+    for conflict in &outlook.conflicts {
+        let (collision, path) = (&conflict.collision, plain(&conflict.path));
         let (a, b) = (name(collision.a), name(collision.b));
         print::data(&match (collision.a_likelihood, collision.b_likelihood) {
             (Some(one), Some(other)) => {
-                format!("{a} and {b} may meet at {path}: {a} {}, {b} {}", percent(one), percent(other))
+                format!("{a} and {b} may both touch {path}: {a} {}, {b} {}", percent(one), percent(other))
             }
             (Some(one), None) => format!("{a} may touch {path}, which {b} declares: {}", percent(one)),
             (None, Some(other)) => format!("{b} may touch {path}, which {a} declares: {}", percent(other)),
             (None, None) => format!("{a} and {b} declare {path}"),
         });
     }
-    match (outlook.meetings.len(), outlook.more_meetings) {
-        (0, _) => print::talk("no two groups will likely meet outside of what both declare"),
+    match (outlook.conflicts.len(), outlook.more_conflicts) {
+        (0, _) => print::talk("no two groups will likely conflict outside of their declared paths"),
         (_, 0) => {}
-        (_, more) => print::talk(&format!("{more} more meetings are less likely: --limit shows them")),
+        (_, more) => print::talk(&format!("{more} more conflicts are less likely: --limit shows them")),
     }
 }
 
-/// A pattern as a shell takes it.
+/// A pattern in shell quotes.
 fn quoted(pattern: &str) -> String {
     format!("'{}'", pattern.replace('\'', r"'\''"))
 }
@@ -175,7 +176,7 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// Four digits are more than the numbers mean.
+/// Rounds to four digits, which is more than the precision of the numbers.
 pub(super) fn rounded(share: f64) -> f64 {
     (share * 10_000.0).round() / 10_000.0
 }

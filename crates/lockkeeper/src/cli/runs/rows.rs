@@ -49,7 +49,7 @@ pub(in crate::cli) fn leases_for<'r>(
     mut entries: impl Iterator<Item = (&'r Run, &'r Request)>,
 ) -> Result<Option<Listing>, Report> {
     let asks = entries.any(|(run, request)| run.status == Status::Queued && request.needs_lease());
-    asks.then(|| locks::Board::look(context).map(|board| board.listing)).transpose()
+    asks.then(|| locks::Snapshot::read(context).map(|board| board.listing)).transpose()
 }
 
 /// Why a run has not started or did not succeed, in one line; empty when there is no reason.
@@ -76,7 +76,7 @@ pub(in crate::cli) fn why(
         None => {}
     }
     if let (Status::Queued, Some(leases)) = (run.status, leases) {
-        parts.extend(leases.in_the_way(&request.resources()).iter().map(|found| {
+        parts.extend(leases.conflicting_leases(&request.resources()).iter().map(|found| {
             let lease = &found.holder.lease;
             let held = print::span(leases.now.since(lease.acquired_at));
             format!("`{}` is held by {} for {held}", found.witness, lease.claim.owner)

@@ -1,4 +1,4 @@
-//! `stages check`: everything that is wrong with a file, at once.
+//! `stages check`: lists all errors, warnings and unknown keys of a file.
 
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_stages::encoding::check_to_json;
@@ -20,9 +20,9 @@ pub(super) struct Args {
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let file = load(&args.file)?;
-    let sound = file.errors().next().is_none();
-    let strictly_sound = file.problems.is_empty() && file.unknown.is_empty();
-    let passed = if args.strict { strictly_sound } else { sound };
+    let is_valid = file.errors().next().is_none();
+    let is_strictly_valid = file.problems.is_empty() && file.unknown.is_empty();
+    let passed = if args.strict { is_strictly_valid } else { is_valid };
     if context.json {
         let mut value = check_to_json(&file);
         value["valid"] = passed.into();

@@ -1,33 +1,33 @@
-//! How a phase goes on: a bar for each group on a terminal, a line for each step elsewhere.
+//! Progress of a phase: a bar for each group on a terminal, a line for each event elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::plan::{Progress, Standing};
 use lockkeeper_core::time::format_span;
-use lockkeeper_engine::stages::News;
+use lockkeeper_engine::stages::PhaseEvent;
 use lockkeeper_platform::terminal::Size;
 use lockkeeper_stages::PhasePlan;
 
 use super::run::word;
 use crate::cli::{print, table};
 
-/// How many characters a bar has.
+/// The width of a bar in characters.
 const BAR: usize = 20;
 
-/// Shows how a phase goes on.
+/// Progress display of a phase, on stderr.
 pub(super) struct Live<'p> {
     plan: &'p PhasePlan,
     quiet: bool,
     on_terminal: bool,
     groups: Vec<View>,
-    /// How many lines of the block stand above the cursor.
+    /// How many lines of the display are above the cursor.
     drawn: usize,
 }
 
 #[derive(Default)]
 struct View {
-    began: Option<Instant>,
+    started: Option<Instant>,
     ended: Option<Duration>,
     agents_done: usize,
     note: String,
@@ -41,16 +41,22 @@ impl<'p> Live<'p> {
         Self { plan, quiet, on_terminal, groups, drawn: 0 }
     }
 
-    /// Shows what happened, and how things stand.
-    pub(super) fn show(&mut self, news: Option<&News>, standings: &[Standing]) {
-        if let Some(news) = news {
-            self.note(news);
-            let stays = match news {
-                News::Downgraded { .. } | News::Tuned { .. } | News::Stopping { .. } => true,
-                News::Waits { .. } | News::Began { .. } | News::Agent { .. } | News::Ended { .. } => false,
+    /// Shows an event, and the state of every group.
+    pub(super) fn show(&mut self, event: Option<&PhaseEvent>, standings: &[Standing]) {
+        if let Some(event) = event {
+            self.apply(event);
+            // The bars show the other events.
+            let needs_line = match event {
+                PhaseEvent::Downgraded { .. } | PhaseEvent::Tuned { .. } | PhaseEvent::Stopping { .. } => {
+                    true
+                }
+                PhaseEvent::GroupWaiting { .. }
+                | PhaseEvent::GroupStarted { .. }
+                | PhaseEvent::AgentEnded { .. }
+                | PhaseEvent::GroupEnded { .. } => false,
             };
-            if !self.quiet && (stays || !self.on_terminal) {
-                self.say(&self.line(news));
+            if !self.quiet && (needs_line || !self.on_terminal) {
+                self.print_above(&self.line(event));
             }
         }
         if self.on_terminal {
@@ -58,13 +64,13 @@ impl<'p> Live<'p> {
         }
     }
 
-    /// The block stays as it is.
+    /// Leaves the last display on the terminal.
     pub(super) fn end(&mut self) {
         self.drawn = 0;
     }
 
-    /// Says something above the bars, which are drawn again below it.
-    fn say(&mut self, line: &str) {
+    /// Prints a line in index of the bars. The next draw puts them below it.
+    fn print_above(&mut self, line: &str) {
         if self.drawn > 0 {
             let mut stderr = std::io::stderr().lock();
             let _ = write!(stderr, "\x1b[{}A\r\x1b[J", self.drawn).and_then(|()| stderr.flush());
@@ -73,45 +79,45 @@ impl<'p> Live<'p> {
         print::talk(line);
     }
 
-    fn note(&mut self, news: &News) {
-        match news {
-            News::Waits { group, why } => {
+    fn apply(&mut self, event: &PhaseEvent) {
+        match event {
+            PhaseEvent::GroupWaiting { group, why } => {
                 let view = &mut self.groups[*group];
-                view.began.get_or_insert_with(Instant::now);
+                view.started.get_or_insert_with(Instant::now);
                 view.note = format!("waits: {why}");
             }
-            News::Began { group, .. } => {
+            PhaseEvent::GroupStarted { group, .. } => {
                 let view = &mut self.groups[*group];
-                view.began.get_or_insert_with(Instant::now);
+                view.started.get_or_insert_with(Instant::now);
                 view.note.clear();
             }
-            News::Agent { group, .. } => self.groups[*group].agents_done += 1,
-            News::Ended { group, why, .. } => {
+            PhaseEvent::AgentEnded { group, .. } => self.groups[*group].agents_done += 1,
+            PhaseEvent::GroupEnded { group, why, .. } => {
                 let view = &mut self.groups[*group];
-                view.ended = Some(view.began.map_or(Duration::ZERO, |began| began.elapsed()));
+                view.ended = Some(view.started.map_or(Duration::ZERO, |started| started.elapsed()));
                 view.note = why.clone().unwrap_or_default();
             }
-            News::Downgraded { .. } | News::Tuned { .. } | News::Stopping { .. } => {}
+            PhaseEvent::Downgraded { .. } | PhaseEvent::Tuned { .. } | PhaseEvent::Stopping { .. } => {}
         }
     }
 
-    fn line(&self, news: &News) -> String {
-        let id = |place: &usize| table::plain(self.plan.id(*place));
-        match news {
-            News::Waits { group, why } => format!("{}: waits, {}", id(group), table::plain(why)),
-            News::Began { group, .. } => format!("{}: began", id(group)),
-            News::Agent { group, agent, run } => {
+    fn line(&self, event: &PhaseEvent) -> String {
+        let id = |index: &usize| table::plain(self.plan.id(*index));
+        match event {
+            PhaseEvent::GroupWaiting { group, why } => format!("{}: waits, {}", id(group), table::plain(why)),
+            PhaseEvent::GroupStarted { group, .. } => format!("{}: began", id(group)),
+            PhaseEvent::AgentEnded { group, agent, run } => {
                 format!("{}: {} {}", id(group), table::plain(agent), run.status)
             }
-            News::Ended { group, standing, why } => {
+            PhaseEvent::GroupEnded { group, standing, why } => {
                 let why = why.as_ref().map_or_else(String::new, |why| format!(", {}", table::plain(why)));
                 format!("{}: {}{why}", id(group), word(*standing))
             }
-            News::Downgraded { rule, what, why } => {
+            PhaseEvent::Downgraded { rule, what, why } => {
                 format!("rule {}: {}, because {}", table::plain(rule), table::plain(what), table::plain(why))
             }
-            News::Tuned { slots } => format!("tuned: {slots} groups at a time"),
-            News::Stopping { why } => format!("ending everything: {}", table::plain(why)),
+            PhaseEvent::Tuned { slots } => format!("tuned: {slots} groups at a time"),
+            PhaseEvent::Stopping { why } => format!("ending everything: {}", table::plain(why)),
         }
     }
 
@@ -119,35 +125,35 @@ impl<'p> Live<'p> {
         let mut stderr = std::io::stderr().lock();
         let size = Size::of(&stderr);
         let columns = size.map_or(80, |size| size.columns);
-        // What has scrolled out of sight cannot be drawn again: those that are over or wait are left out first.
+        // Lines that have scrolled off the screen cannot be drawn again. Running groups are shown first.
         let rows = size.map_or(24, |size| size.rows).saturating_sub(2).max(1);
         let mut shown: Vec<usize> = (0..self.groups.len()).collect();
-        shown.sort_by_key(|place| standings.get(*place) != Some(&Standing::Running));
+        shown.sort_by_key(|index| standings.get(*index) != Some(&Standing::Running));
         shown.truncate(rows);
         shown.sort_unstable();
         let hidden = self.groups.len() - shown.len();
         let width =
-            (0..self.groups.len()).map(|place| self.plan.id(place).chars().count()).max().unwrap_or(0);
+            (0..self.groups.len()).map(|index| self.plan.id(index).chars().count()).max().unwrap_or(0);
         let mut text = String::new();
         if self.drawn > 0 {
             text.push_str(&format!("\x1b[{}A", self.drawn));
         }
-        for place in &shown {
-            let line = self.bar(*place, &self.groups[*place], standings, width);
+        for index in &shown {
+            let line = self.bar(*index, &self.groups[*index], standings, width);
             text.push_str(&format!("\r\x1b[K{}\n", table::cut(&line, columns)));
         }
         if hidden > 0 {
             text.push_str(&format!("\r\x1b[Kand {hidden} more\n"));
         }
         self.drawn = shown.len() + usize::from(hidden > 0);
-        // Talk that cannot be printed is not worth failing for.
+        // A message that cannot be printed is no reason to fail.
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
-    fn bar(&self, place: usize, view: &View, standings: &[Standing], width: usize) -> String {
-        let standing = standings.get(place).copied().unwrap_or(Standing::Waiting);
-        let elapsed = view.ended.or_else(|| view.began.map(|began| began.elapsed()));
-        let estimate = self.plan.estimates[place].max(Duration::from_millis(1));
+    fn bar(&self, index: usize, view: &View, standings: &[Standing], width: usize) -> String {
+        let standing = standings.get(index).copied().unwrap_or(Standing::Waiting);
+        let elapsed = view.ended.or_else(|| view.started.map(|started| started.elapsed()));
+        let estimate = self.plan.estimates[index].max(Duration::from_millis(1));
         let share = match standing {
             Standing::Waiting | Standing::Skipped => 0.0,
             Standing::Running => {
@@ -158,10 +164,10 @@ impl<'p> Live<'p> {
         };
         let filled = (share * BAR as f64) as usize;
         let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR - filled));
-        let agents = self.plan.groups[place].agents.len().max(1);
-        let note = if view.note.is_empty() { self.waits(place, standings) } else { view.note.clone() };
+        let agents = self.plan.groups[index].agents.len().max(1);
+        let note = if view.note.is_empty() { self.waits(index, standings) } else { view.note.clone() };
         let time = elapsed.map_or_else(String::new, format_span);
-        let id = table::plain(self.plan.id(place));
+        let id = table::plain(self.plan.id(index));
         format!(
             "{id:<width$} [{bar}] {:<8} {}/{agents} {time:>8}  {}",
             word(standing),
@@ -170,12 +176,12 @@ impl<'p> Live<'p> {
         )
     }
 
-    /// Whom a group waits for that has not begun.
-    fn waits(&self, place: usize, standings: &[Standing]) -> String {
-        if standings.get(place) != Some(&Standing::Waiting) {
+    /// The groups that a group waits for before it starts.
+    fn waits(&self, index: usize, standings: &[Standing]) -> String {
+        if standings.get(index) != Some(&Standing::Waiting) {
             return String::new();
         }
-        let bonds = Progress::at(&self.plan.plan, standings).waits_for(place);
+        let bonds = Progress::at(&self.plan.plan, standings).waits_for(index);
         let names: Vec<&str> = bonds.iter().map(|bond| self.plan.id(bond.group)).collect();
         if names.is_empty() { String::new() } else { format!("after {}", names.join(", ")) }
     }

@@ -1,4 +1,4 @@
-//! `stages plan`: how a phase would run, and why.
+//! `stages plan`: shows how a phase would run, and why.
 
 use std::num::NonZeroUsize;
 
@@ -10,7 +10,7 @@ use lockkeeper_stages::encoding::plan_to_json;
 use lockkeeper_stages::{Conditions, File, PhasePlan, picture, span_in_words};
 use serde_json::json;
 
-use super::load_sound;
+use super::load_valid;
 use crate::cli::context::Context;
 use crate::cli::{print, table};
 
@@ -26,20 +26,20 @@ pub(super) struct Args {
     /// The phase [default: all of them]
     #[arg(value_name = "PHASE")]
     phase: Option<String>,
-    /// Only these groups of it
+    /// Only these groups of the phase
     #[arg(value_name = "GROUP")]
     groups: Vec<String>,
-    /// Draw it for Graphviz
+    /// Print the plan as a graph for Graphviz
     #[arg(long, conflicts_with_all = ["svg", "json"])]
     dot: bool,
-    /// Draw it as an SVG picture
+    /// Print the plan as an SVG picture
     #[arg(long, conflicts_with = "json")]
     svg: bool,
     #[command(flatten)]
     machine: Machine,
 }
 
-/// What a plan takes from the machine, and how that can be set.
+/// Load and cores of the machine, and flags that replace them.
 #[derive(clap::Args)]
 pub(super) struct Machine {
     /// Plan for this load [default: the machine's one-minute average]
@@ -48,7 +48,7 @@ pub(super) struct Machine {
     /// Run groups one by one when the load is above this [default: what the file says, else 4.0]
     #[arg(long, value_name = "N", env = "LOCKKEEPER_MAX_LOAD")]
     max_load: Option<f64>,
-    /// The same for the load of each core
+    /// The same, for the load divided by the number of cores
     #[arg(long, value_name = "N", env = "LOCKKEEPER_MAX_LOAD_PER_CORE", conflicts_with = "max_load")]
     max_load_per_core: Option<f64>,
     /// Plan for this many cores [default: those of the machine]
@@ -63,8 +63,9 @@ impl Machine {
     pub(super) fn conditions(&self) -> Result<Conditions, Report> {
         for number in [self.load, self.max_load, self.max_load_per_core].into_iter().flatten() {
             if !number.is_finite() || number < 0.0 {
-                return Err(Report::usage(format!("`{number}` is not a load"))
-                    .with_hint("it is a number such as 4.0"));
+                return Err(
+                    Report::usage(format!("`{number}` is not a load")).with_hint("give a number such as 4.0")
+                );
             }
         }
         let cores = self.cores.unwrap_or_else(load::cores);
@@ -78,7 +79,7 @@ impl Machine {
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
-    let file = load_sound(context, &args.file)?;
+    let file = load_valid(context, &args.file)?;
     let plans = plans(&file, args)?;
     if args.dot {
         print::out(&picture::dot(&plans));
@@ -128,8 +129,8 @@ fn text(planned: &PhasePlan) -> String {
     }
     for found in planned.findings.same_dir.iter().filter(|found| found.ruling.is_none()) {
         let ids: Vec<&str> = found.groups.iter().map(|group| planned.id(*group)).collect();
-        let told = format!("SAME_DIR (advice): {} stand in {}", ids.join(", "), found.folder);
-        text.push_str(&format!("{}\n", table::plain(&told)));
+        let line = format!("SAME_DIR (advice): {} are in {}", ids.join(", "), found.folder);
+        text.push_str(&format!("{}\n", table::plain(&line)));
     }
     text
 }
@@ -137,21 +138,22 @@ fn text(planned: &PhasePlan) -> String {
 fn waves(planned: &PhasePlan) -> String {
     let mut rows = Vec::new();
     for (wave, members) in planned.plan.waves.iter().enumerate() {
-        for place in members {
-            let (group, step) = (&planned.groups[*place], &planned.plan.steps[*place]);
-            let told = |bonds: &[Bond], how: &str| -> Vec<String> {
+        for index in members {
+            let (group, step) = (&planned.groups[*index], &planned.plan.steps[*index]);
+            let reasons = |bonds: &[Bond], how: &str| -> Vec<String> {
                 bonds
                     .iter()
                     .map(|bond| format!("{how} {}: {}", planned.id(bond.group), planned.explain(bond)))
                     .collect()
             };
-            let why = [told(&step.after, "after"), told(&step.excludes, "not beside")].concat().join("; ");
+            let why =
+                [reasons(&step.after, "after"), reasons(&step.excludes, "not beside")].concat().join("; ");
             rows.push(vec![
                 (wave + 1).to_string(),
-                table::plain(planned.id(*place)),
+                table::plain(planned.id(*index)),
                 group.agents.len().to_string(),
                 span_in_words(step.begins),
-                span_in_words(planned.estimates[*place]),
+                span_in_words(planned.estimates[*index]),
                 table::plain(&why),
             ]);
         }

@@ -1,14 +1,14 @@
-//! A problem as people see it: a sentence, the line with a caret below, and a hint.
+//! Rendering of a problem in a STAGES.yml: a sentence, the line with a caret below it, and a hint.
 
 use anstyle::{AnsiColor, Style};
 use lockkeeper_stages::{File, Place, Problem, Weight};
 
 use crate::cli::table;
 
-/// How much of a line is shown, so that a file without line ends does not fill the screen.
-const MOST: usize = 100;
+/// At most this many characters of a line are shown: a file may have no line breaks.
+const MAX_SHOWN: usize = 100;
 
-/// The problem with its line.
+/// Renders a problem.
 pub(super) fn render(file: &File, problem: &Problem) -> String {
     let style = match problem.weight {
         Weight::Error => AnsiColor::Red.on_default().bold(),
@@ -24,15 +24,16 @@ pub(super) fn render(file: &File, problem: &Problem) -> String {
     text
 }
 
-/// Where it is, and the line itself.
+/// The position of the problem, and its line.
 fn excerpt(file: &File, place: Place, style: Style) -> String {
     let number = place.line.to_string();
     let margin = " ".repeat(number.len());
     let place_text = format!("{margin}--> {}:{place}\n", table::plain(&file.name));
     let Some(line) = file.source.line(place.line) else { return place_text };
     let before_mark = place.column - 1;
-    let skipped = before_mark.saturating_sub(MOST * 2 / 3);
-    let shown: String = table::plain(&line.replace('\t', " ")).chars().skip(skipped).take(MOST).collect();
+    let skipped = before_mark.saturating_sub(MAX_SHOWN * 2 / 3);
+    let shown: String =
+        table::plain(&line.replace('\t', " ")).chars().skip(skipped).take(MAX_SHOWN).collect();
     let indent: String = shown.chars().take(before_mark - skipped).collect();
     let marked: String = shown.chars().skip(before_mark - skipped).take(place.width).collect();
     let carets = "^".repeat(table::width(&marked).max(1));

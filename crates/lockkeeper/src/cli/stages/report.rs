@@ -1,4 +1,4 @@
-//! `stages report`: what the logs tell about the last executions.
+//! `stages report`: summarizes the latest executions from their logs.
 
 use std::path::PathBuf;
 
@@ -71,7 +71,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         print::talk(&format!("alert: {alert}"));
     }
     if report.skipped > 0 {
-        print::talk(&format!("{} lines of the log are none", report.skipped));
+        print::talk(&format!("{} lines of the log could not be parsed", report.skipped));
     }
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `stages run`: execute phases as they are planned.
+//! `stages run`: executes phases as planned.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use lockkeeper_core::plan::{Mode, Standing};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::runs::template::Template;
-use lockkeeper_engine::stages::{Conductor, Options, Outcome, Stopped};
+use lockkeeper_engine::stages::{Options, Outcome, PhaseExecutor, Stopped};
 use lockkeeper_engine::work::{Settings, Worker, WorkerEvent};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::signal::{Signal, Signals};
@@ -15,23 +15,24 @@ use lockkeeper_stages::{File, PhasePlan};
 use serde_json::{Value, json};
 
 use super::live::Live;
-use super::load_sound;
+use super::load_valid;
 use super::plan::Machine;
 use crate::cli::context::Context;
 use crate::cli::group::Monitor;
 use crate::cli::work::Place;
 use crate::cli::{print, table};
 
-/// What each agent is told of itself: what this process was told is about an agent that runs it.
-const OWN_VARIABLES: [&str; 4] =
+/// Variables that the executor sets for each agent. They are not passed on from this process: there they describe the
+/// agent that runs it.
+const AGENT_VARIABLES: [&str; 4] =
     ["LOCKKEEPER_PHASE", "LOCKKEEPER_GROUP", "LOCKKEEPER_AGENT", "LOCKKEEPER_TASK"];
 
 #[derive(clap::Args)]
 #[command(
     after_help = "An agent's command is its own `command:`, its group's, or the template, in which {agent}, {task}, \
     {group} and {phase} are filled in. It sees LOCKKEEPER_AGENT, LOCKKEEPER_TASK, LOCKKEEPER_GROUP and \
-    LOCKKEEPER_PHASE.\nCtrl-C ends everything; --resume goes on with what was not done. Logs are written to logs/ \
-    beside the file."
+    LOCKKEEPER_PHASE.\nCtrl-C stops all groups; --resume continues with the groups that did not succeed. Logs are \
+    written to logs/ beside the file."
 )]
 pub(super) struct Args {
     /// The STAGES.yml
@@ -40,16 +41,16 @@ pub(super) struct Args {
     /// The phase [default: all of them, one after the other]
     #[arg(value_name = "PHASE")]
     phase: Option<String>,
-    /// Only these groups of it
+    /// Only these groups of the phase
     #[arg(value_name = "GROUP")]
     groups: Vec<String>,
-    /// What agents without a command of their own do, such as 'tool --task {task} --agent {agent}'
+    /// The command of agents that have none in the file, such as 'tool --task {task} --agent {agent}'
     #[arg(long, value_name = "TEMPLATE")]
     agent_command: Option<String>,
-    /// What puts things back when the phase was aborted or a group on the longest path failed
+    /// The command to run after an abort, or after a group on the critical path failed
     #[arg(long, value_name = "TEMPLATE")]
     rollback: Option<String>,
-    /// Go on with the latest execution that did not succeed
+    /// Continue the latest execution that did not succeed
     #[arg(long, requires = "phase")]
     resume: bool,
     #[command(flatten)]
@@ -59,11 +60,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
-    let name = args.file.to_str().ok_or_else(|| Report::usage("the path of the file is no UTF-8"))?;
+    let name = args.file.to_str().ok_or_else(|| Report::usage("the path of the file is not UTF-8"))?;
     if name == "-" {
         return Err(Report::usage("a file is needed, since logs are written beside it"));
     }
-    let file = load_sound(context, name)?;
+    let file = load_valid(context, name)?;
     let template = args.agent_command.as_deref().map(Template::parse).transpose()?;
     let rollback = args.rollback.as_deref().map(Template::parse).transpose()?;
     let phases: Vec<String> = match &args.phase {
@@ -86,7 +87,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             resume: args.resume,
             load: args.machine.load,
         };
-        let outcome = conduct(context, &worker, &file, &plan, options, &signals)?;
+        let outcome = execute(context, &worker, &file, &plan, options, &signals)?;
         documents.push(document(&plan, &outcome));
         if !outcome.is_success() {
             finish(context, &documents);
@@ -97,7 +98,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-fn conduct(
+fn execute(
     context: &Context,
     worker: &Arc<Worker>,
     file: &File,
@@ -105,13 +106,13 @@ fn conduct(
     options: Options,
     signals: &Signals,
 ) -> Result<Outcome, Report> {
-    let conductor = Conductor::new(worker, &file.stages, plan, options)?;
+    let executor = PhaseExecutor::new(worker, &file.stages, plan, options)?;
     let mut live = Live::new(context.json, plan);
-    let outcome = conductor.conduct(signals, &mut |news, standings| live.show(news, standings));
+    let outcome = executor.execute(signals, &mut |event, standings| live.show(event, standings));
     live.end();
     let outcome = outcome?;
     if !context.json {
-        print::talk(&sum(plan, &outcome));
+        print::talk(&summary(plan, &outcome));
     }
     Ok(outcome)
 }
@@ -120,10 +121,10 @@ fn begin_worker(context: &Context, place: &Place) -> Result<Arc<Worker>, Report>
     let runs = Runs::open(&context.location.state)?;
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let status = StatusLog::open(&place.status_dir)?;
-    // Agents work on behalf of whoever runs this, with all that is needed for that.
+    // Agents work for the user of this command, so they get its whole environment.
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| !OWN_VARIABLES.contains(&name.as_str()))
+        .filter(|(name, _)| !AGENT_VARIABLES.contains(&name.as_str()))
         .collect();
     let settings = Settings { variables, ..place.settings(context)? };
     let json = context.json;
@@ -154,7 +155,7 @@ fn announce(context: &Context, plan: &PhasePlan) {
     }
 }
 
-fn sum(plan: &PhasePlan, outcome: &Outcome) -> String {
+fn summary(plan: &PhasePlan, outcome: &Outcome) -> String {
     let count = |standing| outcome.standings.iter().filter(|one| **one == standing).count();
     let mut text = format!(
         "{}: {} of {} groups succeeded in {}, {} one by one",
@@ -164,8 +165,8 @@ fn sum(plan: &PhasePlan, outcome: &Outcome) -> String {
         lockkeeper_stages::span_in_words(outcome.wall),
         lockkeeper_stages::span_in_words(outcome.serial()),
     );
-    for (place, why) in &outcome.reasons {
-        text.push_str(&format!("\n{}: {}", table::plain(plan.id(*place)), table::plain(why)));
+    for (index, why) in &outcome.reasons {
+        text.push_str(&format!("\n{}: {}", table::plain(plan.id(*index)), table::plain(why)));
     }
     if let Some(why) = &outcome.stopped {
         text.push_str(&format!("\nended: {}", table::plain(&why.to_string())));
@@ -183,8 +184,8 @@ fn document(plan: &PhasePlan, outcome: &Outcome) -> Value {
         .standings
         .iter()
         .enumerate()
-        .map(|(place, standing)| {
-            json!({ "group_id": plan.id(place), "status": word(*standing), "reason": outcome.reasons.get(&place) })
+        .map(|(index, standing)| {
+            json!({ "group_id": plan.id(index), "status": word(*standing), "reason": outcome.reasons.get(&index) })
         })
         .collect();
     json!({
@@ -211,7 +212,7 @@ fn finish(context: &Context, documents: &[Value]) {
     }
 }
 
-/// As a shell tells of a command that a signal ended.
+/// The exit code: after a signal 128+n, as in a shell.
 fn exit(outcome: &Outcome) -> Exit {
     match &outcome.stopped {
         Some(Stopped::Signal(signal)) => {

@@ -66,7 +66,7 @@ pub(super) fn run(context: &Context, args: &Files) -> Result<Exit, Report> {
     }
     let existing = submitted.iter().filter(|one| one.existing).count();
     print::talk(&format!(
-        "{} queued, {existing} there already, {begun} passed over because somebody has begun with them",
+        "{} queued, {existing} existed already, {begun} skipped because they have started",
         submitted.len() - existing
     ));
     Ok(Exit::Done)

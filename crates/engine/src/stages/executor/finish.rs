@@ -1,4 +1,4 @@
-//! The end of an execution: things are put back if need be, and what became of it is written down.
+//! End of an execution: the rollback if one is needed, the record, the log line and the metrics.
 
 use std::path::Path;
 use std::sync::PoisonError;
@@ -9,20 +9,20 @@ use std::time::Duration;
 use lockkeeper_core::id::Name;
 use lockkeeper_core::plan::Standing;
 use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_platform::signal::Signals;
 use serde_json::json;
 
-use super::StageError;
-use super::agents::{AgentCommand, request_id};
-use super::conductor::{Conductor, TICK};
-use super::group::{Control, End, Task};
-use super::log::{ExecutionLog, fields};
-use super::outcome::{Outcome, State, Stopped};
+use super::{PhaseExecutor, TICK};
 use crate::runs::RunError;
-use lockkeeper_platform::signal::Signals;
+use crate::stages::StageError;
+use crate::stages::agents::{AgentCommand, request_id};
+use crate::stages::group::{Control, End, GroupExecution};
+use crate::stages::log::{ExecutionLog, fields};
+use crate::stages::outcome::{Outcome, State, Stopped};
 
-impl Conductor<'_> {
-    /// Whether things are to be put back: a rule ended everything after failures, or a group on the longest path failed.
-    /// Whoever ends it by a signal wants it to end, and not to begin something else.
+impl PhaseExecutor<'_> {
+    /// Whether the rollback has to run: a rule aborted the phase, or a group on the critical path failed. A user who sends
+    /// a signal wants the command to end, so there is no rollback then.
     pub(super) fn needs_rollback(&self, state: &State<'_>) -> bool {
         let wanted = match &state.outcome.stopped {
             Some(Stopped::Signal(_)) => false,
@@ -32,7 +32,7 @@ impl Conductor<'_> {
         wanted && self.options.rollback.is_some()
     }
 
-    /// Does what puts things back, as a request of its own; says whether that succeeded. A signal ends it.
+    /// Runs the rollback command as a request. Returns whether it succeeded. A signal stops it.
     pub(super) fn roll_back(&self, signals: &Signals) -> Result<Option<bool>, StageError> {
         let Some(template) = &self.options.rollback else { return Ok(None) };
         let values = [("phase", self.plan.phase.as_str()), ("execution", self.id.as_str())];
@@ -42,32 +42,32 @@ impl Conductor<'_> {
             command: template.fill(&values),
         }];
         let control = Control::new()?;
-        let place = self.plan.groups.len();
+        let index = self.plan.groups.len();
         let name: Name =
             format!("rollback-{}", self.id).parse().expect("letters, digits and dashes are a name");
-        let task = Task {
+        let group = GroupExecution {
             worker: self.worker,
-            place,
-            owner: self.owner(place),
+            index,
+            owner: self.owner(index),
             name,
             paths: Vec::new(),
             agents: &agents,
-            ids: vec![request_id(&self.id, place, 0)],
+            ids: vec![request_id(&self.id, index, 0)],
             at_once: 1,
             dir: &self.options.dir,
             env: vec![("LOCKKEEPER_PHASE".to_owned(), self.plan.phase.clone())],
             retry: RetryPolicy::default(),
             timeout: None,
-            patience: self.stages.resolution.timeout,
-            tell_after: Vec::new(),
-            tries: 0,
+            lease_timeout: self.stages.resolution.timeout,
+            report_after: Vec::new(),
+            lease_retries: 0,
             control: &control,
         };
         let ended = thread::scope(|scope| {
             let (sender, receiver) = channel();
-            let (task, control) = (&task, &control);
-            // Nobody listens any more only when everything is over.
-            scope.spawn(move || drop(sender.send(task.execute(&|_| {}))));
+            let (group, control) = (&group, &control);
+            // The receiver is gone only if reading the signals failed. Then that error is returned.
+            scope.spawn(move || drop(sender.send(group.execute(&|_| {}))));
             loop {
                 match receiver.recv_timeout(TICK) {
                     Ok(ended) => return ended,
@@ -86,11 +86,12 @@ impl Conductor<'_> {
         Ok(Some(success))
     }
 
+    /// Writes the record, the log line and the metrics.
     pub(super) fn finish(&self, outcome: &Outcome) -> Result<(), StageError> {
         let mut execution = self.execution.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that was cut short, or failed, can be gone on with.
+        // An execution that was stopped or failed can be resumed.
         execution.finished = outcome.is_success();
-        execution.keep(self.worker.runs().folder())?;
+        execution.save(self.worker.runs().folder())?;
         drop(execution);
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let line = [

@@ -1,4 +1,4 @@
-//! A repository's past, as far as it is learned from.
+//! History of a repository: the commits that predictions learn from, and their paths.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,44 +12,44 @@ use super::git::Git;
 use super::log::{FORMAT, Item, Log};
 use super::names::Names;
 
-/// The most hashes of one question, which is a command line.
-const TOLD_AT_ONCE: usize = 500;
+/// The most hashes in one command line.
+const HASHES_AT_ONCE: usize = 500;
 
-/// How much of the past is read.
+/// How much of the history is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// No commit from before this, in seconds since 1970.
+    /// Leaves out commits before this time, in seconds since 1970.
     pub since: Option<i64>,
-    /// The most commits, from the newest on.
+    /// The most commits, the newest first.
     pub commits: u32,
-    /// The most files of a commit: one that touches more ties everything to everything.
+    /// Leaves out commits that touch more files: they would connect all files with each other.
     pub files: usize,
 }
 
-/// What the commits of a repository touched.
+/// The commits of a repository, and the paths that they touched.
 #[derive(Debug, Default)]
-pub struct Past {
-    /// The commits that touched something and not too much, newest first.
+pub struct RepositoryHistory {
+    /// The commits, newest first. Without those that touched nothing or too many files.
     pub changes: Vec<Change>,
-    /// Commits that touched too much.
+    /// The number of commits that touched too many files.
     pub left_out: usize,
     /// Whether the clone has only the newest commits.
     pub shallow: bool,
     hashes: Vec<Box<str>>,
     names: Vec<Box<[u8]>>,
-    /// Whether each path is in the newest commit.
+    /// Whether each path exists in the newest commit.
     present: Vec<bool>,
-    /// How many files lie directly in each folder.
+    /// The number of files directly in each folder.
     files_in: HashMap<Box<[u8]>, usize>,
 }
 
-impl Past {
-    /// How many paths it knows, under their newest names.
+impl RepositoryHistory {
+    /// The number of paths. A renamed file is one path.
     pub fn path_count(&self) -> usize {
         self.names.len()
     }
 
-    /// All paths that it knows, with their newest names.
+    /// All paths, with their newest names.
     pub fn paths(&self) -> impl Iterator<Item = (PathId, Cow<'_, str>)> {
         (0..).map(PathId).zip(self.names.iter().map(|name| String::from_utf8_lossy(name)))
     }
@@ -59,12 +59,12 @@ impl Past {
         self.names.get(path.index()).map_or(Cow::Borrowed(""), |name| String::from_utf8_lossy(name))
     }
 
-    /// Whether a path is still there.
+    /// Whether a path exists in the newest commit.
     pub fn exists(&self, path: PathId) -> bool {
         self.present.get(path.index()).copied().unwrap_or(false)
     }
 
-    /// How many files lie directly in a folder now; the root is `""`.
+    /// The number of files directly in a folder now. The root is `""`.
     pub fn files_in(&self, folder: &str) -> usize {
         self.files_in.get(folder.as_bytes()).copied().unwrap_or(0)
     }
@@ -74,7 +74,7 @@ impl Past {
         self.hashes.get(commit.index()).map_or("", AsRef::as_ref)
     }
 
-    /// A number for the folder of each path.
+    /// The folder of each path, as a number.
     pub fn folders(&self) -> Vec<u32> {
         let mut numbers: HashMap<&[u8], u32> = HashMap::new();
         let mut number = |name| {
@@ -85,36 +85,37 @@ impl Past {
     }
 }
 
-/// Reads the past of the repository that a folder is in. One without commits has none.
-pub fn read(at: &Path, limits: Limits) -> Result<Past, HistoryError> {
+/// Reads the history of the repository that contains the folder `at`. It is empty without commits.
+pub fn read(at: &Path, limits: Limits) -> Result<RepositoryHistory, HistoryError> {
     let git = Git::at(at)?;
-    if !git.agrees(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])? {
-        return Ok(Past::default());
+    if !git.succeeds(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])? {
+        return Ok(RepositoryHistory::default());
     }
     let shallow =
-        git.answer("say whether the clone is shallow", &["rev-parse", "--is-shallow-repository"])?;
-    let mut past = Past { shallow: shallow.trim_ascii() == b"true", ..Past::default() };
+        git.stdout_of("say whether the clone is shallow", &["rev-parse", "--is-shallow-repository"])?;
+    let mut history =
+        RepositoryHistory { shallow: shallow.trim_ascii() == b"true", ..RepositoryHistory::default() };
     let mut names = Names::default();
-    // What a partial clone lacks would come over the network, unless files are compared by their hashes alone.
-    let partial = git.agrees(&["config", "--get-regexp", r"^remote\..*\.promisor$"])?;
+    // In a partial clone git would fetch file contents over the network, unless it compares files only by hash.
+    let partial = git.succeeds(&["config", "--get-regexp", r"^remote\..*\.promisor$"])?;
     let (count, age) =
         (format!("--max-count={}", limits.commits), limits.since.map(|since| format!("--max-age={since}")));
     let mut args = vec!["log", "--no-merges", "--name-status", "-z", FORMAT, &count];
     args.extend(["--no-color", "--no-ext-diff", "--no-show-signature", "--no-relative", "--root"]);
-    // More than so many renames in one commit are only looked for among equal files.
+    // In a commit with more than 200 new files, git finds only renames without changes.
     args.extend([if partial { "-M100%" } else { "-M" }, "-l200"]);
     args.extend(age.as_deref());
     args.extend(["HEAD", "--"]);
     let mut stream = git.stream("read its log", &args)?;
-    past.take_in(&mut stream.out, &mut names, limits.files)?;
+    history.read_log(&mut stream.out, &mut names, limits.files)?;
     stream.finish()?;
-    past.names = names.into_newest();
-    past.look_at_the_newest(&git)?;
-    Ok(past)
+    history.names = names.into_newest();
+    history.read_newest_tree(&git)?;
+    Ok(history)
 }
 
-impl Past {
-    fn take_in(
+impl RepositoryHistory {
+    fn read_log(
         &mut self,
         input: &mut impl BufRead,
         names: &mut Names,
@@ -126,7 +127,7 @@ impl Past {
             let file = match item {
                 Item::Commit { hash, at } => {
                     let next = Commit { hash: hash.into(), at, paths: Vec::new(), too_many: false };
-                    self.keep(current.replace(next));
+                    self.add(current.replace(next));
                     continue;
                 }
                 Item::Touched(path) => names.file(path),
@@ -139,11 +140,11 @@ impl Past {
                 }
             }
         }
-        self.keep(current);
+        self.add(current);
         Ok(())
     }
 
-    fn keep(&mut self, commit: Option<Commit>) {
+    fn add(&mut self, commit: Option<Commit>) {
         match commit {
             Some(commit) if commit.too_many => self.left_out += 1,
             Some(commit) if !commit.paths.is_empty() => {
@@ -154,8 +155,8 @@ impl Past {
         }
     }
 
-    /// Finds out which paths are still there.
-    fn look_at_the_newest(&mut self, git: &Git) -> Result<(), HistoryError> {
+    /// Reads which paths exist in the newest commit.
+    fn read_newest_tree(&mut self, git: &Git) -> Result<(), HistoryError> {
         let ids: HashMap<&[u8], usize> =
             self.names.iter().enumerate().map(|(id, name)| (name.as_ref(), id)).collect();
         self.present = vec![false; self.names.len()];
@@ -190,23 +191,23 @@ fn folder(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(&[], |slash| &path[..slash])
 }
 
-/// A commit as people know it.
+/// Short hash and subject of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct CommitSummary {
     /// The short hash.
     pub short: String,
-    /// The first line of its message; it may hold anything.
+    /// The first line of its message. It may have any characters.
     pub subject: String,
 }
 
-/// Tells commits by their whole hashes.
-pub fn tell(at: &Path, hashes: &[&str]) -> Result<HashMap<String, Told>, HistoryError> {
-    let mut told = HashMap::new();
+/// The summaries of commits, by their full hashes.
+pub fn summaries(at: &Path, hashes: &[&str]) -> Result<HashMap<String, CommitSummary>, HistoryError> {
+    let mut summaries = HashMap::new();
     if hashes.is_empty() {
-        return Ok(told);
+        return Ok(summaries);
     }
     let git = Git::at(at)?;
-    for some in hashes.chunks(TOLD_AT_ONCE) {
+    for some in hashes.chunks(HASHES_AT_ONCE) {
         let mut args = vec![
             "log",
             "--no-walk=unsorted",
@@ -217,12 +218,12 @@ pub fn tell(at: &Path, hashes: &[&str]) -> Result<HashMap<String, Told>, History
         ];
         args.extend(some);
         args.push("--");
-        let answer = git.answer("show commits", &args)?;
+        let output = git.stdout_of("show commits", &args)?;
         let mut parts =
-            answer.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
+            output.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
         while let (Some(hash), Some(short), Some(subject)) = (parts.next(), parts.next(), parts.next()) {
-            told.insert(hash, Told { short, subject });
+            summaries.insert(hash, CommitSummary { short, subject });
         }
     }
-    Ok(told)
+    Ok(summaries)
 }

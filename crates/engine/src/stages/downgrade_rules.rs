@@ -1,33 +1,32 @@
-//! What is done when things go badly while groups run, as the file's rules say.
+//! Downgrade rules: which rules of the file an event triggers, and what each of them makes the executor do.
 
 use std::fmt;
 use std::time::Duration;
 
 use lockkeeper_core::conflict::Action;
 use lockkeeper_core::time::format_span;
-
 use lockkeeper_stages::{Downgrade, Response, Trigger};
 
-/// Something that a rule may answer to.
+/// An event that may trigger rules.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Sign {
-    /// A group has waited for its lease in vain, for so long.
+pub(super) enum TriggerEvent {
+    /// A group has waited for its lease for this long and did not get it.
     LockTimeout(Duration),
-    /// So many agents have failed by now.
+    /// The number of failed agents.
     Failures(u64),
-    /// The machine's one-minute average.
+    /// The one-minute load average of the machine.
     Load(f64),
-    /// The share of memory that is in use.
+    /// The share of memory in use, from 0 to 1.
     Memory(f64),
-    /// A group met others that held what it needs, for so many times by now.
+    /// How often a group had to wait because others held what it needs.
     Conflicts(u64),
-    /// A group on the longest path has failed.
+    /// A group on the critical path has failed.
     CriticalPath,
-    /// An agent took too long.
+    /// An agent was stopped after this long.
     Timeout(Duration),
 }
 
-impl fmt::Display for Sign {
+impl fmt::Display for TriggerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LockTimeout(waited) => {
@@ -45,61 +44,61 @@ impl fmt::Display for Sign {
     }
 }
 
-/// What is to be done.
+/// What a rule makes the executor do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// Groups run one by one from now on, after this pause.
+pub(super) enum RuleAction {
+    /// Run groups one by one from now on, after this pause.
     Serial(Duration),
-    /// Fewer groups run at a time.
-    Fewer,
-    /// Nothing new begins for so long.
+    /// Run fewer groups at a time.
+    ReduceParallelism,
+    /// Start no group for this long.
     Pause(Duration),
-    /// Everything is ended.
+    /// Stop all groups.
     Abort,
-    /// It is only told.
-    Tell,
+    /// Only log it.
+    Notify,
 }
 
-/// The rules that answer to a sign, with what they say.
-pub(super) fn answers<'d>(rules: &'d [Downgrade], sign: &Sign) -> Vec<(&'d str, Answer)> {
-    let matching = rules.iter().filter(|rule| applies(&rule.trigger, sign));
-    matching.filter_map(|rule| Some((rule.name.value.as_str(), answer(rule)?))).collect()
+/// The names and actions of the rules that an event triggers.
+pub(super) fn triggered<'d>(rules: &'d [Downgrade], event: &TriggerEvent) -> Vec<(&'d str, RuleAction)> {
+    let matching = rules.iter().filter(|rule| triggers(event, &rule.trigger));
+    matching.filter_map(|rule| Some((rule.name.value.as_str(), action(rule)?))).collect()
 }
 
-fn applies(trigger: &Trigger, sign: &Sign) -> bool {
-    match (trigger, sign) {
-        (Trigger::LockTimeout { after }, Sign::LockTimeout(waited)) => {
+fn triggers(event: &TriggerEvent, trigger: &Trigger) -> bool {
+    match (trigger, event) {
+        (Trigger::LockTimeout { after }, TriggerEvent::LockTimeout(waited)) => {
             after.is_none_or(|after| *waited >= after)
         }
-        (Trigger::Failures { count }, Sign::Failures(failed)) => failed >= count,
-        (Trigger::Load { above }, Sign::Load(load)) => load > above,
-        (Trigger::Memory { above }, Sign::Memory(share)) => share > above,
-        (Trigger::RepeatedConflict { times }, Sign::Conflicts(met)) => met >= times,
-        (Trigger::CriticalPath, Sign::CriticalPath) => true,
-        (Trigger::Timeout { after }, Sign::Timeout(took)) => after.is_none_or(|after| *took >= after),
+        (Trigger::Failures { count }, TriggerEvent::Failures(failed)) => failed >= count,
+        (Trigger::Load { above }, TriggerEvent::Load(load)) => load > above,
+        (Trigger::Memory { above }, TriggerEvent::Memory(share)) => share > above,
+        (Trigger::RepeatedConflict { times }, TriggerEvent::Conflicts(met)) => met >= times,
+        (Trigger::CriticalPath, TriggerEvent::CriticalPath) => true,
+        (Trigger::Timeout { after }, TriggerEvent::Timeout(took)) => after.is_none_or(|after| *took >= after),
         _ => false,
     }
 }
 
-fn answer(rule: &Downgrade) -> Option<Answer> {
+fn action(rule: &Downgrade) -> Option<RuleAction> {
     let delay = rule.delay.unwrap_or_default();
     match &rule.response {
-        Response::Act(Action::Abort) => Some(Answer::Abort),
+        Response::Act(Action::Abort) => Some(RuleAction::Abort),
         Response::Act(
             Action::DowngradeToSerial
             | Action::SerializeOperations
             | Action::MutexLock
             | Action::QueueExecution,
-        ) => Some(Answer::Serial(delay)),
-        Response::ReduceParallelism => Some(Answer::Fewer),
-        Response::Pause => Some(Answer::Pause(delay)),
-        Response::Notify | Response::Prioritize => Some(Answer::Tell),
-        // Requests are tried again by themselves; what is not known is listed by `stages check`.
+        ) => Some(RuleAction::Serial(delay)),
+        Response::ReduceParallelism => Some(RuleAction::ReduceParallelism),
+        Response::Pause => Some(RuleAction::Pause(delay)),
+        Response::Notify | Response::Prioritize => Some(RuleAction::Notify),
+        // Requests have their own retries. `stages check` reports unknown responses.
         Response::Retry | Response::Other(_) => None,
     }
 }
 
-/// How often and after what pause an agent whose network failed is tried again, where a rule says so.
+/// How often to retry an agent after a network failure, and the first pause; none without such a rule.
 pub(super) fn network_retries(rules: &[Downgrade]) -> Option<(u32, Duration)> {
     let rule = rules.iter().find(|rule| {
         rule.trigger == Trigger::Network && matches!(rule.response, Response::Retry | Response::Pause)
@@ -108,7 +107,7 @@ pub(super) fn network_retries(rules: &[Downgrade]) -> Option<(u32, Duration)> {
     Some((retries, rule.delay.unwrap_or(Duration::from_secs(5))))
 }
 
-/// After how long of a wait for a lease some rule answers, the shortest first.
+/// The waits for a lease after which a rule may apply, the shortest first.
 pub(super) fn lock_timeouts(rules: &[Downgrade]) -> Vec<Duration> {
     let mut spans: Vec<Duration> = rules
         .iter()
@@ -119,10 +118,10 @@ pub(super) fn lock_timeouts(rules: &[Downgrade]) -> Vec<Duration> {
     spans
 }
 
-/// The longest that an agent may take, where a rule says so.
+/// How long an agent may take; none without such a rule.
 pub(super) fn agent_timeout(rules: &[Downgrade]) -> Option<Duration> {
     rules.iter().find_map(|rule| if let Trigger::Timeout { after } = rule.trigger { after } else { None })
 }
 
-/// Exit codes by which programs tell that the network failed: curl's, ssh's, and those of sysexits.
+/// The exit codes for network failures: of curl, of ssh, and of sysexits.
 pub(super) const NETWORK_CODES: [u8; 11] = [5, 6, 7, 28, 35, 52, 55, 56, 68, 69, 255];

@@ -1,24 +1,24 @@
-//! Checks that try out what locks are made of: `flock` between processes, kernel locks, and exchanging names.
+//! Self-tests of the lock primitives: `flock` between processes, kernel locks, and the exchange of two file names.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use lockkeeper_core::liveness::LockState;
-
-use super::Visit;
-use super::finding::{Finding, Status, told};
 use lockkeeper_formats::guard::{Folder, GuardError, Strength};
 use lockkeeper_formats::sprint::LOCK_FILE_NAME;
 use lockkeeper_platform::exclusion::{self, Exclusion};
 use lockkeeper_platform::random;
 use lockkeeper_platform::volume::Volume;
 
+use super::Context;
+use super::finding::{Finding, Status, with_causes};
+
 const ELSEWHERE: &str = "use folders on another file system: --dir, LOCK_DIR, AI_SWARM_DIR";
 
-pub(super) fn flock(visit: &Visit<'_>) -> Finding {
-    let mut finding = Finding::pass("tried with another process: it was kept out, and let in afterwards");
-    let mut folders = vec![visit.ground().to_owned()];
-    folders.extend(visit.site.groups.existing());
+pub(super) fn flock(context: &Context<'_>) -> Finding {
+    let mut finding = Finding::pass("tested with another process: it could lock only after the release");
+    let mut folders = vec![context.existing_folder().to_owned()];
+    folders.extend(context.inputs.groups.existing());
     let mut seen = BTreeSet::new();
     for folder in folders {
         if Volume::of(&folder).is_ok_and(|volume| !seen.insert(volume.device)) {
@@ -36,24 +36,23 @@ pub(super) fn flock(visit: &Visit<'_>) -> Finding {
     finding
 }
 
-pub(super) fn kernel_locks(visit: &Visit<'_>) -> Finding {
-    let Some(engine) = visit.engine() else {
-        return Finding::pass("not tried: there is no open store");
+pub(super) fn kernel_locks(context: &Context<'_>) -> Finding {
+    let Some(engine) = context.engine() else {
+        return Finding::pass("not tested: there is no open store");
     };
-    let life = engine.probe().liveness_file();
-    let tried = random::holder_id().and_then(|holder| {
-        let lock = life.hold(holder)?;
-        let held = life.look(holder);
+    let file = engine.probe().liveness_file();
+    let tested = random::holder_id().and_then(|holder| {
+        let lock = file.hold(holder)?;
+        let held = file.look(holder);
         lock.release()?;
-        Ok((held, life.look(holder)))
+        Ok((held, file.look(holder)))
     });
-    match tried {
+    match tested {
         Ok((LockState::Held, LockState::Free)) => {
-            Finding::pass("a lock was seen while held, and gone afterwards")
+            Finding::pass("a lock was seen while it was held, and was free afterwards")
         }
         Ok((held, after)) => {
-            let detail =
-                format!("a lock that was held looks {held:?}, and one that was given back {after:?}");
+            let detail = format!("a held lock looks {held:?}, and a released lock looks {after:?}");
             Finding::fail(detail, ELSEWHERE)
         }
         Err(error) => {
@@ -62,39 +61,39 @@ pub(super) fn kernel_locks(visit: &Visit<'_>) -> Finding {
     }
 }
 
-pub(super) fn exchange(visit: &Visit<'_>) -> Finding {
-    let mut finding = Finding::pass("names can be exchanged in every lock folder");
-    for folder in folders(visit) {
+pub(super) fn exchange(context: &Context<'_>) -> Finding {
+    let mut finding = Finding::pass("two file names can be exchanged in every lock folder");
+    for folder in folders(context) {
         let strength = folder.and_then(|folder| Ok((folder.probe()?, folder.path().to_owned())));
         match strength {
             Ok((Strength::Exchange, _)) => {}
             Ok((Strength::MoveAside, path)) => {
                 let detail = format!(
-                    "in {} a stale lock is replaced in two steps, and a program that breaks locks by itself could \
-                     get in between",
+                    "in {} a stale lock is replaced in two steps; another program that breaks locks could take it \
+                     between them",
                     path.display()
                 );
                 finding = finding.and(Status::Warn, detail, ELSEWHERE);
             }
-            Err(error) => finding = finding.and(Status::Fail, told(&error), error.hint()),
+            Err(error) => finding = finding.and(Status::Fail, with_causes(&error), error.hint()),
         }
     }
     finding
 }
 
-/// The folders of lock files that are there; the formats' own checks tell why one cannot be opened.
-fn folders(visit: &Visit<'_>) -> Vec<Result<Folder, GuardError>> {
+/// The existing folders with lock files. The checks of the formats say why a folder cannot be opened.
+fn folders(context: &Context<'_>) -> Vec<Result<Folder, GuardError>> {
     let mut open: Vec<Result<Folder, GuardError>> = Vec::new();
-    let root = &visit.site.location.root;
+    let root = &context.inputs.location.root;
     let mut paths: Vec<&PathBuf> = vec![];
-    if visit.site.location.state.is_dir() {
-        paths.push(&visit.site.location.state);
+    if context.inputs.location.state.is_dir() {
+        paths.push(&context.inputs.location.state);
     }
     if root.join(LOCK_FILE_NAME).symlink_metadata().is_ok() {
         paths.push(root);
     }
     open.extend(paths.into_iter().map(|path| Folder::open(path)));
-    open.extend(visit.site.swarm.folder().ok().flatten().map(Ok));
-    open.extend(visit.aiflow().folder().ok().flatten().map(Ok));
+    open.extend(context.inputs.swarm.folder().ok().flatten().map(Ok));
+    open.extend(context.aiflow().folder().ok().flatten().map(Ok));
     open
 }

@@ -1,4 +1,4 @@
-//! `group check-deadlock|cleanup|force-release-all`: what to do about the dead, the stuck and the stubborn.
+//! `group check-deadlock|cleanup|force-release-all`: finds deadlocks, and releases locks of dead or live processes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
 
 use super::max_lock_age;
-use super::status::{finding, locker, tell_odd};
+use super::status::{finding, locker, warn_of_malformed};
 use crate::cli::context::Context;
 use crate::cli::obtain::grace;
 use crate::cli::{print, table};
@@ -24,21 +24,21 @@ pub(super) struct ForceArgs {
     /// Yes, really
     #[arg(long)]
     yes: bool,
-    /// End the processes that have the locks: nothing else takes a kernel lock away
+    /// End the processes that hold the locks: only their end frees a kernel lock
     #[arg(long)]
     kill: bool,
 }
 
-/// What a look for deadlocks found.
+/// The result of a check for deadlocks.
 pub(super) struct Checked {
     pub(super) swept: Swept,
     pub(super) stale: Vec<Finding>,
-    pub(super) circles: Vec<Circle>,
+    pub(super) cycles: Vec<Circle>,
     survey: Survey,
 }
 
-/// Cleans up those that died long ago, and finds those that live but should not hold any more.
-pub(super) fn look(folders: &Folders) -> Result<Checked, Report> {
+/// Cleans up locks of processes that died long ago. Finds deadlocks, and locks that are held for too long.
+pub(super) fn check(folders: &Folders) -> Result<Checked, Report> {
     let max_age = max_lock_age()?;
     let now = epoch_seconds();
     let swept = group::check(folders, max_age, now)?;
@@ -46,11 +46,11 @@ pub(super) fn look(folders: &Folders) -> Result<Checked, Report> {
     let findings = survey.groups.iter().flat_map(|group| &group.findings);
     let stale = findings.filter(|finding| finding.age > max_age && finding.life != Life::Dead).cloned();
     let stale = stale.collect();
-    Ok(Checked { swept, stale, circles: survey.circles(), survey })
+    Ok(Checked { swept, stale, cycles: survey.circles(), survey })
 }
 
 impl Checked {
-    /// What a person should hear, one line each.
+    /// Messages for the user, one line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let stale = self.stale.iter().map(|finding| {
             let entry = &finding.entry;
@@ -63,13 +63,13 @@ impl Checked {
         let cleaned = self.swept.orphans.iter().map(|entry| {
             format!("group {}: process {} died: TIMEOUT, then ORPHAN_CLEANED", entry.group, entry.pid)
         });
-        let circles = self.circles.iter().map(|circle| format!("deadlock: {}", describe(circle)));
-        stale.chain(cleaned).chain(circles).map(|line| table::plain(&line)).collect()
+        let deadlocks = self.cycles.iter().map(|cycle| format!("deadlock: {}", describe(cycle)));
+        stale.chain(cleaned).chain(deadlocks).map(|line| table::plain(&line)).collect()
     }
 }
 
 pub(super) fn check_deadlock(context: &Context, folders: &Folders) -> Result<Exit, Report> {
-    let checked = look(folders)?;
+    let checked = check(folders)?;
     let leases = match context.existing_keeper()? {
         Some(keeper) => keeper.engine().cycles()?,
         None => Vec::new(),
@@ -78,13 +78,13 @@ pub(super) fn check_deadlock(context: &Context, folders: &Folders) -> Result<Exi
     let stale: Vec<Value> = checked.stale.iter().map(finding).collect();
     if !context.json {
         checked.lines().iter().for_each(|line| print::talk(line));
-        tell_odd(&checked.survey);
+        warn_of_malformed(&checked.survey);
     }
-    if let Some(first) = checked.circles.first() {
+    if let Some(first) = checked.cycles.first() {
         let message = format!("deadlock: {}", describe(first));
         return Err(Report::new(Exit::Refused, "DEADLOCK", message)
-            .with_hint("end one of them, and let all take their groups in one same order")
-            .with_context("circles", json!(checked.circles))
+            .with_hint("end one of them, and let all acquire their groups in the same order")
+            .with_context("circles", json!(checked.cycles))
             .with_context("stale", stale)
             .with_context("cleaned", orphans));
     }
@@ -102,12 +102,12 @@ pub(super) fn check_deadlock(context: &Context, folders: &Folders) -> Result<Exi
 pub(super) fn clean_up(context: &Context, folders: &Folders) -> Result<Exit, Report> {
     let swept = group::clean_up(folders, epoch_seconds())?;
     let survey = Survey::take(folders, epoch_seconds())?;
-    let still: Vec<Still> = still_locked(&survey, &swept.orphans);
+    let still: Vec<StillLocked> = still_locked(&survey, &swept.orphans);
     if context.json {
         print::json(&json!({
             "cleaned": swept.orphans.iter().map(entry).collect::<Vec<_>>(),
             "closed": swept.closed.iter().map(entry).collect::<Vec<_>>(),
-            "still_locked": still.iter().map(Still::to_json).collect::<Vec<_>>(),
+            "still_locked": still.iter().map(StillLocked::to_json).collect::<Vec<_>>(),
         }));
         return Ok(Exit::Done);
     }
@@ -119,12 +119,12 @@ pub(super) fn clean_up(context: &Context, folders: &Folders) -> Result<Exit, Rep
     }
     for still in &still {
         print::talk(&format!(
-            "group {} is still locked: {} inherited the lock and has it until it ends",
+            "group {} is still locked: {} inherited the lock and holds it until it ends",
             table::plain(&still.group),
             still.holders()
         ));
     }
-    tell_odd(&survey);
+    warn_of_malformed(&survey);
     print::talk(&format!("{} cleaned up", swept.orphans.len() + swept.closed.len()));
     Ok(Exit::Done)
 }
@@ -135,7 +135,7 @@ pub(super) fn force_release_all(
     args: &ForceArgs,
 ) -> Result<Exit, Report> {
     if !args.yes {
-        return Err(Report::usage("this takes locks from those who may be at work").with_hint(
+        return Err(Report::usage("this takes locks from processes that may still work").with_hint(
             "look first: `lockkeeper group status`, `lockkeeper group cleanup`; if you are sure, add --yes",
         ));
     }
@@ -149,11 +149,11 @@ pub(super) fn force_release_all(
         }
     }
     let survey = Survey::take(folders, epoch_seconds())?;
-    let still: Vec<Still> = survey
+    let still: Vec<StillLocked> = survey
         .groups
         .iter()
         .filter(|group| !group.sight.holders.is_empty())
-        .map(|group| Still { group: group.id.clone(), holders: group.sight.holders.clone() })
+        .map(|group| StillLocked { group: group.id.clone(), holders: group.sight.holders.clone() })
         .collect();
     if context.json {
         print::json(&json!({
@@ -163,7 +163,7 @@ pub(super) fn force_release_all(
                 value["failure"] = json!(failure);
                 value
             }).collect::<Vec<_>>(),
-            "still_locked": still.iter().map(Still::to_json).collect::<Vec<_>>(),
+            "still_locked": still.iter().map(StillLocked::to_json).collect::<Vec<_>>(),
         }));
     } else {
         for entry in &swept.forced {
@@ -179,19 +179,19 @@ pub(super) fn force_release_all(
         }
         for still in &still {
             print::talk(&format!(
-                "warning: group {} stays locked: {} has the kernel's lock, which only its end takes away{}",
+                "warning: group {} stays locked: {} holds the kernel lock, and only its end frees it{}",
                 table::plain(&still.group),
                 still.holders(),
                 if args.kill { "" } else { " (--kill ends it)" }
             ));
         }
-        print::talk(&format!("{} struck off the registry", swept.forced.len()));
+        print::talk(&format!("{} marked as released in the registry", swept.forced.len()));
     }
     let failed = ended.iter().any(|(_, failure)| failure.is_some());
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-/// Ends a holder with its tree; the reason when it could not.
+/// Ends a holder with its process tree. Returns an error message if that fails.
 fn end(holder: &Locker, grace: Duration) -> Option<String> {
     match stop_tree(&Stop { root: Root::Process(holder.process), grace, mark: None }) {
         Ok(left) if left.is_empty() => None,
@@ -200,13 +200,13 @@ fn end(holder: &Locker, grace: Duration) -> Option<String> {
     }
 }
 
-/// A group that the kernel still has as locked.
-struct Still {
+/// A group whose kernel lock is still held.
+struct StillLocked {
     group: String,
     holders: Vec<Locker>,
 }
 
-impl Still {
+impl StillLocked {
     fn holders(&self) -> String {
         let names = self.holders.iter().map(|one| format!("process {} ({})", one.process.pid, one.command));
         table::plain(&names.collect::<Vec<_>>().join(", "))
@@ -217,13 +217,13 @@ impl Still {
     }
 }
 
-/// Groups of the dead that others share the lock of, without a line of their own.
-fn still_locked(survey: &Survey, orphans: &[Entry]) -> Vec<Still> {
+/// Groups of dead processes whose lock another process has inherited, without a line in the registry.
+fn still_locked(survey: &Survey, orphans: &[Entry]) -> Vec<StillLocked> {
     let orphaned = |id: &str| orphans.iter().any(|orphan| orphan.group == id);
     let groups = survey.groups.iter().filter(|group| orphaned(&group.id) && group.findings.is_empty());
     groups
         .filter(|group| !group.sight.holders.is_empty())
-        .map(|group| Still { group: group.id.clone(), holders: group.sight.holders.clone() })
+        .map(|group| StillLocked { group: group.id.clone(), holders: group.sight.holders.clone() })
         .collect()
 }
 
@@ -231,10 +231,9 @@ fn entry(entry: &Entry) -> Value {
     json!({ "lock_id": entry.lock_id, "pid": entry.pid, "group": entry.group, "since": entry.since })
 }
 
-/// A circle in words.
-pub(super) fn describe(circle: &Circle) -> String {
-    let next = circle.iter().cycle().skip(1);
-    let links =
-        circle.iter().zip(next).map(|(held, wanted)| format!("a holder of {held} waits for {wanted}"));
+/// A deadlock as a sentence.
+pub(super) fn describe(cycle: &Circle) -> String {
+    let next = cycle.iter().cycle().skip(1);
+    let links = cycle.iter().zip(next).map(|(held, wanted)| format!("a holder of {held} waits for {wanted}"));
     links.collect::<Vec<_>>().join(", and ")
 }

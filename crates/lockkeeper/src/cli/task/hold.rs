@@ -1,4 +1,4 @@
-//! `task hold`: lock a task, run a command with heartbeats, unlock.
+//! `task hold`: locks a task, runs a command with heartbeats, and unlocks the task.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use lockkeeper_platform::clock;
 use lockkeeper_platform::exec::{Ending, Event, Next, Spec, start};
 use lockkeeper_platform::wall_clock::WallTime;
 
-use super::args::ttl;
-use super::context::Context;
-use super::obtain::grace;
-use super::task::{WorkerArgs, busy, swarm};
-use super::{print, table};
+use super::{WorkerArgs, busy, swarm};
+use crate::cli::args::ttl;
+use crate::cli::context::Context;
+use crate::cli::obtain::grace;
+use crate::cli::{print, table};
 
-/// How soon a heartbeat that failed is tried again.
+/// The pause before a failed heartbeat is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Hold a task while a command runs, with heartbeats
@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// How long the lock lives without a heartbeat
     #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
     ttl: Option<String>,
-    /// How often to say that the worker is there [default: 10s, or a third of a shorter TTL]
+    /// The interval between heartbeats [default: 10s, or a third of a shorter TTL]
     #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
     interval: Option<String>,
     /// The command and its arguments
@@ -42,13 +42,15 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let span = args.ttl.as_deref().map(ttl).transpose()?;
     let interval = args.interval.as_deref().map(parse_span).transpose()?;
     if interval == Some(Duration::ZERO) {
-        return Err(Report::usage("heartbeats need some time between them").with_hint("leave --interval out"));
+        return Err(
+            Report::usage("the interval of heartbeats cannot be zero").with_hint("leave --interval out")
+        );
     }
     let lock = match swarm.lock(task, worker, span, WallTime::now())? {
         Attempt::Locked { lock, replaced } => {
             if let Some(old) = replaced.and_then(|standing| standing.record) {
                 print::talk(&format!(
-                    "taken over from {}, whose lock had run out",
+                    "taken over from {}, whose lock had expired",
                     table::plain(&old.worker_id)
                 ));
             }
@@ -60,9 +62,14 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let interval = interval.unwrap_or_else(|| HEARTBEAT_EVERY.min(ttl / 3));
     if interval >= ttl {
         lock.unlock()?;
-        let message =
-            format!("heartbeats every {} cannot keep a lock of {}", format_span(interval), format_span(ttl));
-        return Err(Report::usage(message).with_hint("a third of the TTL leaves room for a late one"));
+        let message = format!(
+            "heartbeats every {} are too rare for a TTL of {}",
+            format_span(interval),
+            format_span(ttl)
+        );
+        return Err(
+            Report::usage(message).with_hint("use a third of the TTL, so that one heartbeat may be late")
+        );
     }
     let mut command = args.command.into_iter();
     let spec = Spec {
@@ -71,28 +78,28 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         env: vec![("LOCKKEEPER_TASK".into(), task.into()), ("LOCKKEEPER_WORKER".into(), worker.into())],
         ..Spec::default()
     };
-    let mut watch = Watch::new(lock, interval, grace(context));
-    watch.prepare();
+    let mut heartbeat = Heartbeat::new(lock, interval, grace(context));
+    heartbeat.prepare();
     let running = match start(&spec, None) {
         Ok(running) => running,
         Err(error) => {
-            watch.lock.unlock()?;
+            heartbeat.lock.unlock()?;
             return Err(print::not_started(&error, "the task was unlocked"));
         }
     };
-    let ending = running.supervise(&[], &mut |event| watch.on_event(event));
+    let ending = running.supervise(&[], &mut |event| heartbeat.on_event(event));
     let ending = ending.map_err(|error| {
         Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
-            .with_hint("the command may still run; the lock is left to its TTL")
+            .with_hint("the command may still run; the lock stays until its TTL ends")
     })?;
-    if let Some(loss) = watch.loss {
+    if let Some(loss) = heartbeat.loss {
         return Err(lost(&swarm, &args.whose, loss, Some(ending)));
     }
-    match watch.lock.unlock() {
+    match heartbeat.lock.unlock() {
         Ok(true) => Ok(print::pass_on(ending)),
         Ok(false) => Err(lost(&swarm, &args.whose, Loss::TakenOver, None)),
         Err(error) => {
-            // The lock ends with its TTL all the same.
+            // The lock ends with its TTL.
             print::report(&Report::from(error), false);
             Ok(print::pass_on(ending))
         }
@@ -102,39 +109,40 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
 /// How a lock was lost.
 #[derive(Clone, Copy)]
 enum Loss {
-    /// Its record belongs to another worker, or is gone.
+    /// The lock file belongs to another worker, or does not exist.
     TakenOver,
-    /// No heartbeat could be written before its time was up.
-    RanOut,
+    /// No heartbeat could be written before the TTL ended.
+    Expired,
 }
 
-/// Keeps the lock alive while the command runs.
-struct Watch {
+/// Writes heartbeats while the command runs, and stops the command if the lock is lost.
+struct Heartbeat {
     lock: Box<TaskLock>,
     interval: Duration,
     grace: Duration,
     /// When the TTL ends unless a heartbeat succeeds.
     ends_at: Moment,
-    told: bool,
+    /// Whether the user was warned about the current failure.
+    warned: bool,
     loss: Option<Loss>,
 }
 
-impl Watch {
+impl Heartbeat {
     fn new(lock: Box<TaskLock>, interval: Duration, grace: Duration) -> Self {
         let ends_at = clock::now().after(lock.record().ttl);
-        Self { lock, interval, grace, ends_at, told: false, loss: None }
+        Self { lock, interval, grace, ends_at, warned: false, loss: None }
     }
 
-    /// Warns about what weakens the lock, before the command starts.
+    /// Reserves disk space for heartbeats, and warns if the file system weakens the lock.
     fn prepare(&mut self) {
         if let Err(error) = self.lock.reserve() {
-            print::talk(&format!("warning: no space set aside for heartbeats: {error}"));
+            print::talk(&format!("warning: no disk space could be reserved for heartbeats: {error}"));
         }
         match self.lock.strength() {
             Ok(Strength::Exchange) | Err(_) => {}
             Ok(Strength::MoveAside) => print::talk(
-                "warning: this file system cannot exchange two names; programs that break stale locks by \
-                 themselves could get in between",
+                "warning: this file system cannot exchange two file names; another program that breaks stale locks \
+                 could take the lock between two steps",
             ),
         }
     }
@@ -151,15 +159,15 @@ impl Watch {
         match self.lock.beat(WallTime::now()) {
             Ok(true) => {
                 self.ends_at = began.after(self.lock.record().ttl);
-                self.told = false;
+                self.warned = false;
                 Next::WaitUntil(began.after(self.interval))
             }
             Ok(false) => self.stop(Loss::TakenOver),
-            Err(_) if self.ends_at <= clock::now() => self.stop(Loss::RanOut),
+            Err(_) if self.ends_at <= clock::now() => self.stop(Loss::Expired),
             Err(error) => {
-                if !self.told {
-                    print::talk(&format!("warning: the heartbeat failed and is tried again: {error}"));
-                    self.told = true;
+                if !self.warned {
+                    print::talk(&format!("warning: the heartbeat failed and is retried: {error}"));
+                    self.warned = true;
                 }
                 Next::WaitUntil(clock::now().after(RETRY.min(self.interval)))
             }
@@ -176,8 +184,8 @@ fn lost(swarm: &Swarm, whose: &WorkerArgs, loss: Loss, stopped: Option<Ending>) 
     let holder = swarm.show(&whose.task, WallTime::now()).ok().flatten().and_then(|standing| standing.record);
     let how = match (loss, &holder) {
         (Loss::TakenOver, Some(holder)) => format!("{} has it now", holder.worker_id.escape_debug()),
-        (Loss::TakenOver, None) => "its record is gone".to_owned(),
-        (Loss::RanOut, _) => "no heartbeat could be written in time".to_owned(),
+        (Loss::TakenOver, None) => "its lock file is gone".to_owned(),
+        (Loss::Expired, _) => "no heartbeat could be written in time".to_owned(),
     };
     let what = match stopped {
         Some(ending) => format!("the command was stopped and {ending}"),
@@ -185,7 +193,7 @@ fn lost(swarm: &Swarm, whose: &WorkerArgs, loss: Loss, stopped: Option<Ending>) 
     };
     let message = format!("the lock on {} was lost ({how}); {what}", whose.task.escape_debug());
     Report::new(Exit::LeaseLost, "LEASE_LOST", message)
-        .with_hint("another worker may have begun that task: check before you try again")
+        .with_hint("another worker may have started that task: check before you try again")
         .with_context("task_id", whose.task.as_str())
         .with_context("holder", holder.map(|record| record.to_object()))
 }

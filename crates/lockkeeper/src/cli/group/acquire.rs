@@ -1,4 +1,4 @@
-//! `group acquire|try|release|exec|path`: taking a lock and giving it back.
+//! `group acquire|try|release|exec|path`: acquires and releases the lock of a group.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -15,12 +15,12 @@ use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
 
-use super::{group_id, setting, tell_registry, tell_where};
+use super::{group_id, setting, warn_of_fallback, warn_of_registry};
 use crate::cli::context::Context;
 use crate::cli::{print, table};
 
-/// A wait is told of after this long.
-const TELL_AFTER: Duration = Duration::from_secs(2);
+/// A wait that takes longer is reported to the user.
+const REPORT_AFTER: Duration = Duration::from_secs(2);
 pub(super) const DEFAULT_TIMEOUT: u64 = 300;
 
 #[derive(clap::Args)]
@@ -28,10 +28,10 @@ pub(super) struct DescriptorArgs {
     /// The group, such as impl-backend
     #[arg(value_name = "GROUP")]
     group: String,
-    /// The caller's open descriptor of the lock file; it carries the lock
+    /// The caller's open descriptor of the lock file; the lock belongs to it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     fd: i32,
-    /// The process that stands for the lock in the registry [default: the one that opened the descriptor]
+    /// The process to write into the registry [default: the one that opened the descriptor]
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 }
@@ -67,7 +67,7 @@ pub(super) struct PathArgs {
 
 pub(super) fn path(context: &Context, folders: &Folders, args: &PathArgs) -> Result<Exit, Report> {
     let lock = GroupLock::open(folders, &group_id(&args.group)?)?;
-    tell_where(&lock);
+    warn_of_fallback(&lock);
     match context.json {
         true => print::json(&json!({ "group": args.group, "path": lock.path() })),
         false => print::data(&lock.path().display().to_string()),
@@ -78,10 +78,10 @@ pub(super) fn path(context: &Context, folders: &Folders, args: &PathArgs) -> Res
 pub(super) fn acquire(context: &Context, folders: &Folders, args: &AcquireArgs) -> Result<Exit, Report> {
     let timeout = setting(args.timeout.as_deref(), "LOCK_TIMEOUT", DEFAULT_TIMEOUT)?;
     let mut lock = open(folders, &args.descriptor)?;
-    let pid = stands_for(&lock, args.descriptor.pid)?;
+    let pid = registered_pid(&lock, args.descriptor.pid)?;
     match obtain(&mut lock, folders, timeout, pid)? {
         Obtained::Locked => {
-            taken(context, &lock, pid, Some(args.descriptor.fd));
+            print_acquired(context, &lock, pid, Some(args.descriptor.fd));
             Ok(Exit::Done)
         }
         Obtained::Interrupted(signal) => Ok(print::interrupted(signal)),
@@ -94,7 +94,7 @@ pub(super) fn try_acquire(
     args: &DescriptorArgs,
 ) -> Result<Exit, Report> {
     let mut lock = open(folders, args)?;
-    let pid = stands_for(&lock, args.pid)?;
+    let pid = registered_pid(&lock, args.pid)?;
     if !lock.try_acquire(folders)? {
         let message = format!("refused: group {} is held by {}", lock.group(), held_by(&lock));
         return Err(Report::new(Exit::Refused, "LOCK_HELD", message)
@@ -102,8 +102,8 @@ pub(super) fn try_acquire(
             .with_context("group", args.group.as_str())
             .with_context("holders", holders(&lock)));
     }
-    tell_registry(lock.register(pid, epoch_seconds()));
-    taken(context, &lock, pid, Some(args.fd));
+    warn_of_registry(lock.register(pid, epoch_seconds()));
+    print_acquired(context, &lock, pid, Some(args.fd));
     Ok(Exit::Done)
 }
 
@@ -113,13 +113,13 @@ pub(super) fn release(context: &Context, folders: &Folders, args: &DescriptorArg
         let message = format!("descriptor {} does not hold the lock of group {}", args.fd, args.group);
         return Err(Report::new(Exit::Refused, "NOT_HELD", message)
             .with_hint(
-                "only the descriptor that took it gives it back: `lockkeeper group status` shows the holder",
+                "only the descriptor that acquired a lock can release it: `lockkeeper group status` shows the holder",
             )
             .with_context("holders", holders(&lock)));
     }
-    let pid = stands_for(&lock, args.pid)?;
+    let pid = registered_pid(&lock, args.pid)?;
     let unwritten = lock.release(pid, epoch_seconds())?;
-    tell_registry(unwritten.map_or(Ok(()), Err));
+    warn_of_registry(unwritten.map_or(Ok(()), Err));
     if context.json {
         print::json(&json!({ "status": "released", "group": args.group, "pid": pid, "fd": args.fd }));
     }
@@ -129,7 +129,7 @@ pub(super) fn release(context: &Context, folders: &Folders, args: &DescriptorArg
 pub(super) fn exec(folders: &Folders, args: ExecArgs) -> Result<Exit, Report> {
     let timeout = setting(args.timeout.as_deref(), "LOCK_TIMEOUT", DEFAULT_TIMEOUT)?;
     let mut lock = GroupLock::open(folders, &group_id(&args.group)?)?;
-    tell_where(&lock);
+    warn_of_fallback(&lock);
     let pid = std::process::id();
     match obtain(&mut lock, folders, timeout, pid)? {
         Obtained::Locked => {}
@@ -138,23 +138,23 @@ pub(super) fn exec(folders: &Folders, args: ExecArgs) -> Result<Exit, Report> {
     let mut command = args.command.into_iter();
     let program = command.next().unwrap_or_default();
     let spec = Spec { program, args: command.collect(), ..Spec::default() };
-    // The command has a share in the lock: if this wrapper is killed, it lasts until the command is gone.
+    // The command inherits the lock. If this process is killed, the lock lasts until the command ends.
     let shared = lock.inheritable()?;
     let started = start(&spec, None);
     drop(shared);
     let ending = match started {
         Ok(running) => running.supervise(&[], &mut |_| Next::Wait).map_err(|error| {
             Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
-                .with_hint("the command may still run; it has the lock while it does")
+                .with_hint("the command may still run; it holds the lock while it does")
         }),
-        Err(error) => Err(print::not_started(&error, "the lock was given back")),
+        Err(error) => Err(print::not_started(&error, "the lock was released")),
     };
     if matches!(&ending, Err(report) if report.exit() == Exit::Failed) {
         return ending.map(|_| Exit::Failed);
     }
     match lock.release(pid, epoch_seconds()) {
-        Ok(unwritten) => tell_registry(unwritten.map_or(Ok(()), Err)),
-        // The end of this process frees it all the same.
+        Ok(unwritten) => warn_of_registry(unwritten.map_or(Ok(()), Err)),
+        // The end of this process frees the lock.
         Err(error) => print::report(&Report::from(error), false),
     }
     ending.map(print::pass_on)
@@ -165,7 +165,7 @@ enum Obtained {
     Interrupted(Signal),
 }
 
-/// Waits for the lock and writes what became of it into the registry.
+/// Waits for the lock, and writes the result into the registry.
 fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) -> Result<Obtained, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
         .map_err(KeeperError::Machine)?;
@@ -173,14 +173,14 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
     let patience = Patience {
         until: Instant::now().checked_add(timeout),
         interrupts: &[signals.as_fd()],
-        after: (TELL_AFTER, &mut |lock: &GroupLock| {
+        after: (REPORT_AFTER, &mut |lock: &GroupLock| {
             print::talk(&format!("waiting for group {}, held by {}", lock.group(), held_by(lock)));
-            warn_of_circle(folders, lock);
+            warn_of_deadlock(folders, lock);
         }),
     };
     match lock.acquire(folders, patience)? {
         Waited::Locked => {
-            tell_registry(lock.register(pid, epoch_seconds()));
+            warn_of_registry(lock.register(pid, epoch_seconds()));
             Ok(Obtained::Locked)
         }
         Waited::Interrupted => {
@@ -188,9 +188,9 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
             Ok(Obtained::Interrupted(taken.first().copied().unwrap_or(Signal::TERM)))
         }
         Waited::TimedOut => {
-            tell_registry(lock.register_timeout(pid, since, epoch_seconds()));
+            warn_of_registry(lock.register_timeout(pid, since, epoch_seconds()));
             let message = format!(
-                "timeout: group {} was held by {} for all of {}",
+                "timeout: group {} was held by {} for {}",
                 lock.group(),
                 held_by(lock),
                 format_span(timeout)
@@ -205,23 +205,23 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
     }
 }
 
-/// Whoever closes a circle waits last, and so sees all of it.
-fn warn_of_circle(folders: &Folders, lock: &GroupLock) {
-    let circles = Survey::take(folders, epoch_seconds()).map(|survey| survey.circles()).unwrap_or_default();
-    let ours = circles.iter().find(|circle| circle.iter().any(|group| group == lock.group().as_str()));
-    if let Some(circle) = ours {
-        print::talk(&format!("warning: deadlock: {}", table::plain(&super::care::describe(circle))));
+/// Warns if this wait is part of a deadlock. The last process of the cycle that begins to wait sees all of it.
+fn warn_of_deadlock(folders: &Folders, lock: &GroupLock) {
+    let cycles = Survey::take(folders, epoch_seconds()).map(|survey| survey.circles()).unwrap_or_default();
+    let own = cycles.iter().find(|cycle| cycle.iter().any(|group| group == lock.group().as_str()));
+    if let Some(cycle) = own {
+        print::talk(&format!("warning: deadlock: {}", table::plain(&super::recovery::describe(cycle))));
     }
 }
 
 fn open(folders: &Folders, args: &DescriptorArgs) -> Result<GroupLock, Report> {
     let lock = GroupLock::on_descriptor(folders, &group_id(&args.group)?, args.fd)?;
-    tell_where(&lock);
+    warn_of_fallback(&lock);
     Ok(lock)
 }
 
-/// Whose number goes into the registry: this command is gone a moment later.
-fn stands_for(lock: &GroupLock, named: Option<u32>) -> Result<u32, Report> {
+/// The process id for the registry. It is not this command, which ends at once.
+fn registered_pid(lock: &GroupLock, named: Option<u32>) -> Result<u32, Report> {
     if named.is_none()
         && let Some(pid) = lock.opener()
     {
@@ -235,7 +235,7 @@ fn parent() -> u32 {
     std::os::unix::process::parent_id()
 }
 
-fn taken(context: &Context, lock: &GroupLock, pid: u32, fd: Option<i32>) {
+fn print_acquired(context: &Context, lock: &GroupLock, pid: u32, fd: Option<i32>) {
     if context.json {
         let group = lock.group().as_str();
         print::json(

@@ -1,0 +1,142 @@
+//! Table of all settings: key, environment variable, default, meaning, and the check of a value.
+
+use lockkeeper_core::id::Owner;
+use lockkeeper_core::time::{SpanError, Ttl, parse_span};
+
+use super::{Setting, Source};
+
+/// A setting that exists.
+pub(super) struct Known {
+    pub(super) key: &'static str,
+    pub(super) variable: &'static str,
+    pub(super) default: Option<&'static str>,
+    pub(super) meaning: &'static str,
+    pub(super) check: fn(&str) -> Result<(), String>,
+}
+
+/// Every setting, in the order of `lockkeeper config`.
+pub(super) const KNOWN: [Known; 12] = [
+    Known {
+        key: "dir",
+        variable: "LOCKKEEPER_DIR",
+        default: None,
+        meaning: "the state folder",
+        check: not_empty,
+    },
+    Known {
+        key: "store",
+        variable: "LOCKKEEPER_STORE",
+        default: None,
+        meaning: "the store, such as sqlite:PATH",
+        check: not_empty,
+    },
+    Known {
+        key: "owner",
+        variable: "LOCKKEEPER_OWNER",
+        default: None,
+        meaning: "the owner of leases; unique to each command if not set",
+        check: |text| text.parse::<Owner>().map(|_| ()).map_err(|error| error.to_string()),
+    },
+    Known {
+        key: "lang",
+        variable: "LOCKKEEPER_LANG",
+        default: Some("en"),
+        meaning: "language of messages",
+        check: language,
+    },
+    Known {
+        key: "color",
+        variable: "LOCKKEEPER_COLOR",
+        default: Some("auto"),
+        meaning: "when to use colour",
+        check: color,
+    },
+    Known {
+        key: "ttl",
+        variable: "LOCKKEEPER_TTL",
+        default: Some("5m"),
+        meaning: "TTL of a lease that is not tied to a process",
+        check: ttl,
+    },
+    Known {
+        key: "wait",
+        variable: "LOCKKEEPER_WAIT",
+        default: None,
+        meaning: "how long `exec` waits; no limit if not set",
+        check: span,
+    },
+    Known {
+        key: "ticket_ttl",
+        variable: "LOCKKEEPER_TICKET_TTL",
+        default: Some("2m"),
+        meaning: "how long a ticket stays in line while no command waits with it",
+        check: ttl,
+    },
+    Known {
+        key: "grace",
+        variable: "LOCKKEEPER_GRACE",
+        default: Some("10s"),
+        meaning: "how long a command may take to stop before it is killed",
+        check: span,
+    },
+    Known {
+        key: "queue_timeout",
+        variable: "LOCKKEEPER_QUEUE_TIMEOUT",
+        default: None,
+        meaning: "how long a run may wait in the queue; no limit if not set",
+        check: span,
+    },
+    Known {
+        key: "timeout",
+        variable: "LOCKKEEPER_TIMEOUT",
+        default: None,
+        meaning: "how long an attempt of a run may take; no limit if not set",
+        check: span,
+    },
+    Known {
+        key: "queue_limit",
+        variable: "LOCKKEEPER_QUEUE_LIMIT",
+        default: None,
+        meaning: "how many runs may wait in the queue; no limit if not set",
+        check: count,
+    },
+];
+
+impl Known {
+    /// The setting with its default.
+    pub(super) fn unset(&self) -> Setting {
+        let value = self.default.map(str::to_owned);
+        Setting { key: self.key, meaning: self.meaning, value, source: Source::Default }
+    }
+}
+
+fn not_empty(text: &str) -> Result<(), String> {
+    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(()) }
+}
+
+fn language(text: &str) -> Result<(), String> {
+    if matches!(text, "en" | "ja" | "zh") {
+        Ok(())
+    } else {
+        Err(format!("`{text}` is not one of en, ja, zh"))
+    }
+}
+
+fn color(text: &str) -> Result<(), String> {
+    let known = matches!(text, "auto" | "always" | "never");
+    if known { Ok(()) } else { Err(format!("`{text}` is not one of auto, always, never")) }
+}
+
+fn span(text: &str) -> Result<(), String> {
+    parse_span(text).map(|_| ()).map_err(|error| format!("{error}; {}", error.hint()))
+}
+
+fn count(text: &str) -> Result<(), String> {
+    let number = text.parse::<u64>().ok().filter(|number| *number > 0);
+    number.map(|_| ()).ok_or_else(|| format!("`{text}` is not a number of at least 1"))
+}
+
+fn ttl(text: &str) -> Result<(), String> {
+    let checked = parse_span(text).and_then(Ttl::new);
+    checked.map(|_| ()).map_err(|error: SpanError| format!("{error}; {}", error.hint()))
+}
