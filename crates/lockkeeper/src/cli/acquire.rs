@@ -54,13 +54,13 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let name: Option<TicketName> = args.ticket.as_deref().map(str::parse).transpose()?;
     let nothing_named = args.wanted.names.is_empty() && args.wanted.paths.is_empty();
     if let Some(name) = &name {
-        if let Some(keeper) = context.existing_keeper()?
-            && let Some(id) = known_ticket(context, args, keeper.engine(), name)?
+        if let Some(engine) = context.existing_engine()?
+            && let Some(id) = known_ticket(context, args, &engine, name)?
         {
-            match resume(context, keeper.engine(), id, &manner)? {
+            match resume(context, &engine, id, &manner)? {
                 // The ticket was reaped. If the user named what is wanted, the command gets in line again.
                 Acquired::Gone if !nothing_named && !is_generated(name) => {}
-                acquired => return answer(context, keeper.engine(), acquired, None),
+                acquired => return answer(context, &engine, acquired, None),
             }
         } else if nothing_named || is_generated(name) {
             return Err(Report::new(Exit::Refused, "TICKET_UNKNOWN", format!("there is no ticket `{name}`"))
@@ -71,13 +71,13 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let (priority, reason) = (args.wanted.priority()?, args.wanted.reason()?);
     let (owner, named) = context.owner(args.wanted.owner()?.as_ref(), "acquire")?;
     let stand = Stand::choose(context, args)?;
-    let keeper = context.keeper()?;
-    let proof = Proof { origin: keeper.engine().probe().origin().clone(), voucher: stand.voucher };
+    let engine = context.engine()?;
+    let proof = Proof { origin: engine.probe().origin().clone(), voucher: stand.voucher };
     let claim =
         Claim { owner, resources, proof, contract: stand.contract, ttl: stand.ttl, reason, ticket: name };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
-    let acquired = obtain(context, keeper.engine(), request, &manner)?.acquired;
-    answer(context, keeper.engine(), acquired, Some(&stand.because))
+    let acquired = obtain(context, &engine, request, &manner)?.acquired;
+    answer(context, &engine, acquired, Some(&stand.because))
 }
 
 /// What the lease is tied to, and why.

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use crate::config::{Config, Inputs};
 use clap::ValueEnum;
-use lockkeeper::Keeper;
 use lockkeeper_core::id::Owner;
+use lockkeeper_engine::Engine;
 use lockkeeper_engine::location::{Location, Surroundings};
-use lockkeeper_engine::open::{OpenError, unique_owner};
+use lockkeeper_engine::open::{OpenError, has_store, open_engine, unique_owner};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 
@@ -73,14 +73,14 @@ impl Context {
         Ok(Self { json: globals.json, config, location, cwd: surroundings.cwd })
     }
 
-    /// Opens the store, and makes it if there is none.
-    pub(super) fn keeper(&self) -> Result<Keeper, Report> {
-        Keeper::open(&self.location.state).map_err(Report::from)
+    /// Opens the store of leases, and creates it if there is none.
+    pub(super) fn engine(&self) -> Result<Engine, Report> {
+        Ok(open_engine(&self.location.state)?)
     }
 
-    /// Opens the store if there is one: who only looks leaves nothing behind.
-    pub(super) fn existing_keeper(&self) -> Result<Option<Keeper>, Report> {
-        Keeper::open_existing(&self.location.state).map_err(Report::from)
+    /// Opens the store of leases if there is one. A command that only reads creates nothing.
+    pub(super) fn existing_engine(&self) -> Result<Option<Engine>, Report> {
+        if has_store(&self.location.state) { self.engine().map(Some) } else { Ok(None) }
     }
 
     /// Opens requests and runs, and makes their store if there is none.
