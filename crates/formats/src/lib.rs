@@ -2,6 +2,8 @@
 //!
 //! [`guard`] is the protocol, the same for every format. [`hostile`] opens whatever lies at a path without hanging,
 //! following or swallowing it. A format says what its file is called, what stands in it, and when it is stale.
+//!
+//! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
 pub mod aiflow;
 pub mod group;

@@ -3,6 +3,8 @@
 //! Linux comes first: pidfds, open-file-description locks and `/proc` make every answer exact. macOS has the same
 //! locks and start times but no pidfds, other Unixes have less; each module says what is weaker there. Nothing
 //! outside this folder asks which system it runs on.
+//!
+//! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
 pub mod anchor;
 pub mod answer;

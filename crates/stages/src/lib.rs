@@ -2,6 +2,8 @@
 //!
 //! A [`File`] is read whole: what is wrong with it is listed with line and column, all at once, and what is not
 //! understood is kept and told. [`plan`](File::plan) then asks the rules how a phase runs.
+//!
+//! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
 mod check;
 pub mod encoding;

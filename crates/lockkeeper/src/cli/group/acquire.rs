@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use lockkeeper::KeeperError;
 use lockkeeper_core::time::format_span;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{Folders, GroupLock, Patience, Survey};
 use lockkeeper_platform::anchor;
@@ -168,7 +168,7 @@ enum Obtained {
 /// Waits for the lock, and writes the result into the registry.
 fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) -> Result<Obtained, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
-        .map_err(KeeperError::Machine)?;
+        .map_err(OpenError::Machine)?;
     let since = epoch_seconds();
     let patience = Patience {
         until: Instant::now().checked_add(timeout),
@@ -184,7 +184,7 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
             Ok(Obtained::Locked)
         }
         Waited::Interrupted => {
-            let taken = signals.take().map_err(KeeperError::Machine)?;
+            let taken = signals.take().map_err(OpenError::Machine)?;
             Ok(Obtained::Interrupted(taken.first().copied().unwrap_or(Signal::TERM)))
         }
         Waited::TimedOut => {

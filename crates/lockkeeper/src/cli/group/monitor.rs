@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Subcommand;
-use lockkeeper::KeeperError;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{Folders, MonitorLock};
 use lockkeeper_platform::process::Watch;
@@ -179,8 +179,7 @@ fn run_monitor(folders: &Folders, every: &Every) -> Result<Exit, Report> {
             (lock, false)
         }
     };
-    let signals =
-        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let owner = every.along_with.map(watch);
     let Some(owner) = owner.map_or(Some(None), |watched| watched.map(Some)) else { return Ok(Exit::Done) };
     if in_background {
@@ -199,7 +198,7 @@ fn run_monitor(folders: &Folders, every: &Every) -> Result<Exit, Report> {
         }
         let descriptors: Vec<BorrowedFd<'_>> =
             std::iter::once(signals.as_fd()).chain(owner.as_ref().map(AsFd::as_fd)).collect();
-        let ready = poll::wait(&descriptors, Some(interval)).map_err(KeeperError::Machine)?;
+        let ready = poll::wait(&descriptors, Some(interval)).map_err(OpenError::Machine)?;
         if ready.any() {
             return Ok(Exit::Done);
         }

@@ -70,8 +70,8 @@ impl Checked {
 
 pub(super) fn check_deadlock(context: &Context, folders: &Folders) -> Result<Exit, Report> {
     let checked = check(folders)?;
-    let leases = match context.existing_keeper()? {
-        Some(keeper) => keeper.engine().cycles()?,
+    let leases = match context.existing_engine()? {
+        Some(engine) => engine.cycles()?,
         None => Vec::new(),
     };
     let orphans: Vec<Value> = checked.swept.orphans.iter().map(entry).collect();

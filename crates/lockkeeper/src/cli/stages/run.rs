@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lockkeeper_core::plan::{Mode, Standing};
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::runs::template::Template;
@@ -71,8 +72,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         Some(phase) => vec![phase.clone()],
         None => file.stages.phases.iter().map(|phase| phase.name.value.clone()).collect(),
     };
-    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP])
-        .map_err(lockkeeper::KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let worker = begin_worker(context, &args.place)?;
     let _monitor = Monitor::begin();
     let mut documents = Vec::new();
