@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::evidence::verdict_word;
 use crate::report::{Exit, Report};
 use crate::{HolderEntry, WaiterEntry};
-use lockkeeper_platform::wall_clock::Dial;
+use lockkeeper_platform::wall_clock::ClockOffset;
 
 /// An alert, in the shape that every interface gives it.
 pub fn alert_to_json(alert: &Alert) -> Value {
@@ -103,7 +103,7 @@ pub struct LeaseShape {
 impl LeaseShape {
     /// Shows a lease, whoever its holder is.
     pub fn of(lease: &Lease, now: Moment) -> Self {
-        let dial = Dial::at(now);
+        let dial = ClockOffset::at(now);
         Self {
             id: lease.id.to_string(),
             token: lease.token.0,
@@ -175,7 +175,7 @@ impl TicketShape {
             resources: ticket.claim.resources.iter().map(ResourceShape::of).collect(),
             priority: ticket.priority.get(),
             position,
-            waiting_since: Dial::at(now).utc(ticket.enqueued_at),
+            waiting_since: ClockOffset::at(now).utc(ticket.enqueued_at),
             waits_for: obstacles(jams),
             behind: behind.collect(),
             pid: ticket.claim.proof.process().map(|process| process.pid),

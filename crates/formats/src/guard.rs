@@ -38,7 +38,7 @@ pub use held::{Beat, Held};
 pub use takeover::{LockFile, Removal, Renewal, Take};
 
 use super::hostile::HostileError;
-use lockkeeper_platform::{fs, swap};
+use lockkeeper_platform::{folder, fs, rename_exchange};
 use temporary::Temporary;
 
 /// The guard is held for microseconds; who waits longer than this waits for a stopped process or a stranger.
@@ -147,7 +147,7 @@ pub struct Folder {
 impl Folder {
     /// Opens a folder that is there. Network file systems are refused.
     pub fn open(path: &Path) -> Result<Self, GuardError> {
-        let opened = swap::open_folder(path);
+        let opened = folder::open_folder(path);
         let descriptor = opened.map_err(|source| GuardError::Folder { path: path.to_owned(), source })?;
         Self::checked(path.to_owned(), descriptor)
     }
@@ -159,7 +159,7 @@ impl Folder {
 
     /// The same, with parts that are missing made for their owner only.
     pub fn create_below(base: &Path, parts: &[&str]) -> Result<Self, GuardError> {
-        let made = Self::walk(base, parts, &swap::make_folder)?;
+        let made = Self::walk(base, parts, &folder::make_subfolder)?;
         let gone = || GuardError::Folder { path: base.to_owned(), source: io::ErrorKind::NotFound.into() };
         made.ok_or_else(gone)
     }
@@ -171,14 +171,15 @@ impl Folder {
     ) -> Result<Option<Self>, GuardError> {
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let mut path = base.to_owned();
-        let mut folder = match swap::open_folder(base) {
+        let mut folder = match folder::open_folder(base) {
             Ok(descriptor) => descriptor,
             Err(error) if is_missing(&error) => return Ok(None),
             Err(source) => return Err(GuardError::Folder { path, source }),
         };
         for part in parts {
             path.push(part);
-            let opened = prepare(folder.as_fd(), part).and_then(|()| swap::open_part(folder.as_fd(), part));
+            let opened =
+                prepare(folder.as_fd(), part).and_then(|()| folder::open_subfolder(folder.as_fd(), part));
             folder = match opened {
                 Ok(descriptor) => descriptor,
                 Err(error) if is_missing(&error) => return Ok(None),
@@ -189,7 +190,7 @@ impl Folder {
     }
 
     fn checked(path: PathBuf, descriptor: OwnedFd) -> Result<Self, GuardError> {
-        match fs::refuse_network(&path) {
+        match fs::network_file_system(&path) {
             Ok(None) => Ok(Self { path, descriptor }),
             Ok(Some(system)) => Err(GuardError::Network { path, system }),
             Err(source) => Err(GuardError::Folder { path, source }),
@@ -212,7 +213,7 @@ impl Folder {
         let failed = |source| GuardError::Write { path: self.path.clone(), source };
         let one = Temporary::create(&guard, 0o600).map_err(failed)?;
         let other = Temporary::create(&guard, 0o600).map_err(failed)?;
-        match swap::exchange(self.as_fd(), one.name(), other.name()) {
+        match rename_exchange::exchange(self.as_fd(), one.name(), other.name()) {
             Ok(()) => Ok(Strength::Exchange),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Strength::MoveAside),
             Err(source) => Err(failed(source)),
@@ -237,9 +238,9 @@ impl Folder {
 
     /// Waits until nobody else of us is at work in the folder.
     pub(super) fn guard(&self) -> Result<Guard<'_>, GuardError> {
-        let opened = swap::open_existing(self.as_fd(), ".");
+        let opened = folder::open_existing(self.as_fd(), ".");
         let own = opened.map_err(|source| GuardError::Folder { path: self.path.clone(), source })?;
-        match swap::lock_within(own, PATIENCE) {
+        match folder::lock_within(own, PATIENCE) {
             Ok(Some(lock)) => Ok(Guard { folder: self, lock }),
             Ok(None) => Err(GuardError::Stuck { path: self.path.clone() }),
             Err(source) => Err(GuardError::Unlockable { path: self.path.clone(), source }),
@@ -267,6 +268,6 @@ impl Guard<'_> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        swap::unlock(&self.lock);
+        folder::unlock(&self.lock);
     }
 }

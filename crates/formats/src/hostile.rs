@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FileType, RawMode, statat};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use lockkeeper_platform::swap;
+use lockkeeper_platform::folder;
 use lockkeeper_platform::wall_clock::WallTime;
 
 /// A record is not larger than this.
@@ -198,7 +198,7 @@ pub fn look(folder: BorrowedFd<'_>, name: &str) -> Result<Option<Sighting>, Host
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     }
-    let file = match swap::open_existing(folder, name) {
+    let file = match folder::open_existing(folder, name) {
         Ok(descriptor) => File::from(descriptor),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(HostileError::Unreadable(error)),

@@ -67,7 +67,9 @@ impl SqliteStore {
     /// Opens the store in `folder`, which is made if it is not there.
     pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         make_folder(folder)?;
-        if let Some(kind) = local::refuse_network(folder).map_err(|error| failed("look at", folder, error))? {
+        if let Some(kind) =
+            local::network_file_system(folder).map_err(|error| failed("look at", folder, error))?
+        {
             return Err(StoreError::NetworkFileSystem { path: folder.to_owned(), kind });
         }
         let gate_path = folder.join("gate");

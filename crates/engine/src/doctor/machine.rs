@@ -73,7 +73,7 @@ fn records(visit: &Visit<'_>) -> Vec<(String, WallTime)> {
 }
 
 pub(super) fn file_watching(visit: &Visit<'_>) -> Finding {
-    match Changes::try_out(visit.ground()) {
+    match Changes::probe(visit.ground()) {
         Ok(()) => Finding::pass("one more folder can be listened to"),
         Err(error) => Finding::warn(
             format!(

@@ -9,7 +9,7 @@ use super::Visit;
 use super::finding::{Finding, Status, told};
 use lockkeeper_formats::guard::{Folder, GuardError, Strength};
 use lockkeeper_formats::sprint::LOCK_FILE_NAME;
-use lockkeeper_platform::exclusion::{self, Exclusion};
+use lockkeeper_platform::lock_probe::{self, ProbeResult};
 use lockkeeper_platform::random;
 use lockkeeper_platform::volume::Volume;
 
@@ -25,10 +25,10 @@ pub(super) fn flock(visit: &Visit<'_>) -> Finding {
             continue;
         }
         let shown = folder.display();
-        let detail = match exclusion::try_out(&folder) {
-            Ok(Exclusion::Works | Exclusion::InUse) => continue,
-            Ok(Exclusion::LetsBothIn) => format!("{shown} can be locked by two processes at once"),
-            Ok(Exclusion::LetsNobodyIn) => format!("{shown} stays locked although nobody has it"),
+        let detail = match lock_probe::probe(&folder) {
+            Ok(ProbeResult::Works | ProbeResult::InUse) => continue,
+            Ok(ProbeResult::LetsBothIn) => format!("{shown} can be locked by two processes at once"),
+            Ok(ProbeResult::LetsNobodyIn) => format!("{shown} stays locked although nobody has it"),
             Err(error) => format!("cannot try to lock {shown}: {error}"),
         };
         finding = finding.and(Status::Fail, detail, ELSEWHERE);

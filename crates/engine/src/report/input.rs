@@ -14,7 +14,7 @@ use crate::location::OutsideError;
 use crate::runs::template::TemplateError;
 use lockkeeper_formats::group::GroupIdError;
 use lockkeeper_formats::status::StatusError;
-use lockkeeper_platform::anchor::AnchorError;
+use lockkeeper_platform::holder_process::HolderProcessError;
 
 /// Words of a user that are none: bad input, with the error's own hint.
 macro_rules! bad_input {
@@ -28,7 +28,7 @@ macro_rules! bad_input {
 }
 
 bad_input!(
-    AnchorError,
+    HolderProcessError,
     GroupIdError,
     IdError,
     NotARequestStatus,

@@ -9,12 +9,12 @@ use lockkeeper_core::time::Moment;
 use serde_json::{Map, Value, json};
 
 use super::view::Blocked;
-use lockkeeper_platform::wall_clock::{Dial, WallTime};
+use lockkeeper_platform::wall_clock::{ClockOffset, WallTime};
 use lockkeeper_store::runs::{StoredEvent, StoredRequest};
 
 /// A run.
 pub fn run(run: &Run, now: Moment) -> Value {
-    let dial = Dial::at(now);
+    let dial = ClockOffset::at(now);
     let moment = |moment: Option<Moment>| moment.map(|moment| dial.utc(moment));
     let signal = match run.ending {
         Some(Ending::Signaled(signal)) => Some(signal),
@@ -101,7 +101,7 @@ pub fn blocked(blocked: &Blocked, now: Moment) -> Value {
             let requests: Vec<&str> = requests.iter().map(|request| request.as_str()).collect();
             json!({ "because": "dependencies", "requests": requests })
         }
-        Blocked::Retry(at) => json!({ "because": "retry", "retry_at": Dial::at(now).utc(*at) }),
+        Blocked::Retry(at) => json!({ "because": "retry", "retry_at": ClockOffset::at(now).utc(*at) }),
         Blocked::Position(ahead) => json!({ "because": "queue", "ahead": ahead }),
         Blocked::Behind(ahead) => json!({ "because": "queue", "ahead": ahead, "or_more": true }),
         Blocked::NoWorker => json!({ "because": "no_worker" }),

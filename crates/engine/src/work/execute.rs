@@ -23,7 +23,7 @@ use super::{Ask, Control, Executor, Job, Pipe, Told};
 use crate::runs::notes::Noted;
 use crate::runs::{RunError, advance};
 use lockkeeper_platform::exec::{
-    Ending, Event, Next, Running, between_starts, is_command_of_another, start_found,
+    Ending, Event, Next, Running, between_starts, is_command_of_another, start_cached,
 };
 use lockkeeper_platform::tree::{self, Root, Stop, stop_tree};
 use lockkeeper_platform::{clock, process};
@@ -111,7 +111,7 @@ impl Executor {
             return End::NotBegun;
         }
         let spec = self.spec(job, &output);
-        let running = match start_found(&spec, job.life.as_ref(), &mut hand.programs) {
+        let running = match start_cached(&spec, job.life.as_ref(), &mut hand.programs) {
             Ok(running) => running,
             // Somebody has cleared it away: another one is made.
             Err(_) if output.is_gone() => return self.attempt(job, control, hand, scribe),
@@ -240,7 +240,7 @@ impl Executor {
     /// the orphans that this process took in.
     fn end_leftovers(&self, run: &Run, holder: HolderId) {
         let mark = mark(run);
-        let left = process::reap_orphans().into_iter().any(|orphan| tree::carries(orphan, &mark));
+        let left = process::reap_orphans().into_iter().any(|orphan| tree::has_mark(orphan, &mark));
         if left || self.is_shared(holder) {
             self.end_processes(run);
             process::reap_orphans();
@@ -295,7 +295,7 @@ impl Executor {
         let workers = self.runs.store().read(|tables| tables.workers()).unwrap_or_default();
         let is_worker = |process: &ProcessRef| workers.iter().any(|worker| worker.process == *process);
         let others = sharing.into_iter().filter(|process| !is_command_of_another(process.pid, holder));
-        others.filter(|process| !is_worker(process) && !process::is_about_to_begin(process.pid)).collect()
+        others.filter(|process| !is_worker(process) && !process::is_before_exec(process.pid)).collect()
     }
 
     /// None when this program itself failed on the way: that costs one run, and neither a hand nor the others' runs.

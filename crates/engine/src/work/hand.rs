@@ -22,7 +22,7 @@ use super::take::Line;
 use super::{Executor, Job, Pipe};
 use crate::runs::notes::hand_of;
 use crate::runs::{RunError, Runs};
-use lockkeeper_platform::exec::Finder;
+use lockkeeper_platform::exec::ProgramCache;
 use lockkeeper_platform::wall_clock::WallTime;
 
 /// What a hand keeps from one run to the next.
@@ -43,7 +43,7 @@ pub(super) struct Hand {
     /// How this hand is reached.
     pub(super) pipe: Option<Arc<Pipe>>,
     /// Where programs are.
-    pub(super) programs: Finder,
+    pub(super) programs: ProgramCache,
 }
 
 impl Hand {

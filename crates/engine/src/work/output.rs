@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::runs::RunFolder;
 use lockkeeper_platform::fs as local;
-use lockkeeper_platform::replace::has_writers;
+use lockkeeper_platform::fs::has_writers;
 
 /// How much of the beginning is kept.
 const HEAD: u64 = 1024 * 1024;

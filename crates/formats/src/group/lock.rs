@@ -11,7 +11,7 @@ use super::survey::{Life, life_of};
 use super::{GroupError, GroupId, failed};
 use crate::registry::{Entry, RegistryError, Status};
 use lockkeeper_platform::flock::{self, Waited};
-use lockkeeper_platform::lockers::{self, FileId, Locker, Sight};
+use lockkeeper_platform::lock_holders::{self, FileId, LockHolders, LockProcess};
 
 /// How long and how to wait.
 pub struct Patience<'p> {
@@ -77,12 +77,12 @@ impl GroupLock {
     /// The process that the lock lives and dies with, if the caller's descriptor tells.
     pub fn opener(&self) -> Option<u32> {
         let (_, number) = self.inherited.as_ref()?;
-        lockers::opener(*number, self.file_id()).map(|process| process.pid)
+        lock_holders::opener(*number, self.file_id()).map(|process| process.pid)
     }
 
     /// Whether the caller's description carries the lock; where the system does not tell, whether it can be taken.
     pub fn is_ours(&self) -> Result<bool, GroupError> {
-        match lockers::carries_lock(flock::number(self.descriptor())) {
+        match lock_holders::carries_lock(flock::number(self.descriptor())) {
             Some(carries) => Ok(carries),
             None => self.try_lock(),
         }
@@ -165,8 +165,8 @@ impl GroupLock {
     }
 
     /// Who holds and who waits, by the kernel's word.
-    pub fn sight(&self) -> Sight {
-        lockers::look(&[self.file_id()]).pop().unwrap_or_default()
+    pub fn sight(&self) -> LockHolders {
+        lock_holders::find(&[self.file_id()]).pop().unwrap_or_default()
     }
 
     /// The others who hold it, for messages; the newest ACTIVE line where the kernel does not tell.
@@ -218,6 +218,6 @@ impl GroupLock {
 }
 
 /// A process, as people read it.
-pub(super) fn describe(locker: &Locker) -> String {
+pub(super) fn describe(locker: &LockProcess) -> String {
     format!("process {} (`{}`)", locker.process.pid, locker.command)
 }

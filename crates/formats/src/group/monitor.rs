@@ -10,7 +10,7 @@ use rustix::fs::{OFlags, fstat};
 use super::folder::open_in;
 use super::{Folders, GroupError, failed};
 use lockkeeper_platform::flock;
-use lockkeeper_platform::lockers::{self, FileId, Locker};
+use lockkeeper_platform::lock_holders::{self, FileId, LockProcess};
 
 const NAME: &str = "deadlock_monitor.pid";
 
@@ -63,7 +63,7 @@ impl MonitorLock {
     }
 
     /// The process that is the monitor now.
-    pub fn holder(folders: &Folders) -> Result<Option<Locker>, GroupError> {
+    pub fn holder(folders: &Folders) -> Result<Option<LockProcess>, GroupError> {
         let opened = match open_in(folders.first(), NAME, OFlags::RDONLY) {
             Ok(opened) => opened,
             Err(GroupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -73,7 +73,7 @@ impl MonitorLock {
         };
         let file = FileId::of(&opened.facts);
         let own = std::process::id();
-        let sight = lockers::look(&[file]).pop().unwrap_or_default();
+        let sight = lock_holders::find(&[file]).pop().unwrap_or_default();
         Ok(sight.holders.into_iter().find(|holder| holder.process.pid != own))
     }
 }

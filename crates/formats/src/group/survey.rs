@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Folders, GroupError};
 use crate::registry::{Entry, Registry, Status};
-use lockkeeper_platform::lockers::{self, FileId, Sight};
+use lockkeeper_platform::lock_holders::{self, FileId, LockHolders};
 use lockkeeper_platform::process::{self, IdentifyError};
 
 /// A process that is this much younger than the line with its number is another process.
@@ -43,7 +43,7 @@ pub struct Group {
     /// Its lock file.
     pub path: PathBuf,
     /// Who holds and waits, by the kernel's word.
-    pub sight: Sight,
+    pub sight: LockHolders,
     /// Its ACTIVE lines.
     pub findings: Vec<Finding>,
 }
@@ -70,11 +70,11 @@ impl Survey {
         // After the registry: whoever gives a lock back writes that first, so a line that stands is not yet given back.
         let files: Vec<Option<FileId>> = survey.groups.iter().map(|group| file_id(&group.path)).collect();
         let known: Vec<FileId> = files.iter().flatten().copied().collect();
-        let mut sights = lockers::look(&known).into_iter();
+        let mut sights = lock_holders::find(&known).into_iter();
         for (group, file) in survey.groups.iter_mut().zip(files) {
             group.sight = match file {
                 Some(_) => sights.next().unwrap_or_default(),
-                None => Sight { complete: true, ..Sight::default() },
+                None => LockHolders { complete: true, ..LockHolders::default() },
             };
         }
         Ok(survey)
@@ -116,7 +116,7 @@ impl Survey {
         }
         self.groups.extend(groups.into_iter().map(|(id, findings)| {
             let path = folder.join(format!("{id}.lock"));
-            Group { id, path, sight: Sight::default(), findings }
+            Group { id, path, sight: LockHolders::default(), findings }
         }));
         Ok(())
     }

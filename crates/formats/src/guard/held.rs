@@ -11,7 +11,7 @@ use super::takeover::{LockFile, Removal};
 use super::temporary::{Temporary, reads_back};
 use super::{Guard, GuardError};
 use crate::hostile::{FileId, Sighting};
-use lockkeeper_platform::swap;
+use lockkeeper_platform::{folder, rename_exchange};
 
 /// What a record and its padding may grow to without needing another block.
 const BLOCK: u64 = 4096;
@@ -100,16 +100,16 @@ impl Held {
     }
 
     fn mark_as_living(&self, file: &File) -> Result<(), GuardError> {
-        swap::reserve(file, BLOCK).map_err(|source| self.lock.write_error(source))?;
+        folder::reserve(file, BLOCK).map_err(|source| self.lock.write_error(source))?;
         // Nobody else ever locks these files for longer than a look.
-        swap::try_lock(file).map_err(|source| self.lock.write_error(source))?;
+        folder::try_lock(file).map_err(|source| self.lock.write_error(source))?;
         Ok(())
     }
 
     fn drop_spare(&mut self) {
         if let Some(spare) = self.spare.take() {
             let _ = unlinkat(self.lock.folder.as_fd(), &*spare.name, AtFlags::empty());
-            swap::unlock(spare.file.as_fd());
+            folder::unlock(spare.file.as_fd());
         }
     }
 }
@@ -147,7 +147,7 @@ fn exchange(
     if !came_back || !(lock.is_record)(&padded) {
         return Err(GuardError::ReadBack { path: lock.path() });
     }
-    match swap::exchange(guard.as_fd(), &spare.name, lock.name.as_str()) {
+    match rename_exchange::exchange(guard.as_fd(), &spare.name, lock.name.as_str()) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(Exchanged::Lost(lock.look_under(&guard)?));
@@ -188,8 +188,8 @@ fn spare(lock: &LockFile, guard: &Guard<'_>, content: &[u8]) -> Result<Spare, Gu
     let failed = |source| lock.write_error(source);
     let new = Temporary::create(guard, lock.mode).map_err(failed)?;
     new.fill(content).map_err(failed)?;
-    swap::reserve(new.file(), BLOCK).map_err(failed)?;
-    swap::try_lock(new.file()).map_err(failed)?;
+    folder::reserve(new.file(), BLOCK).map_err(failed)?;
+    folder::try_lock(new.file()).map_err(failed)?;
     let (name, file) = new.keep().map_err(failed)?;
     Ok(Spare { name, file })
 }

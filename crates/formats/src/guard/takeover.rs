@@ -10,7 +10,7 @@ use super::temporary::{Temporary, sweep, unused_name};
 use super::{Folder, Guard, GuardError};
 use crate::hostile::{self, FileId, FileName, HostileError, Sighting};
 use crate::{HeldReason, Verdict};
-use lockkeeper_platform::swap;
+use lockkeeper_platform::rename_exchange;
 
 /// How often a foreign program may be faster before we give way to it.
 const ROUNDS: usize = 16;
@@ -205,7 +205,7 @@ impl LockFile {
 
     /// Gives the record its name. False when somebody was faster.
     fn publish(&self, guard: &Guard<'_>, new: &Temporary<'_, '_>) -> Result<bool, GuardError> {
-        match swap::publish(guard.as_fd(), new.name(), self.name.as_str()) {
+        match rename_exchange::publish(guard.as_fd(), new.name(), self.name.as_str()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(source) => Err(self.rename_error(source)),
@@ -220,7 +220,7 @@ impl LockFile {
         judged: &Sighting,
     ) -> Result<Swapped, GuardError> {
         let placed = new.id().map_err(|source| self.write_error(source))?;
-        match swap::exchange(guard.as_fd(), new.name(), self.name.as_str()) {
+        match rename_exchange::exchange(guard.as_fd(), new.name(), self.name.as_str()) {
             Ok(()) if is_same(guard, new.name(), judged) => Ok(Swapped::Expected),
             Ok(()) => self.put_back(guard, new.name(), placed).map(|()| Swapped::Other),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Swapped::Absent),
@@ -256,7 +256,7 @@ impl LockFile {
         if is_same(guard, aside, judged) {
             return Ok(Swapped::Expected);
         }
-        match swap::publish(guard.as_fd(), aside, self.name.as_str()) {
+        match rename_exchange::publish(guard.as_fd(), aside, self.name.as_str()) {
             Ok(()) => Ok(Swapped::Other),
             // Two foreign programs came in between: the later one has the lock, the earlier one lost it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -279,7 +279,7 @@ impl LockFile {
     ) -> Result<(), GuardError> {
         for _ in 0..ROUNDS {
             let coming = open_id(guard, aside);
-            match swap::exchange(guard.as_fd(), aside, self.name.as_str()) {
+            match rename_exchange::exchange(guard.as_fd(), aside, self.name.as_str()) {
                 Ok(()) if open_id(guard, aside) == Some(placed) => return Ok(()),
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

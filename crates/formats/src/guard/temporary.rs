@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, Dir, unlinkat};
 
 use super::Guard;
 use crate::hostile::FileId;
-use lockkeeper_platform::{random, swap};
+use lockkeeper_platform::{folder, random};
 
 const PREFIX: &str = ".lockkeeper-";
 const SUFFIX: &str = ".tmp";
@@ -26,7 +26,7 @@ impl<'g, 'f> Temporary<'g, 'f> {
     /// Creates an empty file. Only under the guard, so that no sweep takes it for an orphan.
     pub(super) fn create(guard: &'g Guard<'f>, mode: u32) -> io::Result<Self> {
         let name = unused_name()?;
-        let file = File::from(swap::create_new(guard.as_fd(), &name, mode)?);
+        let file = File::from(folder::create_new(guard.as_fd(), &name, mode)?);
         Ok(Self { guard, name, file, kept: false })
     }
 
@@ -112,10 +112,10 @@ pub(super) fn orphans(guard: &Guard<'_>) -> io::Result<Vec<String>> {
 /// Whether it is a file of ours that nobody has locked. What cannot be opened is left alone. It may have a second name:
 /// where publishing takes two steps, its writer was killed between them.
 fn is_orphan(guard: &Guard<'_>, name: &str) -> bool {
-    let Ok(file) = swap::open_existing(guard.as_fd(), name).map(File::from) else { return false };
+    let Ok(file) = folder::open_existing(guard.as_fd(), name).map(File::from) else { return false };
     let ours = file
         .metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw());
     // The lock that this takes ends with the descriptor.
-    ours && swap::try_lock(file).unwrap_or(false)
+    ours && folder::try_lock(file).unwrap_or(false)
 }

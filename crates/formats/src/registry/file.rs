@@ -16,7 +16,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
 
 use super::{Entry, HEADER, Ledger, MAX_BYTES, RegistryError};
-use lockkeeper_platform::{flock, replace};
+use lockkeeper_platform::{flock, fs as platform_fs, rename_exchange};
 
 /// Beyond this, old finished lines move to `registry.log.1`.
 pub const ROTATE_ABOVE: usize = 64 * 1024;
@@ -137,7 +137,7 @@ impl Registry {
             Err(error) if error.is_full() => return self.write_in_place(read, &bytes),
             outcome => outcome?,
         };
-        if !replace::exchange(&spare, &self.path).map_err(self.failed("replace"))? {
+        if !rename_exchange::exchange_paths(&spare, &self.path).map_err(self.failed("replace"))? {
             // Without an exchange, what is appended within these microseconds is lost.
             fs::rename(&spare, &self.path).map_err(self.failed("replace"))?;
             return Ok(true);
@@ -152,7 +152,7 @@ impl Registry {
             self.carry_over(old, read)?;
             true
         } else {
-            replace::exchange(&spare, &self.path).map_err(self.failed("replace"))?;
+            rename_exchange::exchange_paths(&spare, &self.path).map_err(self.failed("replace"))?;
             self.carry_over(&mut new, bytes.len() as u64)?;
             false
         };
@@ -195,7 +195,7 @@ impl Registry {
     /// Appends to the registry what others appended to a file that is not the registry any more.
     fn carry_over(&self, displaced: &mut File, from: u64) -> Result<(), RegistryError> {
         let patience_ends = Instant::now() + APPENDER_PATIENCE;
-        while replace::has_writers(&*displaced) == Some(true) && Instant::now() < patience_ends {
+        while platform_fs::has_writers(&*displaced) == Some(true) && Instant::now() < patience_ends {
             // Nothing tells when an appender closes the file; it does so within microseconds.
             std::thread::sleep(LOOK_AGAIN);
         }

@@ -230,7 +230,7 @@ mod tests {
         let log = StatusLog::open(folder.path()).unwrap();
         let mut follow = log.follow().unwrap();
         let identity = Identity::of(&fs::metadata(folder.path()).unwrap());
-        follow.watch = Some((identity, Changes::deaf()));
+        follow.watch = Some((identity, Changes::disabled()));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| follow.next(Some(Duration::from_secs(60))).unwrap().unwrap());
             log.append(&StatusLine::new(State::Done, "t", WallTime::now()).unwrap()).unwrap();

@@ -12,7 +12,7 @@ use lockkeeper_formats::sprint::{
     self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Severity, Status, Text,
     USER_CONFIRM_TIMEOUT,
 };
-use lockkeeper_platform::{anchor, answer};
+use lockkeeper_platform::{answer, holder_process};
 
 use super::context::{Context, Globals};
 use super::table::plain;
@@ -140,14 +140,14 @@ struct Stand {
 
 impl Stand {
     fn choose(args: &Args, lang: Lang) -> Result<Self, Problem> {
-        let bad = |error: anchor::AnchorError| Problem::BadPid(Box::new(error));
+        let bad = |error: holder_process::HolderProcessError| Problem::BadPid(Box::new(error));
         let named = args.pid.as_deref().map(str::parse).transpose();
         let named = named.map_err(|error: std::num::ParseIntError| Problem::BadPid(Box::new(error)))?;
-        let chosen = anchor::choose(named, &|name| std::env::var(name).ok()).map_err(bad)?;
+        let chosen = holder_process::choose(named, &|name| std::env::var(name).ok()).map_err(bad)?;
         Ok(match chosen {
-            Some(anchor) => {
-                let pid = anchor.process.pid;
-                let values = [("pid", &*pid.to_string()), ("reason", &*anchor.reason.to_string())];
+            Some(chosen) => {
+                let pid = chosen.process.pid;
+                let values = [("pid", &*pid.to_string()), ("reason", &*chosen.reason.to_string())];
                 Self { pid, because: Text::StandsFor.fill(lang, &values) }
             }
             None => {

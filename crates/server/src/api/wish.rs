@@ -17,7 +17,7 @@ use super::super::site::Site;
 use lockkeeper_engine::open::{OpenError, unique_owner};
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::shape::ResourceShape;
-use lockkeeper_platform::anchor;
+use lockkeeper_platform::holder_process;
 
 /// A reason has no more bytes than this.
 const REASON_BYTES: usize = 1_000;
@@ -86,8 +86,8 @@ impl Wish {
             let message = "the number of a process means nothing on another machine";
             return Err(Report::usage(message).with_hint("leave `pid` out and give a `ttl`"));
         }
-        match anchor::choose(Some(pid), &|_| None)? {
-            Some(anchor) => Ok((Voucher::Process(anchor.process), Contract::Strict, given)),
+        match holder_process::choose(Some(pid), &|_| None)? {
+            Some(chosen) => Ok((Voucher::Process(chosen.process), Contract::Strict, given)),
             None => Err(Report::usage(format!("{pid} is not a process"))),
         }
     }

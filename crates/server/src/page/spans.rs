@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockkeeper_core::time::{Moment, format_span};
 
-use lockkeeper_platform::wall_clock::{Dial, WallTime};
+use lockkeeper_platform::wall_clock::{ClockOffset, WallTime};
 
 /// A moment in the past or future.
 #[derive(Clone, Debug)]
@@ -17,13 +17,13 @@ pub(super) struct Point {
 
 /// A clock to show moments by.
 pub(super) struct Face {
-    dial: Dial,
+    dial: ClockOffset,
     now: Moment,
 }
 
 impl Face {
     pub(super) fn new(now: Moment) -> Self {
-        Self { dial: Dial::at(now), now }
+        Self { dial: ClockOffset::at(now), now }
     }
 
     /// Milliseconds since 1970, now.

@@ -6,7 +6,7 @@ use lockkeeper_core::time::format_span;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{self, Circle, Finding, Folders, Life, Survey, Swept};
 use lockkeeper_formats::registry::Entry;
-use lockkeeper_platform::lockers::Locker;
+use lockkeeper_platform::lock_holders::LockProcess;
 use lockkeeper_platform::tree::{Root, Stop, stop_tree};
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
@@ -192,7 +192,7 @@ pub(super) fn force_release_all(
 }
 
 /// Ends a holder with its tree; the reason when it could not.
-fn end(holder: &Locker, grace: Duration) -> Option<String> {
+fn end(holder: &LockProcess, grace: Duration) -> Option<String> {
     match stop_tree(&Stop { root: Root::Process(holder.process), grace, mark: None }) {
         Ok(left) if left.is_empty() => None,
         Ok(left) => Some(format!("{} of its processes could not be ended", left.len())),
@@ -203,7 +203,7 @@ fn end(holder: &Locker, grace: Duration) -> Option<String> {
 /// A group that the kernel still has as locked.
 struct Still {
     group: String,
-    holders: Vec<Locker>,
+    holders: Vec<LockProcess>,
 }
 
 impl Still {

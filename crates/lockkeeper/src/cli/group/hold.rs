@@ -8,9 +8,9 @@ use lockkeeper::KeeperError;
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{Folders, GroupLock, Patience, Survey};
-use lockkeeper_platform::anchor;
 use lockkeeper_platform::exec::{Next, Spec, StartError, start};
 use lockkeeper_platform::flock::Waited;
+use lockkeeper_platform::holder_process;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
@@ -227,8 +227,8 @@ fn stands_for(lock: &GroupLock, named: Option<u32>) -> Result<u32, Report> {
     {
         return Ok(pid);
     }
-    let anchor = anchor::choose(named, &|name| std::env::var(name).ok())?;
-    Ok(anchor.map_or_else(parent, |anchor| anchor.process.pid))
+    let chosen = holder_process::choose(named, &|name| std::env::var(name).ok())?;
+    Ok(chosen.map_or_else(parent, |chosen| chosen.process.pid))
 }
 
 fn parent() -> u32 {

@@ -3,7 +3,7 @@
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{Finding, Folders, Group, Life, MonitorLock, Survey};
-use lockkeeper_platform::lockers::Locker;
+use lockkeeper_platform::lock_holders::LockProcess;
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ pub(super) fn tell_odd(survey: &Survey) {
 }
 
 /// A process for programs.
-pub(super) fn locker(locker: &Locker) -> Value {
+pub(super) fn locker(locker: &LockProcess) -> Value {
     json!({ "pid": locker.process.pid, "command": locker.command })
 }
 

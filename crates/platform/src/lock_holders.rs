@@ -1,33 +1,33 @@
-//! Who really has a file locked now, and who waits for it, by the kernel's own word.
+//! Lock holders: which processes hold a file lock now, and which wait for it, according to the kernel.
 //!
-//! A file lock belongs to an open file description, so its holders are all processes that have that description open:
-//! the process that took it may be long gone. Linux shows the locks of each descriptor in `/proc/PID/fdinfo`, and
-//! those who wait in `/proc/locks`. Processes of other users stay hidden from ordinary users, and so does everything
-//! on other systems: a [`Sight`] says whether it is complete.
+//! A file lock belongs to an open file description. So its holders are all processes that have that description open;
+//! the process that took the lock may have ended long ago. Linux shows the locks of each descriptor in
+//! `/proc/PID/fdinfo`, and the waiting processes in `/proc/locks`. An ordinary user cannot see the processes of other
+//! users, and on other systems nobody can see any: [`LockHolders::complete`] says whether everything was visible.
 
 use lockkeeper_core::liveness::ProcessRef;
 
-/// A process that shares a lock or waits for one.
+/// A process that holds a lock or waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Locker {
+pub struct LockProcess {
     /// The process.
     pub process: ProcessRef,
     /// Its command line, in one short line.
     pub command: String,
 }
 
-/// What can be seen of the locks on one file.
+/// The holders of the lock on one file, and the processes that wait for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
-    /// Everyone who has the locked description open.
-    pub holders: Vec<Locker>,
-    /// Everyone who waits.
-    pub waiters: Vec<Locker>,
-    /// Whether every process of this user could be looked at. Those of others cannot open a file that is ours alone.
+pub struct LockHolders {
+    /// The processes that have the locked description open.
+    pub holders: Vec<LockProcess>,
+    /// The processes that wait for the lock.
+    pub waiters: Vec<LockProcess>,
+    /// Whether every process of this user could be inspected. Other users cannot open a file with mode 0600.
     pub complete: bool,
 }
 
-/// A file, as the system tells files apart.
+/// The identity of a file: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// Its device.
@@ -37,53 +37,54 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// The file that was looked at.
+    /// Returns the identity in the result of `stat(2)`.
     #[cfg_attr(
         target_os = "linux",
         expect(clippy::unnecessary_cast, reason = "the type differs between systems")
     )]
-    pub fn of(facts: &rustix::fs::Stat) -> Self {
-        Self { device: facts.st_dev as u64, inode: facts.st_ino }
+    pub fn of(stat: &rustix::fs::Stat) -> Self {
+        Self { device: stat.st_dev as u64, inode: stat.st_ino }
     }
 }
 
-/// Looks at the whole-file locks on several files at once; one answer for each.
-pub fn look(files: &[FileId]) -> Vec<Sight> {
-    here::look(files)
+/// Finds the processes that hold or wait for the `flock(2)` locks on several files; one result for each file.
+pub fn find(files: &[FileId]) -> Vec<LockHolders> {
+    system::find(files)
 }
 
-/// Whether this process's descriptor `number` itself carries a whole-file lock; `None` when the system does not tell.
+/// Says whether descriptor `number` of this process carries a `flock(2)` lock; `None` when the system does not show it.
 pub fn carries_lock(number: i32) -> Option<bool> {
-    here::carries_lock(number)
+    system::carries_lock(number)
 }
 
-/// The processes that share the lock of one open file description on one byte of a file, this one left out.
+/// Returns the other processes that share an open-file-description lock on one byte of a file.
 pub fn sharing(file: FileId, byte: u64) -> Vec<ProcessRef> {
-    here::sharing(file, byte)
+    system::sharing(file, byte)
 }
 
-/// The outermost ancestor in an unbroken line that has `file` open as descriptor `number`.
+/// Returns the topmost ancestor that has `file` open as descriptor `number`, without a gap in between.
 ///
-/// What a shell opened is inherited downwards only, so this is the process that the lock lives and dies with.
+/// Children inherit what a shell has opened, so the lock ends when this process ends.
 pub fn opener(number: i32, file: FileId) -> Option<ProcessRef> {
-    here::opener(number, file)
+    system::opener(number, file)
 }
 
 #[cfg(target_os = "linux")]
-mod here {
+mod system {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
-    use super::{FileId, Locker, Sight};
-    use crate::{anchor, facts, process};
     use lockkeeper_core::liveness::ProcessRef;
 
-    /// A table that changes under the walk cannot make it endless.
+    use super::{FileId, LockHolders, LockProcess};
+    use crate::{holder_process, process, process_table};
+
+    /// The most ancestors that are visited, so that the search ends even if the process table changes meanwhile.
     const MAX_STEPS: usize = 256;
 
-    pub(super) fn look(files: &[FileId]) -> Vec<Sight> {
-        let mut sights = vec![Sight { complete: true, ..Sight::default() }; files.len()];
-        // How `/proc/locks` calls the file: not always by the device that stat(2) shows.
+    pub(super) fn find(files: &[FileId]) -> Vec<LockHolders> {
+        let mut found = vec![LockHolders { complete: true, ..LockHolders::default() }; files.len()];
+        // The name of each file in `/proc/locks`. Its device may differ from the one that stat(2) shows.
         let mut names: Vec<Option<String>> = vec![None; files.len()];
         let own = rustix::process::geteuid().as_raw();
         let pids = fs::read_dir("/proc").into_iter().flatten();
@@ -94,7 +95,7 @@ mod here {
                     let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
                     let hidden =
                         denied && fs::metadata(format!("/proc/{pid}")).is_ok_and(|meta| meta.uid() == own);
-                    sights.iter_mut().for_each(|sight| sight.complete &= !hidden);
+                    found.iter_mut().for_each(|holders| holders.complete &= !hidden);
                     continue;
                 }
             };
@@ -108,16 +109,16 @@ mod here {
                     continue;
                 };
                 names[place] = Some(name);
-                let known = sights[place].holders.iter().any(|holder| holder.process.pid == pid);
-                sights[place].holders.extend(if known { None } else { locker(pid) });
+                let known = found[place].holders.iter().any(|holder| holder.process.pid == pid);
+                found[place].holders.extend(if known { None } else { lock_process(pid) });
             }
         }
         let table = fs::read_to_string("/proc/locks").unwrap_or_default();
-        for (sight, name) in sights.iter_mut().zip(names) {
+        for (holders, name) in found.iter_mut().zip(names) {
             let Some(name) = name else { continue };
-            sight.waiters = waiting_pids(&table, &name).filter_map(locker).collect();
+            holders.waiters = waiting_pids(&table, &name).filter_map(lock_process).collect();
         }
-        sights
+        found
     }
 
     pub(super) fn carries_lock(number: i32) -> Option<bool> {
@@ -143,7 +144,7 @@ mod here {
     }
 
     pub(super) fn opener(number: i32, file: FileId) -> Option<ProcessRef> {
-        let mut pid = facts::own().ok()?.parent;
+        let mut pid = process_table::own_info().ok()?.parent;
         let mut outermost = None;
         for _ in 0..MAX_STEPS {
             let Ok(meta) = fs::metadata(format!("/proc/{pid}/fd/{number}")) else { break };
@@ -152,18 +153,18 @@ mod here {
             }
             let Ok(found) = process::identify(pid) else { break };
             outermost = Some(found);
-            let Ok(facts) = facts::of(pid) else { break };
+            let Ok(facts) = process_table::info(pid) else { break };
             pid = facts.parent;
         }
         outermost
     }
 
-    fn locker(pid: u32) -> Option<Locker> {
+    fn lock_process(pid: u32) -> Option<LockProcess> {
         let process = process::identify(pid).ok()?;
-        Some(Locker { process, command: anchor::command_line(pid) })
+        Some(LockProcess { process, command: holder_process::command_line(pid) })
     }
 
-    /// `lock: 1: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF`: the device and inode in it, as the kernel writes them.
+    /// Returns the device and inode in `lock: 1: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF`.
     fn locked_as(info: &str) -> Option<String> {
         let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
         locks.map(|lock| lock.split_ascii_whitespace().collect::<Vec<_>>()).find_map(
@@ -174,7 +175,7 @@ mod here {
         )
     }
 
-    /// `lock: 1: OFDLCK ADVISORY  WRITE -1 00:2a:99 4711 4711`: a lock on exactly this byte.
+    /// Says whether there is a line such as `lock: 1: OFDLCK ADVISORY  WRITE -1 00:2a:99 4711 4711` for this byte.
     fn locks_byte(info: &str, byte: u64) -> bool {
         let byte = byte.to_string();
         let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
@@ -183,7 +184,7 @@ mod here {
         )
     }
 
-    /// `7: -> FLOCK  ADVISORY  WRITE 4712 00:2a:99 0 EOF`.
+    /// Returns the pids in lines such as `7: -> FLOCK  ADVISORY  WRITE 4712 00:2a:99 0 EOF`.
     fn waiting_pids<'t>(table: &'t str, name: &'t str) -> impl Iterator<Item = u32> + 't {
         table.lines().filter_map(move |line| match line.split_ascii_whitespace().collect::<Vec<_>>()[..] {
             [_, "->", "FLOCK", _, _, pid, found, ..] if found == name => pid.parse().ok(),
@@ -196,7 +197,7 @@ mod here {
         use super::*;
 
         #[test]
-        fn the_kernels_tables_are_read() {
+        fn the_lines_of_the_kernel_are_parsed() {
             let info = "pos:\t0\nflags:\t02\nlock:\t1: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF\n";
             assert_eq!(locked_as(info).as_deref(), Some("00:2a:99"));
             assert_eq!(locked_as("pos:\t0\nlock:\t1: OFDLCK ADVISORY  READ -1 00:2a:99 0 0\n"), None);
@@ -207,13 +208,13 @@ mod here {
         }
 
         #[test]
-        fn this_process_is_seen_to_hold() {
+        fn this_process_is_found_as_the_holder() {
             let file = tempfile::tempfile().unwrap();
             let meta = file.metadata().unwrap();
             let id = FileId { device: meta.dev(), inode: meta.ino() };
-            assert!(look(&[id])[0].holders.is_empty());
+            assert!(find(&[id])[0].holders.is_empty());
             file.lock().unwrap();
-            let holders = &look(&[id])[0].holders;
+            let holders = &find(&[id])[0].holders;
             assert_eq!(holders.len(), 1);
             assert_eq!(holders[0].process, process::current().unwrap());
             use std::os::fd::AsRawFd;
@@ -223,12 +224,13 @@ mod here {
 }
 
 #[cfg(not(target_os = "linux"))]
-mod here {
-    use super::{FileId, Sight};
+mod system {
     use lockkeeper_core::liveness::ProcessRef;
 
-    pub(super) fn look(files: &[FileId]) -> Vec<Sight> {
-        vec![Sight::default(); files.len()]
+    use super::{FileId, LockHolders};
+
+    pub(super) fn find(files: &[FileId]) -> Vec<LockHolders> {
+        vec![LockHolders::default(); files.len()]
     }
 
     pub(super) fn carries_lock(_number: i32) -> Option<bool> {

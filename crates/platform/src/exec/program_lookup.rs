@@ -1,4 +1,4 @@
-//! Where programs are.
+//! Program lookup: searches `PATH` for a program, and caches the last result.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -14,17 +14,17 @@ use rustix::io::Errno;
 use super::spec::Spec;
 use crate::clock;
 
-/// How long a program counts as being where it was found. One that is put into an earlier folder is found after that.
-const KEPT: Duration = Duration::from_millis(100);
+/// How long a result is valid. A program that somebody adds to an earlier folder of `PATH` is found after that.
+const VALID_FOR: Duration = Duration::from_millis(100);
 
-/// Remembers where a program was found, for many starts of the same one.
+/// Remembers where the last program was found, for many starts of the same program.
 #[derive(Debug, Default)]
-pub struct Finder {
-    last: Option<Found>,
+pub struct ProgramCache {
+    last: Option<Entry>,
 }
 
 #[derive(Debug)]
-struct Found {
+struct Entry {
     program: OsString,
     path: Option<OsString>,
     dir: Option<PathBuf>,
@@ -32,17 +32,17 @@ struct Found {
     at: Moment,
 }
 
-impl Finder {
-    /// Where the program was a moment ago.
-    pub(super) fn found(&self, spec: &Spec) -> Option<&Path> {
+impl ProgramCache {
+    /// Returns where the program was found a moment ago.
+    pub(super) fn get(&self, spec: &Spec) -> Option<&Path> {
         let last = self.last.as_ref()?;
         let same = last.program == spec.program && last.path.as_deref() == path(spec) && last.dir == spec.dir;
-        (same && clock::now().since(last.at) < KEPT).then_some(&last.file)
+        (same && clock::now().since(last.at) < VALID_FOR).then_some(&last.file)
     }
 
-    /// Remembers where a program is that was looked for.
-    pub(super) fn keep(&mut self, spec: &Spec, file: Option<&Path>) {
-        self.last = file.filter(|_| is_looked_for(spec)).map(|file| Found {
+    /// Remembers where a program was found, if it was searched in `PATH`.
+    pub(super) fn set(&mut self, spec: &Spec, file: Option<&Path>) {
+        self.last = file.filter(|_| is_searched(spec)).map(|file| Entry {
             program: spec.program.clone(),
             path: path(spec).map(ToOwned::to_owned),
             dir: spec.dir.clone(),
@@ -56,19 +56,19 @@ fn path(spec: &Spec) -> Option<&OsStr> {
     spec.env.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str())
 }
 
-fn is_looked_for(spec: &Spec) -> bool {
+fn is_searched(spec: &Spec) -> bool {
     spec.only_env && !spec.program.as_bytes().contains(&b'/')
 }
 
-/// Where a program is that is to be found in the `PATH` of an environment of its own. Left to itself, std would have to
-/// fork for that, and the child would try one folder after the other. In this process's own, it finds it by itself.
+/// Returns the file of the program. Searches the `PATH` of the command's own environment, so that the child does not try
+/// one folder after the other at every start. A command with the environment of this process is left to std.
 pub(super) fn find_program(spec: &Spec) -> io::Result<Cow<'_, Path>> {
-    if !is_looked_for(spec) {
+    if !is_searched(spec) {
         return Ok(Path::new(&spec.program).into());
     }
-    let places = std::env::split_paths(path(spec).unwrap_or(OsStr::new("/bin:/usr/bin")));
+    let folders = std::env::split_paths(path(spec).unwrap_or(OsStr::new("/bin:/usr/bin")));
     let mut refused = Errno::NOENT;
-    for folder in places {
+    for folder in folders {
         let file = match &spec.dir {
             Some(dir) => dir.join(folder).join(&spec.program),
             None => folder.join(&spec.program),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_remembered_for_the_same_path_and_folder_only() {
+    fn a_cached_program_is_used_for_the_same_path_and_folder_only() {
         let spec = |path: &str, dir: &str| Spec {
             program: "sh".into(),
             env: vec![("PATH".into(), path.into())],
@@ -118,12 +118,12 @@ mod tests {
             dir: Some(dir.into()),
             ..Spec::default()
         };
-        let mut finder = Finder::default();
-        finder.keep(&spec("/bin", "/"), Some(Path::new("/bin/sh")));
-        assert_eq!(finder.found(&spec("/bin", "/")), Some(Path::new("/bin/sh")));
-        assert_eq!(finder.found(&spec("/usr/bin:/bin", "/")), None);
-        assert_eq!(finder.found(&spec("/bin", "/tmp")), None);
-        finder.keep(&Spec { program: "/bin/sh".into(), ..spec("/bin", "/") }, Some(Path::new("/bin/sh")));
-        assert_eq!(finder.found(&spec("/bin", "/")), None);
+        let mut cache = ProgramCache::default();
+        cache.set(&spec("/bin", "/"), Some(Path::new("/bin/sh")));
+        assert_eq!(cache.get(&spec("/bin", "/")), Some(Path::new("/bin/sh")));
+        assert_eq!(cache.get(&spec("/usr/bin:/bin", "/")), None);
+        assert_eq!(cache.get(&spec("/bin", "/tmp")), None);
+        cache.set(&Spec { program: "/bin/sh".into(), ..spec("/bin", "/") }, Some(Path::new("/bin/sh")));
+        assert_eq!(cache.get(&spec("/bin", "/")), None);
     }
 }

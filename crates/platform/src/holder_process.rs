@@ -1,15 +1,16 @@
-//! Which process stands for a lease that is taken by a command which exits.
+//! Holder process: which process a lease belongs to when the command that takes it exits at once.
 //!
-//! The command itself is gone a moment later. Somebody can name the process; if nobody does, the nearest ancestor
-//! that outlives the command is taken: not a shell that was started just to run it, nor a wrapper such as `timeout`.
+//! The lease lasts as long as this process lives. The user can name the process. If the user does not, the nearest
+//! ancestor that outlives the command is taken: not a shell that was started only to run it, nor a wrapper such as
+//! `timeout`.
 
 use std::fmt;
 
 use lockkeeper_core::liveness::ProcessRef;
 use thiserror::Error;
 
-use super::facts;
 use super::process::{self, IdentifyError, MAX_PID};
+use super::process_table;
 
 const SHELLS: [&str; 12] =
     ["sh", "ash", "bash", "busybox", "dash", "fish", "ksh", "mksh", "oksh", "rbash", "yash", "zsh"];
@@ -17,7 +18,7 @@ const WRAPPERS: [&str; 18] = [
     "chroot", "chrt", "doas", "env", "ionice", "nice", "nohup", "nsenter", "runuser", "setsid", "stdbuf",
     "strace", "su", "sudo", "time", "timeout", "unshare", "xargs",
 ];
-/// They never end: reaching one means that nobody stands for the command.
+/// Init processes never end. When the search reaches one, the command has no holder process.
 const INITS: [&str; 10] = [
     "catatonit",
     "docker-init",
@@ -30,31 +31,32 @@ const INITS: [&str; 10] = [
     "tini",
     "tini-static",
 ];
-/// Deeper than any tree of shells; a table that changes under the walk cannot make it endless.
+/// The most ancestors that the search visits, so that it ends even if the process table changes meanwhile.
 const MAX_STEPS: usize = 256;
+/// The most characters of a command line that are shown.
 const MAX_SHOWN: usize = 60;
 
-/// The process that stands for a lease.
+/// The process that a lease belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Anchor {
+pub struct HolderProcess {
     /// The process.
     pub process: ProcessRef,
-    /// Why it was chosen.
-    pub reason: AnchorReason,
+    /// How it was chosen.
+    pub reason: ChosenBy,
 }
 
-/// Why a process was chosen.
+/// How the process was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AnchorReason {
-    /// By `--pid`.
+pub enum ChosenBy {
+    /// The user named it with `--pid`.
     Option,
-    /// By an environment variable.
+    /// An environment variable names it.
     Variable(&'static str),
-    /// By nobody: it is an ancestor, with this command line.
+    /// Nobody named it: it is an ancestor with this command line.
     Ancestor(String),
 }
 
-impl fmt::Display for AnchorReason {
+impl fmt::Display for ChosenBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Option => f.write_str("given with --pid"),
@@ -66,10 +68,10 @@ impl fmt::Display for AnchorReason {
     }
 }
 
-/// Why the process that somebody named cannot stand for a lease.
+/// Why the named process cannot hold a lease.
 #[derive(Debug, Error)]
-pub enum AnchorError {
-    /// Not a number of a process at all.
+pub enum HolderProcessError {
+    /// The value is not a process id.
     #[error("{origin} is `{}`, which is not the number of a process", value.escape_debug())]
     NotANumber {
         /// `--pid` or the name of a variable.
@@ -77,7 +79,7 @@ pub enum AnchorError {
         /// What was given.
         value: String,
     },
-    /// No such process, or one that cannot be looked at.
+    /// There is no such process, or it cannot be inspected.
     #[error("{origin} names a process that cannot stand for a lease")]
     NotAProcess {
         /// `--pid` or the name of a variable.
@@ -87,8 +89,8 @@ pub enum AnchorError {
     },
 }
 
-impl AnchorError {
-    /// The way out, for the person who named it.
+impl HolderProcessError {
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::NotANumber { .. } | Self::NotAProcess { source: IdentifyError::OutOfRange(_), .. } => {
@@ -109,57 +111,59 @@ impl AnchorError {
 
 /// Chooses the process: `--pid`, else `LOCKKEEPER_PID`, else `CLAUDE_PID`, else the nearest lasting ancestor.
 ///
-/// None means that nothing but init stands above: then only time can end the lease.
+/// Returns `None` when only init is above this process: then only the TTL can end the lease.
 pub fn choose(
     explicit: Option<u32>,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<Anchor>, AnchorError> {
+) -> Result<Option<HolderProcess>, HolderProcessError> {
     let named = |origin, reason, pid| match process::identify(pid) {
-        Ok(process) => Ok(Some(Anchor { process, reason })),
-        Err(source) => Err(AnchorError::NotAProcess { origin, source }),
+        Ok(process) => Ok(Some(HolderProcess { process, reason })),
+        Err(source) => Err(HolderProcessError::NotAProcess { origin, source }),
     };
     if let Some(pid) = explicit {
-        return named("--pid", AnchorReason::Option, pid);
+        return named("--pid", ChosenBy::Option, pid);
     }
     for name in ["LOCKKEEPER_PID", "CLAUDE_PID"] {
         if let Some(value) = env(name).filter(|value| !value.is_empty()) {
             let number = value.parse().ok().filter(|pid| (1..=MAX_PID).contains(pid));
-            let pid = number.ok_or(AnchorError::NotANumber { origin: name, value })?;
-            return named(name, AnchorReason::Variable(name), pid);
+            let pid = number.ok_or(HolderProcessError::NotANumber { origin: name, value })?;
+            return named(name, ChosenBy::Variable(name), pid);
         }
     }
     Ok(lasting_ancestor())
 }
 
-/// The command line of a process in one short line; empty when it cannot be read.
+/// Returns the command line of a process in one short line; empty when it cannot be read.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux shows who holds a file lock"))]
 pub(super) fn command_line(pid: u32) -> String {
-    shown(&facts::arguments(pid))
+    shown(&process_table::arguments(pid))
 }
 
-fn lasting_ancestor() -> Option<Anchor> {
-    let mut pid = facts::own().ok()?.parent;
+fn lasting_ancestor() -> Option<HolderProcess> {
+    let mut pid = process_table::own_info().ok()?.parent;
     for _ in 0..MAX_STEPS {
-        let facts = facts::of(pid).ok()?;
-        let arguments = facts::arguments(pid);
+        let info = process_table::info(pid).ok()?;
+        let arguments = process_table::arguments(pid);
         match role(&arguments) {
-            Role::PassesThrough => pid = facts.parent,
+            Role::PassesThrough => pid = info.parent,
             Role::Init => return None,
             Role::Lasts => {
                 let process = process::identify(pid).ok()?;
-                return Some(Anchor { process, reason: AnchorReason::Ancestor(shown(&arguments)) });
+                return Some(HolderProcess { process, reason: ChosenBy::Ancestor(shown(&arguments)) });
             }
         }
     }
     None
 }
 
+/// What an ancestor is to the command, judged by its command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// It ends with the command that it runs.
+    /// It ends together with the command that it runs.
     PassesThrough,
-    /// It is there for good.
+    /// It never ends.
     Init,
+    /// It outlives the command.
     Lasts,
 }
 
@@ -181,7 +185,7 @@ fn role(arguments: &[String]) -> Role {
     }
 }
 
-/// Whether a shell's options, before its script if there is one, hold a `-c`: `-c`, `-lc`, `-e -o pipefail -c`.
+/// Says whether the options of a shell, up to its script, contain `-c`: `-c`, `-lc`, `-e -o pipefail -c`.
 fn has_command_option<'a>(mut words: impl Iterator<Item = &'a str>) -> bool {
     while let Some(word) = words.next() {
         match word {
@@ -199,7 +203,7 @@ fn has_command_option<'a>(mut words: impl Iterator<Item = &'a str>) -> bool {
     false
 }
 
-/// One line, not too long, without anything that could disturb a terminal.
+/// Formats a command line as one short line without control characters.
 fn shown(arguments: &[String]) -> String {
     let line: String = arguments.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(MAX_SHOWN) {
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_with_the_command_is_passed_by() {
+    fn shells_and_wrappers_that_run_one_command_are_skipped() {
         let lines = [
             "sh -c x",
             "/bin/bash -lc x",
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn interactive_shells_scripts_and_programs_last() {
+    fn interactive_shells_scripts_and_programs_are_chosen() {
         let lines = [
             "bash",
             "-bash",
@@ -262,14 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn the_option_counts_before_the_variables_and_these_in_order() {
+    fn the_option_comes_before_lockkeeper_pid_and_that_before_claude_pid() {
         let own = process::current().unwrap();
         let pid = own.pid.to_string();
         let everything = |name: &str| matches!(name, "LOCKKEEPER_PID" | "CLAUDE_PID").then(|| pid.clone());
         let reason = |explicit, env: &dyn Fn(&str) -> Option<String>| {
-            let anchor = choose(explicit, env).unwrap().unwrap();
-            assert_eq!(anchor.process, own);
-            anchor.reason.to_string()
+            let chosen = choose(explicit, env).unwrap().unwrap();
+            assert_eq!(chosen.process, own);
+            chosen.reason.to_string()
         };
         assert_eq!(reason(Some(own.pid), &everything), "given with --pid");
         assert_eq!(reason(None, &everything), "given by LOCKKEEPER_PID");
@@ -281,7 +285,10 @@ mod tests {
     fn bad_numbers_are_errors_with_a_hint() {
         for value in ["0", "-1", "4194305", "x", "12 ", "99999999999999999999"] {
             let refusal = choose(None, &|_| Some(value.to_owned())).unwrap_err();
-            assert!(matches!(refusal, AnchorError::NotANumber { origin: "LOCKKEEPER_PID", .. }), "{value}");
+            assert!(
+                matches!(refusal, HolderProcessError::NotANumber { origin: "LOCKKEEPER_PID", .. }),
+                "{value}"
+            );
             assert!(!refusal.hint().is_empty());
         }
         let mut child = std::process::Command::new("true").spawn().unwrap();
@@ -289,7 +296,7 @@ mod tests {
         child.wait().unwrap();
         for pid in [0, u32::MAX, pid] {
             let refusal = choose(Some(pid), &|_| None).unwrap_err();
-            assert!(matches!(refusal, AnchorError::NotAProcess { origin: "--pid", .. }), "{pid}");
+            assert!(matches!(refusal, HolderProcessError::NotAProcess { origin: "--pid", .. }), "{pid}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! macOS's own ways to look at processes and at the boot, through libproc and sysctl.
+//! macOS process table and boot id, through libproc and sysctl.
 #![cfg(target_vendor = "apple")]
 #![expect(unsafe_code, reason = "neither libproc nor sysctl has a safe wrapper among our dependencies")]
 
@@ -6,17 +6,17 @@ use std::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 
-use super::facts::{Facts, State};
+use super::process_table::{ProcessInfo, ProcessState};
 
-/// The kernel's id of this boot.
+/// Returns the kernel's id of this boot.
 pub(super) fn boot_session() -> io::Result<String> {
     let bytes = sysctl_by_name(c"kern.bootsessionuuid")?;
     let text = CStr::from_bytes_until_nul(&bytes).map_err(|_| io::ErrorKind::InvalidData)?;
     Ok(text.to_string_lossy().into_owned())
 }
 
-/// Asks libproc; a process that is not there gives `NotFound`.
-pub(super) fn of(pid: u32) -> io::Result<Facts> {
+/// Asks libproc about a process. Fails with `NotFound` when there is none.
+pub(super) fn info(pid: u32) -> io::Result<ProcessInfo> {
     let number = c_int::try_from(pid).map_err(|_| io::ErrorKind::NotFound)?;
     let mut info = MaybeUninit::<libc::proc_bsdinfo>::zeroed();
     let size = size_of::<libc::proc_bsdinfo>() as c_int;
@@ -28,14 +28,14 @@ pub(super) fn of(pid: u32) -> io::Result<Facts> {
         let gone = error.raw_os_error() == Some(libc::ESRCH);
         return Err(if gone { io::ErrorKind::NotFound.into() } else { error });
     }
-    // SAFETY: the kernel filled all of it, and all bit patterns are valid in it anyway.
+    // SAFETY: the kernel filled all of it, and every bit pattern is valid in it.
     let info = unsafe { info.assume_init() };
     let state = match info.pbi_status {
-        libc::SZOMB => State::Zombie,
-        libc::SSTOP => State::Stopped,
-        _ => State::Active,
+        libc::SZOMB => ProcessState::Zombie,
+        libc::SSTOP => ProcessState::Stopped,
+        _ => ProcessState::Active,
     };
-    Ok(Facts {
+    Ok(ProcessInfo {
         pid,
         parent: info.pbi_ppid,
         group: info.pbi_pgid,
@@ -45,23 +45,23 @@ pub(super) fn of(pid: u32) -> io::Result<Facts> {
     })
 }
 
-/// The facts of this process.
-pub(super) fn own() -> io::Result<Facts> {
-    of(std::process::id())
+/// Returns the entry of this process.
+pub(super) fn own_info() -> io::Result<ProcessInfo> {
+    info(std::process::id())
 }
 
-/// Every process of the machine that this user may look at.
-pub(super) fn everyone() -> io::Result<Vec<Facts>> {
+/// Lists every process of the machine that this user may see.
+pub(super) fn all() -> io::Result<Vec<ProcessInfo>> {
     let mut numbers: Vec<libc::pid_t> = vec![0; 32_768];
     let bytes = c_int::try_from(size_of_val(&numbers[..])).unwrap_or(c_int::MAX);
     // SAFETY: the buffer is as large as the size says.
     let count = unsafe { libc::proc_listallpids(numbers.as_mut_ptr().cast(), bytes) };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     numbers.truncate(count);
-    Ok(numbers.into_iter().filter_map(|number| of(u32::try_from(number).ok()?).ok()).collect())
+    Ok(numbers.into_iter().filter_map(|number| info(u32::try_from(number).ok()?).ok()).collect())
 }
 
-/// The command line, or nothing when it cannot be read.
+/// Returns the command line; empty when it cannot be read.
 pub(super) fn arguments(pid: u32) -> Vec<String> {
     let Ok(number) = c_int::try_from(pid) else { return Vec::new() };
     let mut name = [libc::CTL_KERN, libc::KERN_PROCARGS2, number];
@@ -69,7 +69,7 @@ pub(super) fn arguments(pid: u32) -> Vec<String> {
     parse_arguments(&bytes).unwrap_or_default()
 }
 
-/// The number of arguments, the path of the program, padding, then the arguments.
+/// The layout is: the number of arguments, the path of the program, padding, then the arguments.
 fn parse_arguments(bytes: &[u8]) -> Option<Vec<String>> {
     let (count, rest) = bytes.split_first_chunk::<4>()?;
     let count = usize::try_from(i32::from_ne_bytes(*count)).ok()?;

@@ -1,10 +1,10 @@
-//! The anchor of a command that really runs under shells and wrappers.
+//! The process that holds a lease for a command that really runs under shells and wrappers.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use lockkeeper_platform::anchor::choose;
+use lockkeeper_platform::holder_process::choose;
 
 const ROLE: &str = "PLATFORM_ANCHOR_ROLE";
 
@@ -12,8 +12,8 @@ const ROLE: &str = "PLATFORM_ANCHOR_ROLE";
 #[test]
 fn other_side() {
     if std::env::var_os(ROLE).is_some() {
-        let anchor = choose(None, &|_| None).unwrap().unwrap();
-        println!("\nanchor {} {}", anchor.process.pid, anchor.reason);
+        let holder = choose(None, &|_| None).unwrap().unwrap();
+        println!("\nanchor {} {}", holder.process.pid, holder.reason);
     }
 }
 
@@ -29,17 +29,17 @@ fn chosen_under(program: &str, args: &[&str]) -> (u32, String, u32) {
         .unwrap();
     let pid = process.id();
     let output = String::from_utf8(process.wait_with_output().unwrap().stdout).unwrap();
-    let line = output.lines().find_map(|line| line.strip_prefix("anchor ")).expect(&output);
-    let (anchor, reason) = line.split_once(' ').unwrap();
-    (anchor.parse().unwrap(), reason.to_owned(), pid)
+    let line = output.lines().find_map(|line| line.strip_prefix("holder ")).expect(&output);
+    let (holder, reason) = line.split_once(' ').unwrap();
+    (holder.parse().unwrap(), reason.to_owned(), pid)
 }
 
 #[test]
 fn shells_and_wrappers_that_run_one_command_are_passed_by() {
     // A command after it keeps the shell from turning into the command.
     for args in [["-c", "@; true"], ["-ec", "timeout 60 sh -c \"@; true\"; true"]] {
-        let (anchor, reason, _) = chosen_under("sh", &args);
-        assert_eq!(anchor, std::process::id(), "{args:?}: {reason}");
+        let (holder, reason, _) = chosen_under("sh", &args);
+        assert_eq!(holder, std::process::id(), "{args:?}: {reason}");
     }
 }
 
@@ -48,8 +48,8 @@ fn a_shell_that_runs_a_script_is_taken() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("deploy.sh");
     write_script(&script);
-    let (anchor, reason, shell) = chosen_under("sh", &[script.to_str().unwrap()]);
-    assert_eq!(anchor, shell);
+    let (holder, reason, shell) = chosen_under("sh", &[script.to_str().unwrap()]);
+    assert_eq!(holder, shell);
     assert!(reason.contains("outlives") && reason.contains("deploy.sh"), "{reason}");
 }
 

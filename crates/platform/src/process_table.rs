@@ -1,34 +1,34 @@
-//! What the system tells of one process: who started it, when, and in which state it is.
+//! Process table: parent, group, state and start time of a process, from `/proc` or libproc.
 
-/// One process, as the system shows it at one moment.
+/// The entry of one process, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct ProcessInfo {
     pub(super) pid: u32,
     pub(super) parent: u32,
     pub(super) group: u32,
-    /// 0 where it is not known, as in another pid namespace.
+    /// 0 where it is not known, for example in another pid namespace.
     pub(super) session: u32,
-    pub(super) state: State,
-    /// Ticks since boot on Linux, microseconds of the wall clock on macOS: only ever compared for equality.
+    pub(super) state: ProcessState,
+    /// Start time: ticks since boot on Linux, microseconds of the wall clock on macOS. Only compared for equality.
     pub(super) started: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ProcessState {
     /// It runs or sleeps.
     Active,
-    /// Somebody stopped it; it may go on at any time.
+    /// A signal stopped it. It may be continued at any time.
     Stopped,
-    /// It ended and was not yet waited for.
+    /// It ended, and its parent has not waited for it yet.
     Zombie,
 }
 
 #[cfg(target_vendor = "apple")]
-pub(super) use super::apple::{arguments, everyone, of, own};
+pub(super) use super::macos::{all, arguments, info, own_info};
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    arguments, environment_value, everyone, has_environment_entry, is_thread, of, own, zombie_status,
+    all, arguments, environment_value, has_environment_entry, info, is_thread, own_info, zombie_status,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -59,23 +59,23 @@ mod linux {
 
     use lockkeeper_core::liveness::ProcessRef;
 
-    use super::{Facts, State};
+    use super::{ProcessInfo, ProcessState};
 
-    /// How often, a millisecond apart, a process is looked at again that exchanges its program.
+    /// How many times, one millisecond apart, the environment of a process is read that is in the middle of exec.
     const EXEC_LOOKS: u32 = 200;
-    /// `PF_KTHREAD`: a thread of the kernel, which has no environment at all.
+    /// `PF_KTHREAD`: a kernel thread, which has no environment.
     const KERNEL_THREAD: u64 = 0x0020_0000;
 
-    /// Reads `/proc/PID/stat`; a process that is not there gives `NotFound`.
-    pub(in super::super) fn of(pid: u32) -> io::Result<Facts> {
+    /// Reads `/proc/PID/stat`. Fails with `NotFound` when there is no such process.
+    pub(in super::super) fn info(pid: u32) -> io::Result<ProcessInfo> {
         read(&format!("/proc/{pid}/stat"))
     }
 
-    /// The facts of this process, checked to be of the pid namespace that its process numbers belong to.
-    pub(in super::super) fn own() -> io::Result<Facts> {
-        let facts = read("/proc/self/stat")?;
-        if facts.pid == std::process::id() {
-            Ok(facts)
+    /// Returns the entry of this process. Fails when `/proc` belongs to another pid namespace.
+    pub(in super::super) fn own_info() -> io::Result<ProcessInfo> {
+        let info = read("/proc/self/stat")?;
+        if info.pid == std::process::id() {
+            Ok(info)
         } else {
             Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -84,14 +84,14 @@ mod linux {
         }
     }
 
-    /// Every process that `/proc` shows; those that end meanwhile are left out.
-    pub(in super::super) fn everyone() -> io::Result<Vec<Facts>> {
+    /// Lists every process in `/proc`, without those that end meanwhile.
+    pub(in super::super) fn all() -> io::Result<Vec<ProcessInfo>> {
         let numbers =
             std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        Ok(numbers.filter_map(|pid| of(pid).ok()).collect())
+        Ok(numbers.filter_map(|pid| info(pid).ok()).collect())
     }
 
-    /// The command line, or nothing when it cannot be read.
+    /// Returns the command line; empty when it cannot be read.
     pub(in super::super) fn arguments(pid: u32) -> Vec<String> {
         let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
@@ -101,12 +101,12 @@ mod linux {
         bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
-    /// Whether the process was started with exactly `NAME=value` in its environment.
+    /// Says whether the process was started with exactly `NAME=value` in its environment.
     pub(in super::super) fn has_environment_entry(pid: u32, entry: &[u8]) -> bool {
         environment(pid).split(|byte| *byte == 0).any(|candidate| candidate == entry)
     }
 
-    /// What a variable was when the process was started.
+    /// Returns the value that a variable had when the process was started.
     pub(in super::super) fn environment_value(pid: u32, name: &str) -> Option<String> {
         let environment = environment(pid);
         let mut entries = environment.split(|byte| *byte == 0);
@@ -114,10 +114,10 @@ mod linux {
         Some(String::from_utf8_lossy(value).into_owned())
     }
 
-    /// The environment that the process was started with, or nothing when it cannot be read.
+    /// Returns the environment that the process was started with; empty when it cannot be read.
     ///
-    /// While a process exchanges its program the kernel shows nothing or half of it. What was read counts only when
-    /// it is as long as the process says that its environment is.
+    /// During exec the kernel shows nothing or a part of it. So the bytes only count when their length is the one
+    /// that the process's `stat` line says.
     fn environment(pid: u32) -> Vec<u8> {
         for _ in 0..EXEC_LOOKS {
             let Ok(bytes) = std::fs::read(format!("/proc/{pid}/environ")) else { break };
@@ -132,13 +132,13 @@ mod linux {
         Vec::new()
     }
 
-    /// How many bytes of environment the process has by its `stat` line; none when it has no memory of its own. One
-    /// that ends at address 0 is still to come: no length is right then.
+    /// Returns the length of the environment according to the `stat` line; `None` for a process without memory. An
+    /// environment that ends at address 0 is not set up yet, so no length is right.
     fn environment_length(line: &[u8]) -> Option<u64> {
         let name_end = line.iter().rposition(|byte| *byte == b')')?;
         let fields: Vec<&str> =
             str::from_utf8(&line[name_end + 1..]).ok()?.split_ascii_whitespace().collect();
-        // The first of them is field 3, the state.
+        // The first one is field 3, the state.
         let field = |number: usize| fields.get(number - 3).copied();
         let number = |index| field(index)?.parse::<u64>().ok();
         if matches!(field(3)?, "Z" | "X" | "x") || number(9)? & KERNEL_THREAD != 0 {
@@ -150,16 +150,16 @@ mod linux {
         }
     }
 
-    /// How a process ended that nobody has waited for, in the form of `wait(2)`.
+    /// Returns the `wait(2)` status of a zombie.
     pub(in super::super) fn zombie_status(process: ProcessRef) -> Option<i32> {
         let line = std::fs::read(format!("/proc/{}/stat", process.pid)).ok()?;
         let name_end = line.iter().rposition(|byte| *byte == b')')?;
         let fields: Vec<&str> =
             str::from_utf8(&line[name_end + 1..]).ok()?.split_ascii_whitespace().collect();
-        // The first of them is field 3, the state.
+        // The first one is field 3, the state.
         let field = |number: usize| fields.get(number - 3).copied();
         let same = field(22)?.parse() == Ok(process.started);
-        // Without the right to see it, the kernel shows a zero, which would be a success.
+        // To a user who may not see the status the kernel shows 0, which would mean success.
         let may_look = std::fs::metadata(format!("/proc/{}", process.pid)).is_ok_and(|meta| {
             use std::os::unix::fs::MetadataExt;
             meta.uid() == rustix::process::geteuid().as_raw()
@@ -168,26 +168,26 @@ mod linux {
         (field(3)? == "Z" && same && (may_look || status != 0)).then_some(status)
     }
 
-    /// `/proc` also opens under the numbers of threads, though it does not list them.
+    /// Says whether the number belongs to a thread: `/proc` opens these too, though it does not list them.
     pub(in super::super) fn is_thread(pid: u32) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
         leader.is_some_and(|leader| leader.trim().parse() != Ok(pid))
     }
 
-    fn read(path: &str) -> io::Result<Facts> {
-        // 52 numbers and a name of at most 64 bytes; the start time stands well within the first kilobyte.
+    fn read(path: &str) -> io::Result<ProcessInfo> {
+        // The line has 52 numbers and a name of at most 64 bytes. The start time is well within the first kilobyte.
         let mut buffer = [0; 1024];
         let length = File::open(path)?.read(&mut buffer).map_err(|error| {
-            // A process that ended between the two calls.
+            // The process ended between the two calls.
             if error.raw_os_error() == Some(libc::ESRCH) { io::ErrorKind::NotFound.into() } else { error }
         })?;
         parse(&buffer[..length])
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("odd {path}")))
     }
 
-    /// The name in parentheses may hold anything, `)` and newlines too: the fields start after the last one.
-    fn parse(line: &[u8]) -> Option<Facts> {
+    /// Parses a `stat` line. The name in parentheses may contain `)` and newlines: the fields start after the last `)`.
+    fn parse(line: &[u8]) -> Option<ProcessInfo> {
         let name_start = line.iter().position(|byte| *byte == b'(')?;
         let name_end = line.iter().rposition(|byte| *byte == b')')?;
         let pid = str::from_utf8(&line[..name_start]).ok()?.trim().parse().ok()?;
@@ -195,16 +195,16 @@ mod linux {
         let letter = fields.next()?;
         let mut next = || fields.next()?.parse::<i64>().ok();
         let (parent, group, session) = (next()?, next()?, next()?);
-        // Fields 7 to 19 lie between the session and the number of threads; field 21 before the start time.
+        // Fields 7 to 19 are between the session and the number of threads, field 21 is before the start time.
         let threads = (7..=20).map(|_| next()).last()??;
         let started = (21..=22).map(|_| next()).last()??;
         let state = match letter {
-            // A main thread that ended while others go on also reads Z.
-            "Z" | "X" | "x" if threads <= 1 => State::Zombie,
-            "T" | "t" => State::Stopped,
-            _ => State::Active,
+            // A main thread that has ended also shows Z while other threads still run.
+            "Z" | "X" | "x" if threads <= 1 => ProcessState::Zombie,
+            "T" | "t" => ProcessState::Stopped,
+            _ => ProcessState::Active,
         };
-        Some(Facts {
+        Some(ProcessInfo {
             pid,
             parent: u32::try_from(parent).ok()?,
             group: u32::try_from(group).ok()?,
@@ -219,20 +219,20 @@ mod linux {
         use super::*;
 
         #[test]
-        fn any_name_is_read_past() {
+        fn any_process_name_is_skipped() {
             let rest = "S 7 11 12 0 -1 4194560 9 0 0 0 1 2 3 4 20 0 5 0 123456 1 2";
             for name in ["sh", "a b", "x) R 1 1 1", "((", ")", "a\nb", ""] {
-                let facts = parse(format!("42 ({name}) {rest}").as_bytes()).unwrap();
-                assert_eq!((facts.pid, facts.parent, facts.started), (42, 7, 123_456), "{name:?}");
-                assert_eq!((facts.group, facts.session, facts.state), (11, 12, State::Active));
+                let info = parse(format!("42 ({name}) {rest}").as_bytes()).unwrap();
+                assert_eq!((info.pid, info.parent, info.started), (42, 7, 123_456), "{name:?}");
+                assert_eq!((info.group, info.session, info.state), (11, 12, ProcessState::Active));
             }
         }
 
         #[test]
         fn only_a_zombie_without_live_threads_has_ended() {
             let line = |threads| format!("42 (x) Z 7 11 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 99 1");
-            assert_eq!(parse(line(1).as_bytes()).unwrap().state, State::Zombie);
-            assert_eq!(parse(line(3).as_bytes()).unwrap().state, State::Active);
+            assert_eq!(parse(line(1).as_bytes()).unwrap().state, ProcessState::Zombie);
+            assert_eq!(parse(line(3).as_bytes()).unwrap().state, ProcessState::Active);
         }
 
         #[test]
@@ -250,7 +250,7 @@ mod linux {
         }
 
         #[test]
-        fn a_torn_line_is_refused() {
+        fn an_incomplete_line_is_refused() {
             for text in [
                 "",
                 "42",
@@ -264,31 +264,31 @@ mod linux {
     }
 }
 
-/// Without `/proc` and without libproc a process is known by its number alone, and has no start time.
+/// Without `/proc` and libproc only the pid of a process is known. Start times are 0.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 mod other {
     use std::io;
 
     use rustix::process::{Pid, getpgid, test_kill_process};
 
-    use super::{Facts, State};
+    use super::{ProcessInfo, ProcessState};
 
-    pub(in super::super) fn of(pid: u32) -> io::Result<Facts> {
+    pub(in super::super) fn info(pid: u32) -> io::Result<ProcessInfo> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
         match test_kill_process(number) {
             Ok(()) | Err(rustix::io::Errno::PERM) => {}
             Err(_) => return Err(io::ErrorKind::NotFound.into()),
         }
         let group = getpgid(Some(number)).map_or(0, |group| group.as_raw_nonzero().get().cast_unsigned());
-        Ok(Facts { pid, parent: 0, group, session: 0, state: State::Active, started: 0 })
+        Ok(ProcessInfo { pid, parent: 0, group, session: 0, state: ProcessState::Active, started: 0 })
     }
 
-    pub(in super::super) fn own() -> io::Result<Facts> {
+    pub(in super::super) fn own_info() -> io::Result<ProcessInfo> {
         let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned());
-        Ok(Facts { parent, ..of(std::process::id())? })
+        Ok(ProcessInfo { parent, ..info(std::process::id())? })
     }
 
-    pub(in super::super) fn everyone() -> io::Result<Vec<Facts>> {
+    pub(in super::super) fn all() -> io::Result<Vec<ProcessInfo>> {
         Ok(Vec::new())
     }
 
@@ -298,4 +298,4 @@ mod other {
 }
 
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
-pub(super) use other::{arguments, everyone, of, own};
+pub(super) use other::{all, arguments, info, own_info};

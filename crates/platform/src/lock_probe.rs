@@ -1,4 +1,4 @@
-//! Whether `flock(2)` on a folder keeps another process out: tried with a real one.
+//! Lock probe: tests with a real child process whether `flock(2)` on a folder excludes it.
 
 use std::ffi::CString;
 use std::io;
@@ -9,48 +9,48 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use super::{poll, swap};
+use super::{folder, poll};
 
-/// A child that only locks a folder is done in a millisecond.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the child may take. It normally needs a millisecond.
+const CHILD_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often in a row a lock that nobody has may be refused before it counts.
+/// How many times in a row a free lock may be refused before the result counts.
 const ROUNDS: usize = 50;
 
-/// What became of the trial.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exclusion {
-    /// The other process was kept out while the folder was locked, and let in afterwards.
+pub enum ProbeResult {
+    /// The child was refused while the folder was locked, and got the lock afterwards.
     Works,
-    /// The other process got the lock although it was held.
+    /// The child got the lock although this process held it.
     LetsBothIn,
-    /// The other process was kept out although nobody held the lock.
+    /// The child was refused although nobody held the lock.
     LetsNobodyIn,
-    /// Somebody else had the folder locked just then, which is as good as a proof.
+    /// Another process has the folder locked now. That proves as well that locks work.
     InUse,
 }
 
-/// Locks a folder and lets a child process try the same. Nothing is written.
-pub fn try_out(folder: &Path) -> io::Result<Exclusion> {
-    let own = swap::open_folder(folder)?;
-    if !swap::try_lock(&own)? {
-        return Ok(Exclusion::InUse);
+/// Locks a folder and lets a child process try to lock it too. Writes nothing.
+pub fn probe(folder: &Path) -> io::Result<ProbeResult> {
+    let own = folder::open_folder(folder)?;
+    if !folder::try_lock(&own)? {
+        return Ok(ProbeResult::InUse);
     }
     let held = child_can_lock(folder);
-    swap::unlock(&own);
+    folder::unlock(&own);
     if held? {
-        return Ok(Exclusion::LetsBothIn);
+        return Ok(ProbeResult::LetsBothIn);
     }
-    // Others who try the same may come in between, each for a moment.
+    // Other probes may hold the lock for a moment.
     for _ in 0..ROUNDS {
         if child_can_lock(folder)? {
-            return Ok(Exclusion::Works);
+            return Ok(ProbeResult::Works);
         }
     }
-    Ok(if swap::try_lock(&own)? { Exclusion::LetsNobodyIn } else { Exclusion::InUse })
+    Ok(if folder::try_lock(&own)? { ProbeResult::LetsNobodyIn } else { ProbeResult::InUse })
 }
 
-/// What the child says.
+/// What the child writes into the pipe.
 const LOCKED: u8 = b'y';
 const REFUSED: u8 = b'n';
 
@@ -59,15 +59,15 @@ fn child_can_lock(folder: &Path) -> io::Result<bool> {
     let (reader, writer) = io::pipe()?;
     let child = fork_and_try(&path, &writer)?;
     drop(writer);
-    let said = if poll::wait(&[reader.as_fd()], Some(PATIENCE))?.any() {
+    let said = if poll::wait(&[reader.as_fd()], Some(CHILD_LIMIT))?.any() {
         let mut answer = [0; 1];
         rustix::io::read(&reader, &mut answer).map(|count| (count == 1).then_some(answer[0]))
     } else {
-        // It cannot end by itself any more: its file system does not answer.
+        // The child hangs because its file system does not answer.
         let _ = kill_process(child, Signal::KILL);
         Ok(None)
     };
-    // Somebody who collects all children of this process may have been faster.
+    // Code that reaps all children of this process may have been faster.
     let _ = rustix::io::retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()));
     match said? {
         Some(LOCKED) => Ok(true),
@@ -79,8 +79,8 @@ fn child_can_lock(folder: &Path) -> io::Result<bool> {
 #[expect(unsafe_code, reason = "only a child that runs no other program needs no program to be installed")]
 fn fork_and_try(path: &CString, writer: &io::PipeWriter) -> io::Result<Pid> {
     let writer = writer.as_raw_fd();
-    // SAFETY: the child makes only calls that are async-signal-safe, allocates nothing, and leaves by `_exit`, so that
-    // it does not matter what other threads were doing. The path ends with a NUL and outlives the calls.
+    // SAFETY: the child makes only async-signal-safe calls, allocates nothing, and leaves by `_exit`, so the state of
+    // other threads does not matter. The path ends with a NUL and outlives the calls.
     let child = unsafe { libc::fork() };
     match child {
         -1 => Err(io::Error::last_os_error()),
@@ -106,23 +106,23 @@ mod tests {
     #[test]
     fn another_process_is_kept_out_and_let_in_afterwards() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(try_out(dir.path()).unwrap(), Exclusion::Works);
+        assert_eq!(probe(dir.path()).unwrap(), ProbeResult::Works);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        let held = swap::open_folder(dir.path()).unwrap();
-        assert!(swap::try_lock(&held).unwrap());
-        assert_eq!(try_out(dir.path()).unwrap(), Exclusion::InUse);
+        let held = folder::open_folder(dir.path()).unwrap();
+        assert!(folder::try_lock(&held).unwrap());
+        assert_eq!(probe(dir.path()).unwrap(), ProbeResult::InUse);
         assert!(!child_can_lock(dir.path()).unwrap());
     }
 
     #[test]
-    fn those_who_try_at_the_same_time_do_not_mislead_each_other() {
+    fn probes_at_the_same_time_do_not_mislead_each_other() {
         let dir = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             let trials: Vec<_> = (0..8)
-                .map(|_| scope.spawn(|| (0..20).map(|_| try_out(dir.path()).unwrap()).collect::<Vec<_>>()))
+                .map(|_| scope.spawn(|| (0..20).map(|_| probe(dir.path()).unwrap()).collect::<Vec<_>>()))
                 .collect();
             for seen in trials.into_iter().flat_map(|trial| trial.join().unwrap()) {
-                assert!(matches!(seen, Exclusion::Works | Exclusion::InUse), "{seen:?}");
+                assert!(matches!(seen, ProbeResult::Works | ProbeResult::InUse), "{seen:?}");
             }
         });
     }
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(try_out(&dir.path().join("missing")).is_err());
+        assert!(probe(&dir.path().join("missing")).is_err());
         assert!(child_can_lock(&dir.path().join("missing")).is_err());
     }
 }
