@@ -13,6 +13,8 @@ pub mod registry;
 pub mod sprint;
 pub mod status;
 pub mod swarm;
+#[cfg(feature = "yaml")]
+pub mod yaml;
 
 use std::fmt;
 

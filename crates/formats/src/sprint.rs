@@ -28,16 +28,17 @@
 
 mod decide;
 mod faults;
+mod fields;
 mod flow;
 mod ignored;
 mod input;
 mod judge;
 mod problem;
+mod quote;
 mod record;
 mod status;
 mod texts;
 mod wording;
-mod yaml;
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::file::File;
 use super::plan::PhasePlan;
-use super::problem::{Problem, UnknownKey, Weight};
+use super::problem::{Level, Problem, UnknownKey};
 use super::shape::PlanShape;
 
 /// So many problems go along with a refusal; `stages check` lists all of them.
@@ -16,7 +16,7 @@ const MOST_LETTERS: usize = 500;
 /// What is wrong with a file, and what it holds.
 pub fn check_to_json(file: &File) -> Value {
     let stages = &file.stages;
-    let warnings = file.problems.iter().filter(|problem| problem.weight == Weight::Warning).count();
+    let warnings = file.problems.iter().filter(|problem| problem.level == Level::Warning).count();
     let phases: Vec<Value> = stages
         .phases
         .iter()
@@ -64,7 +64,7 @@ pub fn refusal_to_json(file: &File) -> Value {
 
 fn problem_to_json(file: &File, problem: &Problem) -> Value {
     json!({
-        "severity": problem.weight.as_str(),
+        "severity": problem.level.as_str(),
         "code": problem.code,
         "line": problem.place.line,
         "column": problem.place.column,

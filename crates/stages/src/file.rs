@@ -9,9 +9,9 @@ use thiserror::Error;
 use super::check;
 use super::model::Stages;
 use super::place::{Place, Source};
-use super::problem::{Problem, UnknownKey, Weight};
+use super::problem::{Level, Problem, UnknownKey};
 use super::read::{self, Reading};
-use super::yaml::MAX_BYTES;
+use lockkeeper_formats::yaml::MAX_BYTES;
 
 /// A file that was read, whatever is wrong with it.
 #[derive(Debug)]
@@ -121,16 +121,16 @@ impl File {
         let Reading { stages, mut problems, mut unknown } = reading;
         problems.extend(check::check(&stages));
         if stages.validation.strict {
-            problems.iter_mut().for_each(|problem| problem.weight = Weight::Error);
+            problems.iter_mut().for_each(|problem| problem.level = Level::Error);
         }
-        problems.sort_by_key(|problem| (problem.place, problem.weight));
+        problems.sort_by_key(|problem| (problem.place, problem.level));
         unknown.sort_by_key(|key| key.place);
         Ok(Self { name: name.to_owned(), source, stages, problems, unknown })
     }
 
     /// What has to be mended first.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
-        self.problems.iter().filter(|problem| problem.weight == Weight::Error)
+        self.problems.iter().filter(|problem| problem.level == Level::Error)
     }
 
     /// What keeps the file from being planned.

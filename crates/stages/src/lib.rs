@@ -15,16 +15,15 @@ mod problem;
 mod read;
 mod resolve;
 mod shape;
-mod yaml;
 
 pub use estimate::span_in_words;
 pub use file::{File, StagesError};
+pub use lockkeeper_formats::yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use model::{
     Agent, Autotune, Dependency, Downgrade, Endpoint, Group, Monitoring, Phase, Resolution, Response, Stages,
     Trigger, Validation,
 };
 pub use place::{Place, Placed, Source};
 pub use plan::{Conditions, PhasePlan, SelectError};
-pub use problem::{Problem, UnknownKey, Weight};
+pub use problem::{Level, Problem, UnknownKey};
 pub use shape::{BondShape, CauseShape, ConflictShape, FolderShape, GroupShape, PlanShape};
-pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

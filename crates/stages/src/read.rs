@@ -12,8 +12,8 @@ mod values;
 use super::model::Stages;
 use super::place::{Place, Source};
 use super::problem::{Problem, UnknownKey};
-use super::yaml::{self, Node};
 use fields::Fields;
+use lockkeeper_formats::yaml::{self, Node};
 
 /// What came of reading a file.
 #[derive(Debug, Default)]
@@ -29,8 +29,8 @@ pub(super) fn read(source: &Source) -> Reading {
     let stages = match yaml::compose(source) {
         Ok(Some(root)) => sections(&root, &mut notes),
         Ok(None) => Stages::default(),
-        Err(problem) => {
-            notes.problems.push(problem);
+        Err(error) => {
+            notes.problems.push(error.into());
             return Reading { problems: notes.problems, ..Reading::default() };
         }
     };

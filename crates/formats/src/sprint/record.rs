@@ -3,17 +3,14 @@
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use serde::Deserialize;
-use thiserror::Error;
-use yaml_serde::Value;
-
-use super::yaml;
 use lockkeeper_platform::wall_clock::WallTime;
+use thiserror::Error;
+
+use super::fields::Fields;
+use super::quote::quoted;
 
 /// The version that this program writes.
 pub const LOCK_VERSION: u64 = 1;
-/// Far more than a record needs. YAML that is nested without end takes time with the square of its length.
-const MAX_BYTES: usize = 8 * 1024;
 
 /// Who runs the sprint, since when, and on what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,16 +45,6 @@ pub enum NoRecord {
     UnknownVersion(String),
 }
 
-/// The fields as the file spells them: every scalar is taken as its text, so that `007` stays `007`.
-#[derive(Deserialize)]
-struct Fields {
-    pid: String,
-    session_id: Option<String>,
-    started_at: String,
-    epic_spec: Option<String>,
-    lock_version: Option<String>,
-}
-
 impl Record {
     /// A record for a sprint that starts now.
     pub fn new(pid: u32, session_id: &str, epic_spec: &str, now: WallTime) -> Self {
@@ -70,21 +57,15 @@ impl Record {
         }
     }
 
-    /// Reads a whole file. Fields that are not known are passed over, and only pid and time must be there: they
-    /// are what a lock is judged by.
+    /// Reads a whole file, YAML or JSON. Ignores unknown fields. Only pid and time are required: a lock is judged by them.
     pub fn parse(bytes: &[u8]) -> Result<Self, NoRecord> {
-        if bytes.len() > MAX_BYTES {
-            return Err(NoRecord::Invalid(format!("{} bytes are no record", bytes.len())));
-        }
-        // The values are read first, since only there every duplicate key is refused, at any depth.
-        let value: Value =
-            yaml_serde::from_slice(bytes).map_err(|error| NoRecord::Invalid(error.to_string()))?;
-        let version = value.get("lock_version").filter(|version| !version.is_null());
-        let known = version.is_none_or(is_known_version);
-        match Self::from_fields(bytes) {
+        let fields = Fields::read(bytes).map_err(NoRecord::Invalid)?;
+        match Self::from_fields(&fields) {
             Ok(record) => Ok(record),
-            Err(_) if !known => Err(NoRecord::UnknownVersion(version.map(shown).unwrap_or_default())),
-            Err(reason) => Err(NoRecord::Invalid(reason)),
+            Err(reason) => match fields.unknown_version() {
+                Some(version) => Err(NoRecord::UnknownVersion(version)),
+                None => Err(NoRecord::Invalid(reason)),
+            },
         }
     }
 
@@ -95,27 +76,29 @@ impl Record {
 
     /// The file's text.
     pub fn to_yaml(&self) -> String {
-        let text = |value: &Option<String>| yaml::quoted(value.as_deref().unwrap_or_default());
+        let text = |value: &Option<String>| quoted(value.as_deref().unwrap_or_default());
         format!(
             "pid: {}\nsession_id: {}\nstarted_at: {}\nepic_spec: {}\nlock_version: {LOCK_VERSION}\n",
             self.pid,
             text(&self.session_id),
-            yaml::quoted(self.started_at.as_str()),
+            quoted(self.started_at.as_str()),
             text(&self.epic_spec),
         )
     }
 
-    fn from_fields(bytes: &[u8]) -> Result<Self, String> {
-        let fields: Fields = yaml_serde::from_slice(bytes).map_err(|error| error.to_string())?;
-        let digits = fields.pid.strip_prefix('-').unwrap_or(&fields.pid);
+    fn from_fields(fields: &Fields) -> Result<Self, String> {
+        let text = |name| fields.text(name);
+        let required = |name| text(name)?.ok_or_else(|| format!("{name} is missing"));
+        let (pid, started_at) = (required("pid")?, required("started_at")?);
+        let digits = pid.strip_prefix('-').unwrap_or(&pid);
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let pid = fields.pid.parse().ok().filter(|_| is_number);
+        let number = pid.parse().ok().filter(|_| is_number);
         Ok(Self {
-            pid: pid.ok_or_else(|| format!("pid is `{}`, not a number", fields.pid.escape_debug()))?,
-            session_id: fields.session_id,
-            started_at: StartedAt::parse(&fields.started_at)?,
-            epic_spec: fields.epic_spec,
-            lock_version: fields.lock_version,
+            pid: number.ok_or_else(|| format!("pid is `{}`, not a number", pid.escape_debug()))?,
+            session_id: text("session_id")?,
+            started_at: StartedAt::parse(&started_at)?,
+            epic_spec: text("epic_spec")?,
+            lock_version: text("lock_version")?,
         })
     }
 }
@@ -153,18 +136,6 @@ impl StartedAt {
 
 fn wall_time(stamp: Timestamp) -> WallTime {
     WallTime::from_micros(stamp.as_microsecond())
-}
-
-fn is_known_version(version: &Value) -> bool {
-    version.as_u64() == Some(LOCK_VERSION) || version.as_str() == Some("1")
-}
-
-fn shown(version: &Value) -> String {
-    match (version.as_str(), version.as_f64()) {
-        (Some(text), _) => text.chars().take(40).collect(),
-        (None, Some(number)) => number.to_string(),
-        (None, None) => "that is no number".to_owned(),
-    }
 }
 
 #[cfg(test)]

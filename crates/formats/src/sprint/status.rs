@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::judge::{Judged, hours};
 use super::problem::Problem;
+use super::quote::quoted;
 use super::record::Record;
-use super::yaml;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,7 +211,7 @@ fn block(key: &str, fields: &Map<String, Value>) -> String {
 }
 
 fn scalar(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), yaml::quoted)
+    value.as_str().map_or_else(|| value.to_string(), quoted)
 }
 
 /// Whole numbers without a fraction, as the format writes them.
@@ -221,9 +221,12 @@ fn number(hours: f64) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use lockkeeper_platform::wall_clock::WallTime;
     use std::time::Duration;
+
+    use lockkeeper_platform::wall_clock::WallTime;
+
+    use super::*;
+    use crate::yaml;
 
     const START: WallTime = WallTime::from_micros(1_770_503_400_000_000);
 
@@ -248,8 +251,20 @@ message: "no"
 errors: []
 "#;
         assert_eq!(answer.to_yaml("check"), expected);
-        let read: Value = yaml_serde::from_str(expected).unwrap();
-        assert_eq!(read, answer.to_json("check"));
+        let read = yaml::compose(&yaml::Source::new(expected.to_owned())).unwrap().unwrap();
+        assert_eq!(to_json(&read), answer.to_json("check"));
+    }
+
+    /// Converts a node as YAML's JSON schema does.
+    fn to_json(node: &yaml::Node) -> Value {
+        match &node.value {
+            yaml::Value::Scalar { text, plain: true } => text.parse().unwrap(),
+            yaml::Value::Scalar { text, plain: false } => text.as_str().into(),
+            yaml::Value::List(items) => items.iter().map(to_json).collect(),
+            yaml::Value::Map(entries) => {
+                entries.iter().map(|(key, value)| (key.text().unwrap().to_owned(), to_json(value))).collect()
+            }
+        }
     }
 
     /// Requirement 36.

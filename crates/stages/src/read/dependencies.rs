@@ -5,7 +5,7 @@ use super::fields::{Entry, Fields, items};
 use crate::model::{Dependency, Endpoint, Stages};
 use crate::place::Placed;
 use crate::problem::Problem;
-use crate::yaml::{Node, Value};
+use lockkeeper_formats::yaml::{Node, Value};
 
 /// Reads a list of `{source, target}`, or sources by their target.
 pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {

@@ -13,7 +13,7 @@ use super::values::read_span;
 use crate::model::{Downgrade, Response, Stages, Trigger};
 use crate::place::Placed;
 use crate::problem::Problem;
-use crate::yaml::{Node, Value};
+use lockkeeper_formats::yaml::{Node, Value};
 
 /// Failures before a downgrade, where the file says no number.
 const FAILURES: u64 = 3;

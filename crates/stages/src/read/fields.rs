@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Notes;
 use crate::place::Place;
 use crate::problem::{Problem, UnknownKey};
-use crate::yaml::{Node, Value};
+use lockkeeper_formats::yaml::{Node, Value};
 
 /// A key with its value, and where both lie.
 pub(super) struct Entry<'a> {

@@ -6,7 +6,7 @@ use super::fields::{Entry, Fields, items};
 use crate::model::{Agent, Dependency, Endpoint, Group, Phase, Stages, same_phase};
 use crate::place::Placed;
 use crate::problem::Problem;
-use crate::yaml::{Node, Value};
+use lockkeeper_formats::yaml::{Node, Value};
 
 /// The most phases of a file.
 const MAX_PHASES: usize = 500;

@@ -6,7 +6,7 @@ use super::groups::{limits, phase_index};
 use crate::model::{Phase, Stages};
 use crate::place::Placed;
 use crate::problem::Problem;
-use crate::yaml::{Node, Value};
+use lockkeeper_formats::yaml::{Node, Value};
 
 /// Reads settings by phase: a mapping, or just whether its groups may run side by side.
 pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {

@@ -7,7 +7,7 @@ use super::fields::{Entry, Fields, items};
 use crate::model::Stages;
 use crate::place::Placed;
 use crate::problem::Problem;
-use crate::yaml::{Node, Value};
+use lockkeeper_formats::yaml::{Node, Value};
 
 /// Reads the rules, in the order of the file.
 pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {

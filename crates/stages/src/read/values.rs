@@ -9,7 +9,7 @@ use super::Notes;
 use super::fields::{Entry, Fields, items};
 use crate::place::Placed;
 use crate::problem::Problem;
-use crate::yaml::{Node, Value};
+use lockkeeper_formats::yaml::{Node, Value};
 
 impl Notes {
     pub(super) fn text(&mut self, entry: &Entry<'_>) -> Option<Placed<String>> {

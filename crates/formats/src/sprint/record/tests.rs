@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::sprint::fields::MAX_BYTES;
 
 const SEED: &str = r#"# .sprint-running
 pid: 12345                                    # 当前进程 PID

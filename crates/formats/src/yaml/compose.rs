@@ -1,19 +1,22 @@
-//! From the events of the parser to the tree, within bounds.
+//! Composer: builds the tree from the events of the parser, within the bounds.
 
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 use super::node::{Node, Value};
-use super::{MAX_DEPTH, MAX_NODES, syntax};
-use crate::place::{Place, Source};
-use crate::problem::Problem;
+use super::place::{Place, Source};
+use super::{MAX_DEPTH, MAX_NODES, YamlError, syntax_error};
 
-/// Reads the first document; `None` for a file with nothing in it.
-pub(crate) fn compose(source: &Source) -> Result<Option<Node>, Problem> {
+/// Reads the document of a file; `None` when the file is empty.
+///
+/// # Errors
+///
+/// The text is not YAML, has a second document, or exceeds a bound.
+pub fn compose(source: &Source) -> Result<Option<Node>, YamlError> {
     let mut composer = Composer::default();
     for event in Parser::new_from_str(source.text()) {
-        let (event, span) = event.map_err(|error| syntax::explain(&error, source))?;
+        let (event, span) = event.map_err(|error| syntax_error::explain(&error, source))?;
         composer.take(event, place(span))?;
     }
     Ok(composer.root)
@@ -34,11 +37,11 @@ struct Composer {
     documents: usize,
 }
 
-/// A list or mapping whose end has not come yet.
+/// A list or mapping whose end was not read yet.
 struct Open {
     place: Place,
     anchor: usize,
-    /// How many nodes came before it.
+    /// The number of nodes before it.
     before: usize,
     content: Content,
 }
@@ -49,7 +52,7 @@ enum Content {
 }
 
 impl Composer {
-    fn take(&mut self, event: Event<'_>, place: Place) -> Result<(), Problem> {
+    fn take(&mut self, event: Event<'_>, place: Place) -> Result<(), YamlError> {
         match event {
             Event::Scalar(text, style, anchor, _tag) => {
                 self.count(1, place)?;
@@ -58,10 +61,10 @@ impl Composer {
                 self.put(Node { value, place, size: 1, depth: 1 }, anchor, place)
             }
             Event::Alias(anchor) => {
-                // A list that is within itself is not complete, so it is not there either.
+                // A list that contains itself is not complete yet, so its anchor is unknown.
                 let known = self.anchors.get(&anchor).cloned();
                 let mut node = known.ok_or_else(|| {
-                    Problem::error("YAML_ALIAS", place, "this alias stands within what it repeats")
+                    YamlError::new("YAML_ALIAS", place, "this alias stands within what it repeats")
                 })?;
                 self.count(node.size, place)?;
                 self.limit_depth(node.depth, place)?;
@@ -76,8 +79,8 @@ impl Composer {
             Event::DocumentStart(_) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    let problem = Problem::error("YAML_DOCUMENTS", place, "a second document begins here");
-                    return Err(problem.with_hint("one file holds one document: leave the `---` out"));
+                    let error = YamlError::new("YAML_DOCUMENTS", place, "a second document begins here");
+                    return Err(error.with_hint("one file holds one document: leave the `---` out"));
                 }
                 Ok(())
             }
@@ -85,17 +88,17 @@ impl Composer {
         }
     }
 
-    fn count(&mut self, nodes: usize, place: Place) -> Result<(), Problem> {
+    fn count(&mut self, nodes: usize, place: Place) -> Result<(), YamlError> {
         self.nodes += nodes;
         if self.nodes > MAX_NODES {
             let message = format!("more than {MAX_NODES} values, those behind aliases counted");
-            return Err(Problem::error("TOO_LARGE", place, message)
+            return Err(YamlError::new("TOO_LARGE", place, message)
                 .with_hint("split the file, or repeat less by aliases"));
         }
         Ok(())
     }
 
-    fn begin(&mut self, anchor: usize, place: Place, content: Content) -> Result<(), Problem> {
+    fn begin(&mut self, anchor: usize, place: Place, content: Content) -> Result<(), YamlError> {
         let before = self.nodes;
         self.count(1, place)?;
         self.limit_depth(1, place)?;
@@ -103,16 +106,16 @@ impl Composer {
         Ok(())
     }
 
-    /// The tree is walked by recursion, so its depth is bounded, aliases written out.
-    fn limit_depth(&self, more: usize, place: Place) -> Result<(), Problem> {
+    /// Bounds the depth with aliases expanded, because callers walk the tree by recursion.
+    fn limit_depth(&self, more: usize, place: Place) -> Result<(), YamlError> {
         if self.open.len() + more <= MAX_DEPTH {
             return Ok(());
         }
         let message = format!("more than {MAX_DEPTH} levels of lists and mappings within each other");
-        Err(Problem::error("TOO_DEEP", place, message))
+        Err(YamlError::new("TOO_DEEP", place, message))
     }
 
-    fn end(&mut self, place: Place) -> Result<(), Problem> {
+    fn end(&mut self, place: Place) -> Result<(), YamlError> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         let value = match open.content {
             Content::List(items) => Value::List(items),
@@ -129,7 +132,7 @@ impl Composer {
         self.put(Node { value, place: open.place, size, depth }, open.anchor, place)
     }
 
-    fn put(&mut self, node: Node, anchor: usize, place: Place) -> Result<(), Problem> {
+    fn put(&mut self, node: Node, anchor: usize, place: Place) -> Result<(), YamlError> {
         if anchor != 0 {
             // The copy needs memory too.
             self.count(node.size, place)?;

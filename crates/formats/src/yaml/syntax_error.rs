@@ -1,17 +1,17 @@
-//! What is wrong with text that is not YAML, in words that say what to do.
+//! Syntax errors: turns an error of the parser into a message with a hint.
 
 use saphyr_parser::ScanError;
 
-use crate::place::{Place, Source};
-use crate::problem::Problem;
+use super::YamlError;
+use super::place::{Place, Source};
 
-/// The complaint of the parser, and the usual reason for it.
-pub(super) fn explain(error: &ScanError, source: &Source) -> Problem {
+/// Explains an error of the parser, with the usual reason for it.
+pub(super) fn explain(error: &ScanError, source: &Source) -> YamlError {
     let marker = error.marker();
     let line = source.line(marker.line()).unwrap_or_default();
     let place = Place { line: marker.line().max(1), column: marker.col() + 1, width: 1 };
     if let Some((place, pattern)) = unquoted_star(line, place) {
-        return Problem::error(
+        return YamlError::new(
             "YAML_ALIAS",
             place,
             format!("`{pattern}` is read as an alias, not as a pattern"),
@@ -20,16 +20,16 @@ pub(super) fn explain(error: &ScanError, source: &Source) -> Problem {
             "a `*` that comes first means an alias in YAML: quote the pattern, \"{pattern}\""
         ));
     }
-    let problem = Problem::error("YAML", place, format!("this is not YAML: {}", error.info()));
-    // In the middle of a list or mapping in brackets it is not the first mark that is wrong.
+    let explained = YamlError::new("YAML", place, format!("this is not YAML: {}", error.info()));
+    // In the middle of a list or mapping in brackets, the first character of the line is not the problem.
     let in_brackets = error.info().contains("expected ','");
     match hint(line, place).filter(|_| !in_brackets) {
-        Some(hint) => problem.with_hint(hint),
-        None => problem,
+        Some(hint) => explained.with_hint(hint),
+        None => explained,
     }
 }
 
-/// An alias that nobody defined, at or just before the place.
+/// Returns an alias without an anchor, at the place or just before it.
 fn unquoted_star(line: &str, near: Place) -> Option<(Place, String)> {
     let characters: Vec<char> = line.chars().collect();
     let begins_value = |at: usize| {

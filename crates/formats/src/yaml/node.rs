@@ -1,23 +1,30 @@
-//! A node of the tree, and the values that its text can stand for.
+//! Nodes of the tree, and the values that their text can stand for.
 
-use crate::place::Place;
+use super::place::Place;
 
-/// A scalar, a list or a mapping, and where it begins.
+/// A scalar, a list or a mapping, and its position.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) value: Value,
-    pub(crate) place: Place,
-    /// How many nodes it is made of, itself included.
-    pub(crate) size: usize,
-    /// How many levels it has, itself included.
-    pub(crate) depth: usize,
+pub struct Node {
+    /// What it holds.
+    pub value: Value,
+    /// Where it starts.
+    pub place: Place,
+    /// The number of nodes in it, itself included.
+    pub(super) size: usize,
+    /// The number of levels in it, itself included.
+    pub(super) depth: usize,
 }
 
 /// What a node holds.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
-    /// A text; a plain one has no quotes, and may stand for a number, a truth value or nothing.
-    Scalar { text: String, plain: bool },
+pub enum Value {
+    /// A text.
+    Scalar {
+        /// The text, without quotes and with escapes resolved.
+        text: String,
+        /// Whether it has no quotes, so that it may stand for a number, a truth value or null.
+        plain: bool,
+    },
     /// A list.
     List(Vec<Node>),
     /// Keys with their values, in the order of the file.
@@ -25,8 +32,8 @@ pub(crate) enum Value {
 }
 
 impl Node {
-    /// What it is, as a person calls it.
-    pub(crate) fn kind(&self) -> &'static str {
+    /// Returns what kind of node it is, for messages.
+    pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Scalar { .. } if self.is_null() => "nothing",
             Value::Scalar { .. } => "a value",
@@ -35,20 +42,21 @@ impl Node {
         }
     }
 
-    pub(crate) fn is_null(&self) -> bool {
+    /// Says whether it is null: empty, `~` or `null` without quotes.
+    pub fn is_null(&self) -> bool {
         self.plain().is_some_and(|text| matches!(text, "" | "~" | "null" | "Null" | "NULL"))
     }
 
-    /// The text of a scalar that is not null.
-    pub(crate) fn text(&self) -> Option<&str> {
+    /// Returns the text of a scalar that is not null.
+    pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar { text, .. } if !self.is_null() => Some(text),
             Value::Scalar { .. } | Value::List(_) | Value::Map(_) => None,
         }
     }
 
-    /// A truth value, in the spellings of YAML 1.1 too; quotes do not matter.
-    pub(crate) fn truth(&self) -> Option<bool> {
+    /// Returns a truth value, in the spellings of YAML 1.1 too. Quotes do not matter.
+    pub fn truth(&self) -> Option<bool> {
         match self.text()?.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" => Some(true),
             "false" | "no" | "off" => Some(false),
@@ -56,14 +64,14 @@ impl Node {
         }
     }
 
-    /// A whole number that is not negative.
-    pub(crate) fn count(&self) -> Option<u64> {
+    /// Returns a whole number that is not negative.
+    pub fn count(&self) -> Option<u64> {
         let text = self.text()?.replace('_', "");
         text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
     }
 
-    /// The value in one short line, for listing what is not understood.
-    pub(crate) fn summary(&self) -> String {
+    /// Returns the value in one short line, to list keys that are not understood.
+    pub fn summary(&self) -> String {
         match &self.value {
             Value::Scalar { text, .. } => {
                 let mut short: String = text.chars().take(60).collect();
