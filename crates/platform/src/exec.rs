@@ -6,6 +6,8 @@
 mod child;
 mod ending;
 mod job;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod posix_spawn;
 mod program_lookup;
 mod running;
 mod spec;

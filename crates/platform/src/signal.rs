@@ -97,7 +97,7 @@ pub fn raise_default_in_group(signal: Signal) -> io::Result<()> {
 
 /// Runs `action` with SIGTTOU blocked, so that the kernel does not stop a background process that changes the terminal.
 pub(super) fn without_ttou<T>(action: impl FnOnce() -> T) -> T {
-    let before = change_mask(libc::SIG_BLOCK, &only(libc::SIGTTOU));
+    let before = change_mask(libc::SIG_BLOCK, &set_of(&[libc::SIGTTOU]));
     let outcome = action();
     change_mask(libc::SIG_SETMASK, &before);
     outcome
@@ -147,12 +147,14 @@ fn with_handler(handler: libc::sighandler_t) -> libc::sigaction {
 }
 
 #[expect(unsafe_code, reason = "rustix has no signal sets")]
-fn only(signal: c_int) -> libc::sigset_t {
-    // SAFETY: a set holds integers, both calls only write to it, and the signal exists.
+pub(super) fn set_of(signals: &[c_int]) -> libc::sigset_t {
+    // SAFETY: a set holds integers, both calls only write to it, and the signals exist.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, signal);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
         set
     }
 }
@@ -182,8 +184,8 @@ mod tests {
 
     #[test]
     fn the_signal_mask_is_restored() {
-        let blocked = without_ttou(|| change_mask(libc::SIG_BLOCK, &only(libc::SIGTTOU)));
-        let after = change_mask(libc::SIG_BLOCK, &only(libc::SIGTTOU));
+        let blocked = without_ttou(|| change_mask(libc::SIG_BLOCK, &set_of(&[libc::SIGTTOU])));
+        let after = change_mask(libc::SIG_BLOCK, &set_of(&[libc::SIGTTOU]));
         change_mask(libc::SIG_SETMASK, &after);
         assert!(has(&blocked, libc::SIGTTOU));
         assert!(!has(&after, libc::SIGTTOU));

@@ -1,8 +1,9 @@
-//! Command start: builds a `std::process::Command` and spawns it in a process group of its own.
+//! Command start: spawns a command in a process group of its own.
 //!
-//! Between fork and exec a child has copies of all descriptors of this process, and so it shares the liveness locks of
-//! all commands. `spawn` returns after exec has closed them. So [`between_starts`], which excludes all starts, sees
-//! only the processes that share a lock for good.
+//! A wrapper starts its one command with std's `Command`. A worker starts many, with [`posix_spawn`](super::posix_spawn)
+//! where glibc has what that needs. A new process has copies of all descriptors of this process at first, and so it
+//! shares the liveness locks of all commands. [`between_starts`] excludes starts, so it sees only the processes that
+//! share a lock for good.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -130,11 +131,12 @@ fn spawn(
     life: Option<&LifeLock>,
     job: Option<&Job>,
 ) -> io::Result<(Pid, ChildGuard, CommandEntry)> {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if spec.mode == Mode::Worker && spec.only_env {
+        return spawn_without_fork(spec, file, interpreter, life);
+    }
     let mut command = command(spec, file, interpreter);
     let mut setup = ChildSetup::default();
-    if spec.mode == Mode::Worker {
-        setup.close_others();
-    }
     if let Some(life) = life {
         setup.inherit(life.for_child());
     }
@@ -147,6 +149,34 @@ fn spawn(
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
     let (child, guard) = ChildGuard::start(|| command.spawn(), Child::id)?;
     let pid = Pid::from_child(&child);
+    Ok((pid, guard, CommandEntry::new(pid, life)))
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn spawn_without_fork(
+    spec: &Spec,
+    file: &Path,
+    interpreter: Option<&str>,
+    life: Option<&LifeLock>,
+) -> io::Result<(Pid, ChildGuard, CommandEntry)> {
+    use std::ffi::{OsStr, OsString};
+
+    let mut args = match interpreter {
+        Some(interpreter) => vec![OsStr::new(interpreter), file.as_os_str()],
+        None => vec![spec.program.as_os_str()],
+    };
+    args.extend(spec.args.iter().map(OsString::as_os_str));
+    let request = super::posix_spawn::SpawnRequest {
+        file: interpreter.map_or(file, Path::new),
+        args,
+        env: &spec.env,
+        dir: spec.dir.as_deref(),
+        log: spec.log.as_deref(),
+        lock: life.map(LifeLock::for_child),
+    };
+    let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+    let number = |pid: &Pid| pid.as_raw_nonzero().get().cast_unsigned();
+    let (pid, guard) = ChildGuard::start(|| super::posix_spawn::spawn(&request), number)?;
     Ok((pid, guard, CommandEntry::new(pid, life)))
 }
 
