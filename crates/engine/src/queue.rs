@@ -168,7 +168,7 @@ impl QueueTurn {
     /// Keeps the lock and says what it has come to.
     fn move_on(&mut self, request: &RequestId, run: &Run) -> Result<(), RunError> {
         if let Some(file) = &mut self.file {
-            let moved = file.move_on(request.as_str(), run.id.as_str(), WallTime::now());
+            let moved = file.set_current(request.as_str(), run.id.as_str(), WallTime::now());
             moved.map_err(|error| RunError::Machine(std::io::Error::other(error)))?;
         }
         let worker = self.executor.worker().clone();
@@ -210,7 +210,7 @@ impl QueueTurn {
 
     fn is_ours(&mut self) -> Result<bool, RunError> {
         if let Some(file) = &mut self.file
-            && !file.beat(WallTime::now()).unwrap_or(true)
+            && !file.heartbeat(WallTime::now()).unwrap_or(true)
         {
             return Ok(false);
         }

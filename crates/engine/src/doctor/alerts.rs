@@ -9,7 +9,7 @@ use lockkeeper_core::id::Owner;
 use super::Visit;
 use super::finding::{Finding, Status};
 use crate::{Engine, Listing};
-use lockkeeper_formats::group::Life;
+use lockkeeper_formats::group::Liveness;
 use lockkeeper_store::StoreError;
 
 pub(super) fn check(visit: &Visit<'_>) -> Finding {
@@ -28,8 +28,8 @@ fn count(visit: &Visit<'_>) -> Counts {
     counts.downgrades = visit.site.downgrades;
     if let Ok(survey) = visit.survey() {
         let lines = survey.groups.iter().flat_map(|group| &group.findings);
-        counts.orphans += lines.filter(|line| line.life == Life::Dead).count();
-        counts.deadlocks += survey.circles().len();
+        counts.orphans += lines.filter(|line| line.liveness == Liveness::Dead).count();
+        counts.deadlocks += survey.cycles().len();
     }
     let tasks = visit.tasks().unwrap_or_default().iter();
     counts.orphans +=

@@ -97,7 +97,7 @@ pub(super) fn deadlocks(visit: &Visit<'_>) -> Finding {
         Err(error) => finding = finding.and(Status::Fail, told(&error), error.hint()),
     }
     // What keeps the groups from being looked at is told by their own check.
-    for circle in visit.survey().map(Survey::circles).unwrap_or_default() {
+    for circle in visit.survey().map(Survey::cycles).unwrap_or_default() {
         let detail = format!("holders of groups wait for each other: {}", circle.join(", "));
         finding = finding.and(Status::Fail, detail, "`lockkeeper group status` names the processes: end one");
     }

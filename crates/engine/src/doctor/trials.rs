@@ -7,7 +7,7 @@ use lockkeeper_core::liveness::LockSight;
 
 use super::Visit;
 use super::finding::{Finding, Status, told};
-use lockkeeper_formats::guard::{Folder, GuardError, Strength};
+use lockkeeper_formats::guard::{Folder, GuardError, ReplaceMethod};
 use lockkeeper_formats::sprint::LOCK_FILE_NAME;
 use lockkeeper_platform::lock_probe::{self, ProbeResult};
 use lockkeeper_platform::random;
@@ -67,8 +67,8 @@ pub(super) fn exchange(visit: &Visit<'_>) -> Finding {
     for folder in folders(visit) {
         let strength = folder.and_then(|folder| Ok((folder.probe()?, folder.path().to_owned())));
         match strength {
-            Ok((Strength::Exchange, _)) => {}
-            Ok((Strength::MoveAside, path)) => {
+            Ok((ReplaceMethod::Exchange, _)) => {}
+            Ok((ReplaceMethod::TwoRenames, path)) => {
                 let detail = format!(
                     "in {} a stale lock is replaced in two steps, and a program that breaks locks by itself could \
                      get in between",

@@ -45,8 +45,8 @@ impl LockFiles {
         let wall = WallTime::now();
         held.iter_mut().all(|file| match file {
             // A beat that fails for once is made up for by the next.
-            LockFile::Request(lock) => lock.beat(wall).unwrap_or(true),
-            LockFile::Task(lock) => lock.beat(wall).unwrap_or(true),
+            LockFile::Request(lock) => lock.heartbeat(wall).unwrap_or(true),
+            LockFile::Task(lock) => lock.heartbeat(wall).unwrap_or(true),
         })
     }
 

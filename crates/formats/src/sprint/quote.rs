@@ -1,8 +1,8 @@
-//! Text in double quotes that every YAML reader takes back unchanged.
+//! YAML quoting: double-quoted text that every YAML reader reads back unchanged.
 
 use std::fmt::Write;
 
-/// Quotes a text. Without quotes some readers would make a time of `2026-02-07T22:30:00Z`, or a number of `007`.
+/// Quotes a text. Without quotes some readers would read `2026-02-07T22:30:00Z` as a time, and `007` as a number.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -22,7 +22,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// What YAML lets stand in a quoted text, less line breaks, which it would fold.
+/// Says whether YAML allows the character in a quoted text. Line breaks are excluded, because YAML folds them.
 fn is_printable(character: char) -> bool {
     matches!(character, ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}'
         | '\u{10000}'..='\u{10ffff}')

@@ -1,4 +1,4 @@
-//! The record in a sprint's lock file: read from YAML or JSON as others write it, written as the format says.
+//! Sprint lock record: parsed from YAML or JSON leniently, written exactly as the format says.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -15,38 +15,38 @@ pub const LOCK_VERSION: u64 = 1;
 /// Who runs the sprint, since when, and on what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The process that stands for the sprint, as the file says it: it may be no number of a process at all.
+    /// The process of the sprint, as the file has it. It may be outside the range of pids.
     pub pid: i64,
-    /// The session, where the file names one.
+    /// The session, if the file has one.
     pub session_id: Option<String>,
     /// When the lock was taken.
     pub started_at: StartedAt,
-    /// What the sprint works on, where the file says so.
+    /// What the sprint works on, if the file says so.
     pub epic_spec: Option<String>,
-    /// The version of the format, where the file gives one.
+    /// The version of the format, if the file has one.
     pub lock_version: Option<String>,
 }
 
-/// A time of the wall clock, as it is written and as it is meant.
+/// A wall clock time, as text and as a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedAt {
     text: String,
     at: WallTime,
 }
 
-/// Why a file holds no record that could be judged.
+/// Why a file has no record that can be judged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum NoRecord {
-    /// It is not one mapping with a pid and a time.
+pub enum RecordError {
+    /// It is not a mapping with a pid and a time.
     #[error("{0}")]
     Invalid(String),
-    /// It says to be of a version that may mean something else by its fields.
+    /// It has another version, whose fields may mean something else.
     #[error("lock_version {} is not known to this program", .0.escape_debug())]
     UnknownVersion(String),
 }
 
 impl Record {
-    /// A record for a sprint that starts now.
+    /// Creates the record of a sprint that starts now.
     pub fn new(pid: u32, session_id: &str, epic_spec: &str, now: WallTime) -> Self {
         Self {
             pid: i64::from(pid),
@@ -58,23 +58,23 @@ impl Record {
     }
 
     /// Reads a whole file, YAML or JSON. Ignores unknown fields. Only pid and time are required: a lock is judged by them.
-    pub fn parse(bytes: &[u8]) -> Result<Self, NoRecord> {
-        let fields = Fields::read(bytes).map_err(NoRecord::Invalid)?;
+    pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
+        let fields = Fields::read(bytes).map_err(RecordError::Invalid)?;
         match Self::from_fields(&fields) {
             Ok(record) => Ok(record),
             Err(reason) => match fields.unknown_version() {
-                Some(version) => Err(NoRecord::UnknownVersion(version)),
-                None => Err(NoRecord::Invalid(reason)),
+                Some(version) => Err(RecordError::UnknownVersion(version)),
+                None => Err(RecordError::Invalid(reason)),
             },
         }
     }
 
-    /// Whether its version is one that this program knows; without one it is the first.
+    /// Says whether this program knows the version. A record without a version has version 1.
     pub fn version_is_known(&self) -> bool {
         self.lock_version.as_ref().is_none_or(|version| *version == LOCK_VERSION.to_string())
     }
 
-    /// The file's text.
+    /// Formats the file.
     pub fn to_yaml(&self) -> String {
         let text = |value: &Option<String>| quoted(value.as_deref().unwrap_or_default());
         format!(
@@ -104,24 +104,24 @@ impl Record {
 }
 
 impl StartedAt {
-    /// As the file has it.
+    /// Returns the text in the file.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// As the clock has it.
+    /// Returns the time.
     pub fn time(&self) -> WallTime {
         self.at
     }
 
-    /// In UTC, to the second.
+    /// Formats a time in UTC, in whole seconds.
     fn at(at: WallTime) -> Self {
         let stamp =
             Timestamp::from_second(at.as_micros().div_euclid(1_000_000)).unwrap_or(Timestamp::UNIX_EPOCH);
         Self { text: stamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), at: wall_time(stamp) }
     }
 
-    /// ISO 8601 with `Z`, with an offset, or with neither, which means UTC.
+    /// Parses ISO 8601 with `Z`, with an offset, or with neither, which means UTC.
     fn parse(text: &str) -> Result<Self, String> {
         let trimmed = text.trim();
         let in_utc = || -> Option<Timestamp> {

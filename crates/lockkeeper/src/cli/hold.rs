@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::time::{Moment, format_span, parse_span};
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_formats::guard::Strength;
+use lockkeeper_formats::guard::ReplaceMethod;
 use lockkeeper_formats::swarm::{Attempt, HEARTBEAT_EVERY, Swarm, TaskLock};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::exec::{Ending, Event, Next, Spec, StartError, start};
@@ -130,9 +130,9 @@ impl Watch {
         if let Err(error) = self.lock.reserve() {
             print::talk(&format!("warning: no space set aside for heartbeats: {error}"));
         }
-        match self.lock.strength() {
-            Ok(Strength::Exchange) | Err(_) => {}
-            Ok(Strength::MoveAside) => print::talk(
+        match self.lock.replace_method() {
+            Ok(ReplaceMethod::Exchange) | Err(_) => {}
+            Ok(ReplaceMethod::TwoRenames) => print::talk(
                 "warning: this file system cannot exchange two names; programs that break stale locks by \
                  themselves could get in between",
             ),
@@ -148,7 +148,7 @@ impl Watch {
 
     fn beat(&mut self) -> Next {
         let began = clock::now();
-        match self.lock.beat(WallTime::now()) {
+        match self.lock.heartbeat(WallTime::now()) {
             Ok(true) => {
                 self.ends_at = began.after(self.lock.record().ttl);
                 self.told = false;

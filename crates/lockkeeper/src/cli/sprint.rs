@@ -148,10 +148,10 @@ impl Stand {
             Some(chosen) => {
                 let pid = chosen.process.pid;
                 let values = [("pid", &*pid.to_string()), ("reason", &*chosen.reason.to_string())];
-                Self { pid, because: Text::StandsFor.fill(lang, &values) }
+                Self { pid, because: Text::HeldByProcess.fill(lang, &values) }
             }
             None => {
-                let because = Text::NobodyStands.fill(lang, &[("pid", &*INIT.to_string())]);
+                let because = Text::NoHolderProcess.fill(lang, &[("pid", &*INIT.to_string())]);
                 Self { pid: INIT, because }
             }
         })

@@ -7,14 +7,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_formats::guard::GuardError;
-use lockkeeper_formats::hostile::HostileError;
+use lockkeeper_formats::safe_open::UnsafeFile;
 use lockkeeper_formats::swarm::{Attempt, SwarmError};
 use lockkeeper_platform::wall_clock::WallTime;
 
 use crate::support::{HOUR, Nest, age_file, names, record};
 
 /// Every command answers with an error, and whatever is there stays as it is.
-fn refuses(nest: &Nest, expected: fn(&HostileError) -> bool) {
+fn refuses(nest: &Nest, expected: fn(&UnsafeFile) -> bool) {
     let (swarm, now) = (nest.swarm(), WallTime::now());
     let errors = [
         swarm.lock("a", "w", None, now).map(drop).unwrap_err(),
@@ -24,7 +24,7 @@ fn refuses(nest: &Nest, expected: fn(&HostileError) -> bool) {
     ];
     for error in errors {
         match &error {
-            SwarmError::Guard(GuardError::Hostile { source, .. }) if expected(source) => {
+            SwarmError::Guard(GuardError::UnsafeFile { source, .. }) if expected(source) => {
                 assert!(!error.hint().is_empty());
             }
             other => panic!("{other:?}"),
@@ -49,8 +49,8 @@ fn stranger() -> u32 {
     rustix::process::geteuid().as_raw() + 1
 }
 
-fn is_kind(error: &HostileError) -> bool {
-    matches!(error, HostileError::Kind(_))
+fn is_kind(error: &UnsafeFile) -> bool {
+    matches!(error, UnsafeFile::Kind(_))
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_hard_link_is_refused_and_what_it_shares_stays() {
     let stale = record("a", "w", HOUR, 1);
     fs::write(&outside, &stale).unwrap();
     fs::hard_link(&outside, nest.file("a")).unwrap();
-    refuses(&nest, |error| matches!(error, HostileError::Linked(2)));
+    refuses(&nest, |error| matches!(error, UnsafeFile::Linked(2)));
     assert_eq!(fs::read_to_string(&outside).unwrap(), stale);
 }
 
@@ -117,9 +117,9 @@ fn a_hard_link_is_refused_and_what_it_shares_stays() {
 fn a_huge_file_is_refused_unread() {
     let nest = nest();
     fs::File::create(nest.file("a")).unwrap().set_len(1 << 30).unwrap();
-    refuses(&nest, |error| matches!(error, HostileError::TooLarge(_)));
+    refuses(&nest, |error| matches!(error, UnsafeFile::TooLarge(_)));
     fs::File::create(nest.file("a")).unwrap().set_len(64 * 1024 + 1).unwrap();
-    refuses(&nest, |error| matches!(error, HostileError::TooLarge(_)));
+    refuses(&nest, |error| matches!(error, UnsafeFile::TooLarge(_)));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_file_of_another_user_is_refused_where_one_can_be_made() {
     let nest = nest();
     nest.write_record("a", "w", HOUR, 1);
     match std::os::unix::fs::chown(nest.file("a"), Some(stranger()), None) {
-        Ok(()) => refuses(&nest, |error| matches!(error, HostileError::Owner(owner) if *owner == stranger())),
+        Ok(()) => refuses(&nest, |error| matches!(error, UnsafeFile::Owner(owner) if *owner == stranger())),
         Err(error) => eprintln!("skipped: giving a file away needs root: {error}"),
     }
 }

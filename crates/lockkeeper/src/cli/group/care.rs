@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_formats::group::{self, Circle, Finding, Folders, Life, Survey, Swept};
+use lockkeeper_formats::group::{self, Cleanup, Cycle, Finding, Folders, Liveness, Survey};
 use lockkeeper_formats::registry::Entry;
 use lockkeeper_platform::lock_holders::LockProcess;
 use lockkeeper_platform::tree::{Root, Stop, stop_tree};
@@ -31,9 +31,9 @@ pub(super) struct ForceArgs {
 
 /// What a look for deadlocks found.
 pub(super) struct Checked {
-    pub(super) swept: Swept,
+    pub(super) swept: Cleanup,
     pub(super) stale: Vec<Finding>,
-    pub(super) circles: Vec<Circle>,
+    pub(super) circles: Vec<Cycle>,
     survey: Survey,
 }
 
@@ -44,9 +44,10 @@ pub(super) fn look(folders: &Folders) -> Result<Checked, Report> {
     let swept = group::check(folders, max_age, now)?;
     let survey = Survey::take(folders, now)?;
     let findings = survey.groups.iter().flat_map(|group| &group.findings);
-    let stale = findings.filter(|finding| finding.age > max_age && finding.life != Life::Dead).cloned();
+    let stale =
+        findings.filter(|finding| finding.age > max_age && finding.liveness != Liveness::Dead).cloned();
     let stale = stale.collect();
-    Ok(Checked { swept, stale, circles: survey.circles(), survey })
+    Ok(Checked { swept, stale, circles: survey.cycles(), survey })
 }
 
 impl Checked {
@@ -141,10 +142,10 @@ pub(super) fn force_release_all(
     }
     let swept = group::force(folders, epoch_seconds())?;
     let before = Survey::take(folders, epoch_seconds())?;
-    let locked = before.groups.iter().filter(|group| !group.sight.holders.is_empty());
+    let locked = before.groups.iter().filter(|group| !group.lock.holders.is_empty());
     let mut ended = Vec::new();
     if args.kill {
-        for holder in locked.flat_map(|group| &group.sight.holders) {
+        for holder in locked.flat_map(|group| &group.lock.holders) {
             ended.push((holder.clone(), end(holder, grace(context))));
         }
     }
@@ -152,8 +153,8 @@ pub(super) fn force_release_all(
     let still: Vec<Still> = survey
         .groups
         .iter()
-        .filter(|group| !group.sight.holders.is_empty())
-        .map(|group| Still { group: group.id.clone(), holders: group.sight.holders.clone() })
+        .filter(|group| !group.lock.holders.is_empty())
+        .map(|group| Still { group: group.id.clone(), holders: group.lock.holders.clone() })
         .collect();
     if context.json {
         print::json(&json!({
@@ -222,8 +223,8 @@ fn still_locked(survey: &Survey, orphans: &[Entry]) -> Vec<Still> {
     let orphaned = |id: &str| orphans.iter().any(|orphan| orphan.group == id);
     let groups = survey.groups.iter().filter(|group| orphaned(&group.id) && group.findings.is_empty());
     groups
-        .filter(|group| !group.sight.holders.is_empty())
-        .map(|group| Still { group: group.id.clone(), holders: group.sight.holders.clone() })
+        .filter(|group| !group.lock.holders.is_empty())
+        .map(|group| Still { group: group.id.clone(), holders: group.lock.holders.clone() })
         .collect()
 }
 
@@ -232,7 +233,7 @@ fn entry(entry: &Entry) -> Value {
 }
 
 /// A circle in words.
-pub(super) fn describe(circle: &Circle) -> String {
+pub(super) fn describe(circle: &Cycle) -> String {
     let next = circle.iter().cycle().skip(1);
     let links =
         circle.iter().zip(next).map(|(held, wanted)| format!("a holder of {held} waits for {wanted}"));

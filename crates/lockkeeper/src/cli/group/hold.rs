@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockkeeper::KeeperError;
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_formats::group::{Folders, GroupLock, Patience, Survey};
+use lockkeeper_formats::group::{Folders, GroupLock, Survey, WaitOptions};
 use lockkeeper_platform::exec::{Next, Spec, StartError, start};
 use lockkeeper_platform::flock::Waited;
 use lockkeeper_platform::holder_process;
@@ -170,7 +170,7 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
         .map_err(KeeperError::Machine)?;
     let since = epoch_seconds();
-    let patience = Patience {
+    let patience = WaitOptions {
         until: Instant::now().checked_add(timeout),
         interrupts: &[signals.as_fd()],
         after: (TELL_AFTER, &mut |lock: &GroupLock| {
@@ -207,7 +207,7 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
 
 /// Whoever closes a circle waits last, and so sees all of it.
 fn warn_of_circle(folders: &Folders, lock: &GroupLock) {
-    let circles = Survey::take(folders, epoch_seconds()).map(|survey| survey.circles()).unwrap_or_default();
+    let circles = Survey::take(folders, epoch_seconds()).map(|survey| survey.cycles()).unwrap_or_default();
     let ours = circles.iter().find(|circle| circle.iter().any(|group| group == lock.group().as_str()));
     if let Some(circle) = ours {
         print::talk(&format!("warning: deadlock: {}", table::plain(&super::care::describe(circle))));
@@ -249,7 +249,7 @@ fn held_by(lock: &GroupLock) -> String {
 }
 
 fn holders(lock: &GroupLock) -> Vec<Value> {
-    lock.sight().holders.iter().map(super::status::locker).collect()
+    lock.lock_holders().holders.iter().map(super::status::locker).collect()
 }
 
 fn not_started(error: &StartError) -> Report {

@@ -1,31 +1,32 @@
-//! Cutting what is read into lines, with bounded memory whatever is in the file.
+//! Line splitter: cuts chunks into lines, with bounded memory for any content.
 
 use std::io::BufRead;
 
 use super::line::StatusLine;
 
-/// A line longer than this is garbage: ours are far shorter, and memory is not endless.
+/// A line longer than this is garbage. Our own lines are far shorter.
 const MAX_READ: usize = 1024 * 1024;
 
-/// Lines out of pieces.
+/// Splits chunks into lines.
 #[derive(Debug, Default)]
 pub(super) struct Splitter {
+    /// The incomplete line at the end.
     piece: Vec<u8>,
-    /// The line in progress is passed over up to its end.
-    passing: Passing,
+    skipping: Skipping,
 }
 
+/// Whether the rest of the current line is skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Passing {
+enum Skipping {
     #[default]
     No,
-    /// It is too long.
+    /// Yes, because it is too long.
     Garbage,
-    /// It began before we looked.
+    /// Yes, because reading started in the middle of it.
     Rest,
 }
 
-/// What stood in one line.
+/// The content of one line.
 #[derive(Debug)]
 pub(super) enum Found {
     Line(Box<StatusLine>),
@@ -33,41 +34,41 @@ pub(super) enum Found {
 }
 
 impl Splitter {
-    /// Begins in the middle of a line, of which the rest is passed over in silence.
-    pub(super) fn in_the_middle() -> Self {
-        Self { piece: Vec::new(), passing: Passing::Rest }
+    /// Starts in the middle of a line. The rest of it is skipped and not counted.
+    pub(super) fn inside_line() -> Self {
+        Self { piece: Vec::new(), skipping: Skipping::Rest }
     }
 
-    /// Takes the next piece of the file.
+    /// Takes the next chunk of the file.
     pub(super) fn feed(&mut self, mut bytes: &[u8], mut found: impl FnMut(Found)) {
         while !bytes.is_empty() {
             // Reading from memory cannot fail.
             let _ = bytes.read_until(b'\n', &mut self.piece);
             let ended = self.piece.last() == Some(&b'\n');
-            match self.passing {
-                Passing::No if ended => {
+            match self.skipping {
+                Skipping::No if ended => {
                     if let Some(line) = read(&self.piece) {
                         found(line);
                     }
                 }
-                Passing::No if self.piece.len() > MAX_READ => self.passing = Passing::Garbage,
-                Passing::No => return,
-                Passing::Garbage if ended => found(Found::Garbage),
-                Passing::Garbage | Passing::Rest => {}
+                Skipping::No if self.piece.len() > MAX_READ => self.skipping = Skipping::Garbage,
+                Skipping::No => return,
+                Skipping::Garbage if ended => found(Found::Garbage),
+                Skipping::Garbage | Skipping::Rest => {}
             }
             self.piece.clear();
             if ended {
-                self.passing = Passing::No;
+                self.skipping = Skipping::No;
             }
         }
     }
 
-    /// Takes the last line, which has no newline: as garbage if it is not whole, unless it may still grow.
+    /// Takes the last line, which has no newline. It is garbage if it is incomplete and cannot grow any more.
     pub(super) fn finish(&mut self, may_grow: bool, mut found: impl FnMut(Found)) {
-        let last = match self.passing {
-            Passing::No => read(&self.piece),
-            Passing::Garbage => Some(Found::Garbage),
-            Passing::Rest => None,
+        let last = match self.skipping {
+            Skipping::No => read(&self.piece),
+            Skipping::Garbage => Some(Found::Garbage),
+            Skipping::Rest => None,
         };
         match last {
             Some(line @ Found::Line(_)) => found(line),
@@ -77,13 +78,13 @@ impl Splitter {
         self.restart();
     }
 
-    /// Forgets what it has, since the file was truncated.
+    /// Discards the incomplete line after the file was truncated.
     pub(super) fn restart(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Reads one line; nothing for an empty one.
+/// Parses one line; `None` for an empty one.
 fn read(bytes: &[u8]) -> Option<Found> {
     let bytes = bytes.trim_ascii();
     if bytes.is_empty() {

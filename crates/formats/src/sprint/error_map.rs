@@ -1,32 +1,33 @@
-//! Which sentence of the format an error of the takeover protocol becomes.
+//! Error mapping: turns an error of the takeover protocol into a problem of the format.
 
 use std::io;
 
 use super::problem::Problem;
 use super::status::Mode;
 use crate::guard::GuardError;
-use crate::hostile::HostileError;
+use crate::safe_open::UnsafeFile;
 
-/// The folder cannot be used at all.
+/// Maps an error of opening the folder.
 pub(super) fn on_open(error: GuardError) -> Problem {
     Problem::RootNotAccessible(Some(cause(error)))
 }
 
-/// Another user's lock can be seen, but not be removed. Waiting for the folder in vain is part of a write.
+/// Maps an error of reading the lock. A release cannot remove another user's lock. A timeout of the guard counts as a
+/// failed write.
 pub(super) fn on_look(error: GuardError, mode: Mode) -> Problem {
     match (&error, mode) {
         (GuardError::Stuck { .. }, Mode::Acquire) => Problem::WriteFailed(cause(error)),
-        (GuardError::Hostile { source: HostileError::Owner(_), .. }, Mode::Release) => {
+        (GuardError::UnsafeFile { source: UnsafeFile::Owner(_), .. }, Mode::Release) => {
             Problem::DeleteDenied(cause(error))
         }
         (_, Mode::Acquire | Mode::Release | Mode::Check) => Problem::CannotRead(cause(error)),
     }
 }
 
-/// The new record could not be put in place.
+/// Maps an error of writing the lock.
 pub(super) fn on_write(error: GuardError) -> Problem {
     match error {
-        GuardError::Hostile { .. } => Problem::CannotRead(cause(error)),
+        GuardError::UnsafeFile { .. } => Problem::CannotRead(cause(error)),
         GuardError::Rename { source, .. } => Problem::RenameFailed(source),
         GuardError::Write { source, .. } => Problem::WriteFailed(source),
         GuardError::Folder { .. }
@@ -37,10 +38,10 @@ pub(super) fn on_write(error: GuardError) -> Problem {
     }
 }
 
-/// The record could not be removed.
+/// Maps an error of removing the lock.
 pub(super) fn on_delete(error: GuardError) -> Problem {
     match error {
-        GuardError::Hostile { .. } => on_look(error, Mode::Release),
+        GuardError::UnsafeFile { .. } => on_look(error, Mode::Release),
         GuardError::Rename { source, .. } | GuardError::Write { source, .. }
             if source.kind() == io::ErrorKind::PermissionDenied =>
         {
@@ -55,7 +56,7 @@ pub(super) fn on_delete(error: GuardError) -> Problem {
     }
 }
 
-/// An error with its own causes, as the cause of another.
+/// Wraps an error, so that it can be the cause of another error.
 pub(super) fn cause(error: GuardError) -> io::Error {
     io::Error::other(error)
 }
@@ -66,14 +67,14 @@ mod tests {
 
     /// Requirements 19, 37, 38, 45.
     #[test]
-    fn what_the_system_refuses_has_the_sentence_of_the_seed() {
+    fn errors_of_the_system_have_the_sentences_of_the_format() {
         let path = || std::path::PathBuf::from(".sprint-running");
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let sentence = |problem: Problem| problem.to_string();
         let rename = |source| GuardError::Rename { path: path(), source };
         let write = |source| GuardError::Write { path: path(), source };
-        let foreign = || GuardError::Hostile { path: path(), source: HostileError::Owner(7) };
+        let foreign = || GuardError::UnsafeFile { path: path(), source: UnsafeFile::Owner(7) };
         assert_eq!(sentence(on_write(rename(denied()))), "Atomic rename failed");
         assert_eq!(sentence(on_write(write(full()))), "Failed to write lock file");
         assert_eq!(sentence(on_write(GuardError::Stuck { path: path() })), "Failed to write lock file");

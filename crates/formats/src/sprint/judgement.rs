@@ -1,57 +1,58 @@
-//! Whether the lock that was found still holds: the rule, and what is told of it.
+//! Judgement: whether a lock is held or a zombie.
 
 use std::io;
 use std::time::Duration;
 
-use super::problem::Problem;
-use super::record::{NoRecord, Record};
-use crate::{HeldReason, StaleReason, Verdict};
 use lockkeeper_platform::wall_clock::WallTime;
 
-/// A lock that is older counts as a zombie, although its process lives. A day to the microsecond does not.
+use super::problem::Problem;
+use super::record::{Record, RecordError};
+use crate::{HeldReason, StaleReason, Verdict};
+
+/// A lock that is older is a zombie, even if its process is alive. A lock of exactly this age is not.
 pub const ZOMBIE_THRESHOLD_HOURS: u64 = 24;
 const THRESHOLD: Duration = Duration::from_secs(ZOMBIE_THRESHOLD_HOURS * 3600);
 
-/// A lock that was looked at, and what is to be made of it.
+/// A lock with its judgement.
 #[derive(Debug)]
 pub struct Judged {
-    /// The record, where the file holds one.
+    /// The record, if the file has a valid one.
     pub record: Option<Record>,
-    /// Whether its process lives, where the file names one.
+    /// Whether its process is alive, if the file names one.
     pub pid_alive: Option<bool>,
-    /// How old it is; zero when it comes from the future.
+    /// Its age; zero when its time is in the future.
     pub age: Option<Duration>,
-    /// What follows.
+    /// Whether it is held or stale.
     pub verdict: Verdict,
-    /// What was strange about it.
+    /// Warnings about it.
     pub warnings: Vec<Problem>,
 }
 
 impl Judged {
-    /// Judges the content of a lock file. `is_alive` tells of a process without disturbing it; `settling` says that
-    /// somebody may be writing the file just now.
+    /// Judges the content of a lock file. `is_alive` checks a process without sending a signal. `settling` says that
+    /// another program may still write the file.
     pub fn new(
-        content: Result<Record, NoRecord>,
+        content: Result<Record, RecordError>,
         is_alive: impl FnOnce(i64) -> io::Result<bool>,
         now: WallTime,
         settling: bool,
     ) -> Self {
         match content {
             Ok(record) => Self::of_record(record, is_alive, now),
-            Err(NoRecord::Invalid(_)) if settling => {
+            Err(RecordError::Invalid(_)) if settling => {
                 Self::without_record(Verdict::Held(HeldReason::BeingWritten), Problem::InvalidFormat)
             }
-            Err(NoRecord::Invalid(_)) => {
+            Err(RecordError::Invalid(_)) => {
                 Self::without_record(Verdict::Stale(StaleReason::Torn), Problem::InvalidFormat)
             }
-            Err(NoRecord::UnknownVersion(version)) => {
+            Err(RecordError::UnknownVersion(version)) => {
                 let verdict = Verdict::Held(HeldReason::NotUnderstood);
                 Self::without_record(verdict, Problem::UnknownVersion(version))
             }
         }
     }
 
-    /// Whether the lock may be succeeded after a confirmation.
+    /// Says whether the lock may be taken over after a confirmation.
     pub fn is_zombie(&self) -> bool {
         self.verdict.is_stale()
     }
@@ -79,7 +80,7 @@ impl Judged {
     }
 }
 
-/// Hours with their fraction, to the third of a second.
+/// Returns hours with four digits after the point.
 pub(super) fn hours(age: Duration) -> f64 {
     (age.as_secs_f64() / 3600.0 * 10_000.0).round() / 10_000.0
 }
@@ -99,7 +100,7 @@ mod tests {
 
     /// Requirements 23, 24.
     #[test]
-    fn a_lock_is_a_zombie_when_its_process_is_gone_or_it_is_older_than_a_day() {
+    fn a_lock_is_a_zombie_when_its_process_has_ended_or_it_is_older_than_a_day() {
         let cases = [
             (false, HOUR, Verdict::Stale(StaleReason::ProcessGone)),
             (false, 25 * HOUR, Verdict::Stale(StaleReason::ProcessGone)),
@@ -116,7 +117,7 @@ mod tests {
 
     /// Requirement 22.
     #[test]
-    fn the_age_counts_in_hours_with_their_fraction_and_never_below_zero() {
+    fn the_age_is_in_hours_with_a_fraction_and_never_negative() {
         assert_eq!(hours(HOUR * 5 / 2), 2.5);
         assert_eq!(hours(Duration::from_secs(90)), 0.025);
         assert_eq!(hours(HOUR / 3), 0.3333);
@@ -135,9 +136,9 @@ mod tests {
 
     /// Requirement 18.
     #[test]
-    fn a_broken_file_is_a_zombie_once_nobody_can_be_writing_it() {
+    fn an_invalid_file_is_a_zombie_when_nobody_can_be_writing_it() {
         let broken = |settling| {
-            let content = Err(NoRecord::Invalid("torn".to_owned()));
+            let content = Err(RecordError::Invalid("torn".to_owned()));
             Judged::new(content, |_| panic!("there is no process to look at"), START, settling)
         };
         assert_eq!(broken(false).verdict, Verdict::Stale(StaleReason::Torn));
@@ -147,8 +148,8 @@ mod tests {
 
     /// Requirement 50.
     #[test]
-    fn a_newer_version_is_judged_by_the_fields_it_shares_and_else_held() {
-        let content = Err(NoRecord::UnknownVersion("2".to_owned()));
+    fn a_newer_version_is_judged_by_the_known_fields_or_counts_as_held() {
+        let content = Err(RecordError::UnknownVersion("2".to_owned()));
         let judged = Judged::new(content, |_| Ok(false), START, false);
         assert_eq!(judged.verdict, Verdict::Held(HeldReason::NotUnderstood));
         let newer = Record { lock_version: Some("2".to_owned()), ..Record::new(1, "s", "e", START) };

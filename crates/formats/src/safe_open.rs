@@ -1,4 +1,4 @@
-//! Looks at whatever lies at a lock file's path: bounded in time and memory, following nothing, believing nothing.
+//! Safe open: reads an untrusted lock file with bounded time and memory, and follows no link.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,26 +6,25 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use lockkeeper_platform::folder;
+use lockkeeper_platform::wall_clock::WallTime;
 use rustix::fs::{AtFlags, FileType, RawMode, statat};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use lockkeeper_platform::folder;
-use lockkeeper_platform::wall_clock::WallTime;
-
-/// A record is not larger than this.
+/// The most bytes of a record.
 pub const MAX_BYTES: u64 = 64 * 1024;
-/// An empty or torn record that is younger than this may still be written by its creator.
+/// How long the creator of a record may need to write it. An empty or incomplete record that is newer is held.
 pub const SETTLING: Duration = Duration::from_secs(2);
-/// The longest file name that file systems take, in bytes.
+/// The longest file name of common file systems, in bytes.
 const MAX_NAME: usize = 255;
 
-/// The name of a lock file inside of its folder. It can name nothing outside of it.
+/// The name of a lock file. It cannot name anything outside its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileName(String);
 
 impl FileName {
-    /// Makes a file name of an id, with what the format puts around it. Two ids never share one.
+    /// Builds a file name from an id and the format's prefix and suffix. Two ids never have the same file name.
     pub fn around(prefix: &str, id: &str, suffix: &str) -> Result<Self, NameError> {
         let bad = |character| NameError::Character { id: id.to_owned(), character };
         if id.is_empty() {
@@ -41,12 +40,12 @@ impl FileName {
         if name.len() > MAX_NAME { Err(NameError::TooLong { length: name.len() }) } else { Ok(Self(name)) }
     }
 
-    /// A name that stands for itself.
+    /// Checks a complete file name.
     pub fn new(name: &str) -> Result<Self, NameError> {
         Self::around("", name, "")
     }
 
-    /// The name as text.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -55,10 +54,10 @@ impl FileName {
 /// Why an id cannot become a file name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
-    /// There is nothing in it.
+    /// The id is empty.
     #[error("the id is empty")]
     Empty,
-    /// A character that has no place in a file name.
+    /// The id has a character that a file name must not have.
     #[error("the id `{}` contains {character:?}", id.escape_debug())]
     Character {
         /// The whole id.
@@ -66,19 +65,19 @@ pub enum NameError {
         /// The first character that is not allowed.
         character: char,
     },
-    /// It could lead out of the folder.
+    /// The id could lead out of the folder.
     #[error("the id `{0}` contains `..`, or is a dot alone")]
     Dots(String),
-    /// No file system takes such a name.
+    /// The file name would be too long.
     #[error("the id makes a file name of {length} bytes, more than {MAX_NAME}")]
     TooLong {
-        /// How long the file name would be.
+        /// The length of the file name.
         length: usize,
     },
 }
 
 impl NameError {
-    /// The way out, for the person who wrote it.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Empty => "give it at least one character",
@@ -90,13 +89,13 @@ impl NameError {
     }
 }
 
-/// Why what lies at the path is not taken for a record. It never counts as free.
+/// Why a file is not accepted as a record. The lock never counts as free then.
 #[derive(Debug, Error)]
-pub enum HostileError {
-    /// A symbolic link, folder, FIFO, socket or device.
+pub enum UnsafeFile {
+    /// It is a symbolic link, folder, FIFO, socket or device.
     #[error("it is a {0}, not a regular file")]
     Kind(&'static str),
-    /// It has another name too, so that somebody else can write to it.
+    /// It has a second name (hard link), through which another program can write to it.
     #[error("it has {0} names (hard links)")]
     Linked(u64),
     /// It belongs to another user.
@@ -105,13 +104,13 @@ pub enum HostileError {
     /// It is larger than [`MAX_BYTES`].
     #[error("it has {0} bytes, more than any record")]
     TooLarge(u64),
-    /// The system does not let us read it.
+    /// The system refuses to read it.
     #[error("it cannot be read")]
     Unreadable(#[source] io::Error),
 }
 
-impl HostileError {
-    /// The way out.
+impl UnsafeFile {
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Kind(_) | Self::Linked(_) | Self::TooLarge(_) => {
@@ -123,7 +122,7 @@ impl HostileError {
     }
 }
 
-/// Which file it is, whatever it is called. Only meaningful while somebody has it open.
+/// The identity of a file: device and inode. Only valid while a process has the file open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     device: u64,
@@ -136,63 +135,63 @@ impl FileId {
         Ok(Self { device: metadata.dev(), inode: metadata.ino() })
     }
 
-    /// Which file has a name now, whatever kind it is of.
+    /// Returns the identity of the file that has this name now, of whatever kind it is.
     pub(super) fn at(folder: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
         let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 })
     }
 }
 
-/// A record as it was at one moment. The file stays open, so that no other can get its number.
+/// The content of a record at one moment. The file stays open, so that no other file can get its inode.
 #[derive(Debug)]
-pub struct Sighting {
+pub struct Snapshot {
     file: File,
     id: FileId,
     bytes: Vec<u8>,
     modified_at: WallTime,
 }
 
-impl Sighting {
-    /// What stands in it.
+impl Snapshot {
+    /// Returns the content.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// When it was last written.
+    /// Returns when it was last written.
     pub fn modified_at(&self) -> WallTime {
         self.modified_at
     }
 
-    /// Whether somebody may be writing it just now. A file from the future is young.
+    /// Says whether its creator may still write it. A modification time in the future counts as now.
     pub fn is_settling(&self, now: WallTime) -> bool {
         now.since(self.modified_at) < SETTLING
     }
 
-    /// Whether it has no content at all: not one byte, or only zeros as after a power cut.
+    /// Says whether it has no content: no bytes, only blanks, or only zeros as after a power cut.
     pub fn is_blank(&self) -> bool {
         self.bytes.iter().all(|byte| *byte == 0 || byte.is_ascii_whitespace())
     }
 
-    /// Which file it is.
+    /// Returns the identity of the file.
     pub fn id(&self) -> FileId {
         self.id
     }
 
-    /// Whether the other one is this same file with this same content.
+    /// Says whether the other snapshot shows the same file with the same content.
     pub fn is_same(&self, other: &Self) -> bool {
         self.id == other.id && self.bytes == other.bytes
     }
 
-    /// The file itself, to be looked at further.
+    /// Returns the open file.
     pub fn file(&self) -> &File {
         &self.file
     }
 }
 
-/// Looks at a name in a folder. Nothing there is no error.
-pub fn look(folder: BorrowedFd<'_>, name: &str) -> Result<Option<Sighting>, HostileError> {
-    let unreadable = |error: Errno| HostileError::Unreadable(error.into());
-    // Opening a device can already do something, so it is looked at from outside first.
+/// Reads a file in a folder; `None` when there is no such file.
+pub fn read(folder: BorrowedFd<'_>, name: &str) -> Result<Option<Snapshot>, UnsafeFile> {
+    let unreadable = |error: Errno| UnsafeFile::Unreadable(error.into());
+    // Opening a device can have an effect, so its type is checked before.
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => check_kind(FileType::from_raw_mode(stat.st_mode))?,
         Err(Errno::NOENT) => return Ok(None),
@@ -201,37 +200,37 @@ pub fn look(folder: BorrowedFd<'_>, name: &str) -> Result<Option<Sighting>, Host
     let file = match folder::open_existing(folder, name) {
         Ok(descriptor) => File::from(descriptor),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(HostileError::Unreadable(error)),
+        Err(error) => return Err(UnsafeFile::Unreadable(error)),
     };
-    read(file).map(Some)
+    read_file(file).map(Some)
 }
 
-fn read(mut file: File) -> Result<Sighting, HostileError> {
-    let metadata = file.metadata().map_err(HostileError::Unreadable)?;
+fn read_file(mut file: File) -> Result<Snapshot, UnsafeFile> {
+    let metadata = file.metadata().map_err(UnsafeFile::Unreadable)?;
     check_kind(FileType::from_raw_mode(metadata.mode() as RawMode))?;
     if metadata.uid() != rustix::process::geteuid().as_raw() {
-        return Err(HostileError::Owner(metadata.uid()));
+        return Err(UnsafeFile::Owner(metadata.uid()));
     }
     if metadata.nlink() > 1 {
-        return Err(HostileError::Linked(metadata.nlink()));
+        return Err(UnsafeFile::Linked(metadata.nlink()));
     }
     if metadata.len() > MAX_BYTES {
-        return Err(HostileError::TooLarge(metadata.len()));
+        return Err(UnsafeFile::TooLarge(metadata.len()));
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
-    // It may grow while it is read.
+    // The file may grow while it is read.
     let length =
-        (&mut file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(HostileError::Unreadable)? as u64;
+        (&mut file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(UnsafeFile::Unreadable)? as u64;
     if length > MAX_BYTES {
-        return Err(HostileError::TooLarge(length));
+        return Err(UnsafeFile::TooLarge(length));
     }
     let micros = metadata.mtime().saturating_mul(1_000_000).saturating_add(metadata.mtime_nsec() / 1_000);
     let id = FileId { device: metadata.dev(), inode: metadata.ino() };
-    Ok(Sighting { file, id, bytes, modified_at: WallTime::from_micros(micros) })
+    Ok(Snapshot { file, id, bytes, modified_at: WallTime::from_micros(micros) })
 }
 
-fn check_kind(kind: FileType) -> Result<(), HostileError> {
-    Err(HostileError::Kind(match kind {
+fn check_kind(kind: FileType) -> Result<(), UnsafeFile> {
+    Err(UnsafeFile::Kind(match kind {
         FileType::RegularFile => return Ok(()),
         FileType::Directory => "folder",
         FileType::Symlink => "symbolic link",

@@ -1,10 +1,10 @@
-//! Every sentence that the sprint lock says in the language of its reader, in one table.
+//! Translations of all texts of the sprint lock.
 //!
-//! The Chinese prompts are those of the format's own document, word for word. Sentences that the document gives in
-//! English (see [`Problem`](super::Problem) and [`Status`](super::Status)) are the same in every language, because
-//! programs look for them, and so are not here.
+//! The Chinese prompts are those of the format's own document, word for word. Sentences that the document has in English
+//! (see [`Problem`](super::Problem) and [`Status`](super::Status)) are the same in every language, because programs
+//! search for them. So they are not here.
 
-/// The languages.
+/// A language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lang {
     /// English.
@@ -16,7 +16,7 @@ pub enum Lang {
 }
 
 impl Lang {
-    /// The language of a setting; English where it is none of these.
+    /// Returns the language of a setting; English for any other value.
     pub fn of(setting: Option<&str>) -> Self {
         match setting {
             Some("ja") => Self::Ja,
@@ -26,37 +26,37 @@ impl Lang {
     }
 }
 
-/// What can be said. A word in braces stands for a value.
+/// A text. A word in braces stands for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text {
     /// Asks whether to take over a zombie.
     ZombiePrompt,
-    /// Asks, with a warning, whether to take a lock from a sprint that runs.
+    /// Asks, with a warning, whether to take the lock of a running sprint.
     ActivePrompt,
-    /// Answers that nobody said yes.
+    /// The user did not confirm.
     NotConfirmed,
-    /// Answers that another sprint was faster.
+    /// Another sprint was faster.
     Overtaken,
-    /// Answers a check that found a lock it cannot judge.
+    /// The lock cannot be judged.
     HeldUnknown,
-    /// Answers a check that found a zombie.
+    /// A check found a zombie.
     Zombie,
-    /// Answers a check that found nothing.
+    /// A check found no lock.
     Clean,
-    /// Tells that a zombie is taken over because of `--force`.
+    /// A zombie was taken over because of `--force`.
     Override,
-    /// Tells which process stands for the sprint.
-    StandsFor,
-    /// Tells that no process outlives the command.
-    NobodyStands,
-    /// Tells that git would track the file.
+    /// Which process holds the lock.
+    HeldByProcess,
+    /// No process outlives the command.
+    NoHolderProcess,
+    /// Git does not ignore the file.
     NotIgnored,
-    /// A value that the file does not have.
+    /// Stands for a value that the file does not have.
     Unknown,
 }
 
 impl Text {
-    /// The sentence, with its values filled in.
+    /// Returns the text in a language, with its values filled in.
     pub fn fill(self, lang: Lang, values: &[(&str, &str)]) -> String {
         fill(self.template(lang), values)
     }
@@ -111,12 +111,12 @@ impl Text {
                 "--force によりゾンビロックを上書きしました (PID: {pid}, session: {session_id}, started: {started_at})",
                 "已通过 --force 覆盖僵尸锁 (PID: {pid}, session: {session_id}, started: {started_at})",
             ),
-            Self::StandsFor => (
+            Self::HeldByProcess => (
                 "the lock is held while process {pid} lives: {reason}",
                 "プロセス {pid} が生きている間、ロックは保持されます: {reason}",
                 "只要进程 {pid} 存活，锁就有效：{reason}",
             ),
-            Self::NobodyStands => (
+            Self::NoHolderProcess => (
                 "the lock is held until it is released or 24 hours old: no process here outlives this command, \
                  so that process {pid} was recorded; name a better one with --pid",
                 "このコマンドより長く生きるプロセスがないため、プロセス {pid} を記録しました。ロックは解放されるか \
@@ -138,7 +138,7 @@ impl Text {
     }
 }
 
-/// Replaces each `{name}` once: braces inside of a value stay as they are.
+/// Replaces each `{name}` once. Braces inside a value stay as they are.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
@@ -170,7 +170,7 @@ mod tests {
 
     /// Requirement 28.
     #[test]
-    fn the_chinese_question_about_a_zombie_is_that_of_the_seed() {
+    fn the_chinese_question_about_a_zombie_is_that_of_the_format() {
         let expected = "检测到僵尸锁：
 - PID: 12345 (进程状态: dead)
 - Session: s-{pid}
@@ -183,7 +183,7 @@ mod tests {
 
     /// Requirement 30.
     #[test]
-    fn the_chinese_warning_about_a_running_sprint_is_that_of_the_seed() {
+    fn the_chinese_warning_about_a_running_sprint_is_that_of_the_format() {
         let expected = "警告: 检测到活跃的 Sprint 进程！
 - PID: 12345 (进程状态: dead)
 - Session: s-{pid}
@@ -210,8 +210,8 @@ mod tests {
             Text::Zombie,
             Text::Clean,
             Text::Override,
-            Text::StandsFor,
-            Text::NobodyStands,
+            Text::HeldByProcess,
+            Text::NoHolderProcess,
             Text::NotIgnored,
             Text::Unknown,
         ];

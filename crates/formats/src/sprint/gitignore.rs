@@ -1,11 +1,11 @@
-//! Whether git would track the lock file: git itself is asked, since only it knows all of its rules.
+//! Git ignore check: asks git itself whether it ignores the lock file, because only git knows all of its rules.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Whether git ignores a file in a folder. None outside of a repository, and where there is no git.
+/// Says whether git ignores a file in a folder. Returns `None` outside a repository, and where git is not installed.
 pub fn is_ignored(root: &Path, name: &str) -> Option<bool> {
-    // Starting git takes longer than the lock itself, so it is only started where there is a repository.
+    // Starting git takes longer than taking the lock, so git is only started in a repository.
     let root = root.canonicalize().ok()?;
     root.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok())?;
     let outcome = Command::new("git")
@@ -29,7 +29,7 @@ mod tests {
 
     /// Requirement 16.
     #[test]
-    fn git_is_asked_where_there_is_a_repository() {
+    fn git_is_asked_only_in_a_repository() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(is_ignored(root.path(), ".sprint-running"), None);
         let made = Command::new("git").args(["init", "-q"]).arg(root.path()).status().unwrap();

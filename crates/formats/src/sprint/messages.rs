@@ -1,19 +1,19 @@
-//! Puts what is known of a lock into words.
+//! Messages about a lock, in the language of the user.
 
 use super::decide::Question;
-use super::judge::{Judged, hours};
-use super::texts::{Lang, Text};
+use super::judgement::{Judged, hours};
+use super::translations::{Lang, Text};
 
-/// The question, as the person is asked it.
+/// Returns the text of a question.
 pub(super) fn question(question: Question, judged: &Judged, lang: Lang) -> String {
     let text = match question {
         Question::Zombie => Text::ZombiePrompt,
         Question::Active => Text::ActivePrompt,
     };
-    tell(text, judged, lang)
+    fill(text, judged, lang)
 }
 
-/// What stops whoever wants the lock; the sentence of the format where the file holds a record.
+/// Returns why the lock is not free: the sentence of the format, if the file has a record.
 pub(super) fn running(judged: &Judged, lang: Lang) -> String {
     match &judged.record {
         Some(record) => format!(
@@ -26,8 +26,8 @@ pub(super) fn running(judged: &Judged, lang: Lang) -> String {
     }
 }
 
-/// A sentence about a lock.
-pub(super) fn tell(text: Text, judged: &Judged, lang: Lang) -> String {
+/// Fills a text with the values of a lock.
+pub(super) fn fill(text: Text, judged: &Judged, lang: Lang) -> String {
     let unknown = Text::Unknown.fill(lang, &[]);
     let record = judged.record.as_ref();
     let value = |value: Option<String>| value.map_or_else(|| unknown.clone(), |value| plain(&value));
@@ -45,27 +45,29 @@ pub(super) fn tell(text: Text, judged: &Judged, lang: Lang) -> String {
     )
 }
 
-/// Others wrote it: nothing in it may steer a terminal.
+/// Replaces control characters. Another program wrote the text, and it must not control the terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::sprint::{NoRecord, Record};
-    use lockkeeper_platform::wall_clock::WallTime;
     use std::time::Duration;
+
+    use lockkeeper_platform::wall_clock::WallTime;
+
+    use super::*;
+    use crate::sprint::{Record, RecordError};
 
     const START: WallTime = WallTime::from_micros(1_770_503_400_000_000);
 
-    fn judged(content: Result<Record, NoRecord>) -> Judged {
+    fn judged(content: Result<Record, RecordError>) -> Judged {
         Judged::new(content, |_| Ok(true), START.after(Duration::from_secs(9000)), false)
     }
 
     /// Requirement 31.
     #[test]
-    fn a_running_sprint_is_named_as_the_seed_names_it() {
+    fn a_running_sprint_is_described_in_the_words_of_the_format() {
         let judged = judged(Ok(Record::new(12345, "sprint-1", "epic5", START)));
         let expected =
             "Sprint already running (PID: 12345, session: sprint-1, started: 2026-02-07T22:30:00Z)";
@@ -76,7 +78,7 @@ mod tests {
 
     /// Requirements 28, 30.
     #[test]
-    fn questions_show_what_the_file_says() {
+    fn questions_show_the_values_of_the_file() {
         let judged = judged(Ok(Record::new(12345, "sprint-1\u{1b}[2J", "epic5", START)));
         let asked = question(Question::Active, &judged, Lang::Zh);
         let lines: Vec<&str> = asked.lines().collect();
@@ -91,8 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_does_not_say_is_unknown() {
-        let judged = judged(Err(NoRecord::Invalid(String::new())));
+    fn a_missing_value_is_shown_as_unknown() {
+        let judged = judged(Err(RecordError::Invalid(String::new())));
         assert!(
             question(Question::Zombie, &judged, Lang::En).contains("PID: unknown (process state: unknown)")
         );

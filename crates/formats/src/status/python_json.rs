@@ -1,18 +1,18 @@
-//! JSON as Python's `json.dumps` lays it out, which is what the protocol's own programs write.
+//! JSON in the layout of Python's `json.dumps`, which the protocol's own programs use.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::ser::Formatter;
 
-/// Lays a value out on one line, with a blank after each colon and comma; text is not reduced to ASCII.
+/// Formats a value on one line, with a space after each colon and comma. Non-ASCII text is not escaped.
 pub(super) fn to_text(value: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::with_capacity(128);
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Spaced))?;
     String::from_utf8(bytes).map_err(serde::ser::Error::custom)
 }
 
-/// Separators with blanks.
+/// A formatter whose separators have a space.
 struct Spaced;
 
 impl Formatter for Spaced {
@@ -50,18 +50,19 @@ fn separate<W: ?Sized + Write>(writer: &mut W, first: bool) -> io::Result<()> {
     if first { Ok(()) } else { writer.write_all(b", ") }
 }
 
-/// JSON lets these stand in a text, but `str.splitlines()` and others would cut the line there.
+/// JSON allows these characters in a text, but `str.splitlines()` and other programs would cut the line there.
 fn ends_a_line(character: char) -> bool {
     matches!(character, '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
 
+    use super::*;
+
     #[test]
-    fn values_look_as_python_writes_them() {
+    fn the_layout_is_that_of_python() {
         let value = json!({ "a": [1, 2.5, null], "b": { "c": "é\"\n" }, "d": {}, "e": [] });
         let text = r#"{"a": [1, 2.5, null], "b": {"c": "é\"\n"}, "d": {}, "e": []}"#;
         assert_eq!(to_text(&value).unwrap(), text);
@@ -69,7 +70,7 @@ mod tests {
 
     /// Requirement 52.
     #[test]
-    fn nothing_in_a_text_ends_the_line() {
+    fn no_character_of_a_text_ends_the_line() {
         let value = json!("a\u{2028}b\u{85}\r\n\u{2029}");
         let text = to_text(&value).unwrap();
         assert_eq!(text, r#""a\u2028b\u0085\r\n\u2029""#);
