@@ -16,13 +16,13 @@ use lockkeeper_core::time::Ttl;
 use lockkeeper_platform::wall_clock::WallTime;
 use thiserror::Error;
 
-pub use record::{AiflowRecord, Subject};
-pub use recovery::{Listed, Pass, Recovered, Recovery};
-
 use super::Verdict;
 use super::guard::{Folder, GuardError, Heartbeat, Held, LockFile, Removal, Take};
 use super::json_record::{self, RecordError};
 use super::safe_open::{FileName, NameError, Snapshot};
+
+pub use record::{AiflowRecord, Subject};
+pub use recovery::{Listed, Pass, Recovered, Recovery};
 
 /// How long a lock is valid unless it is extended.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30 * 60);

@@ -36,11 +36,11 @@ use std::time::Duration;
 use lockkeeper_platform::{folder, fs, rename_exchange};
 use thiserror::Error;
 
-pub use held::{Heartbeat, Held};
-pub use takeover::{LockFile, Removal, Renewal, Take};
-
 use super::safe_open::UnsafeFile;
 use temporary::Temporary;
+
+pub use held::{Heartbeat, Held};
+pub use takeover::{LockFile, Removal, Renewal, Take};
 
 /// How long to wait for the guard. Our processes hold it for microseconds, so a longer wait means a stopped process or a
 /// foreign program.

@@ -9,10 +9,10 @@ mod file;
 
 use std::fmt;
 
+use lockkeeper_platform::process::MAX_PID;
+
 pub use error::RegistryError;
 pub use file::Registry;
-
-use lockkeeper_platform::process::MAX_PID;
 
 /// The first line of a new registry.
 pub const HEADER: &str = "# Format: lock_id:pid:group_id:timestamp:status";

@@ -17,13 +17,13 @@ use lockkeeper_core::time::Ttl;
 use lockkeeper_platform::wall_clock::WallTime;
 use thiserror::Error;
 
-pub use record::TaskRecord;
-pub use recovery::{Listed, Recovered, Recovery};
-
 use super::guard::{Folder, GuardError, Heartbeat, Held, LockFile, Removal, Renewal, ReplaceMethod, Take};
 use super::json_record::{self, RecordError};
 use super::safe_open::{FileName, NameError, Snapshot};
 use super::{HeldReason, Verdict};
+
+pub use record::TaskRecord;
+pub use recovery::{Listed, Recovered, Recovery};
 
 /// The folder of the swarm, unless `AI_SWARM_DIR` is set.
 pub const DEFAULT_DIR: &str = "/tmp/ai_swarm";

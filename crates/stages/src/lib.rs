@@ -1,12 +1,12 @@
-//! STAGES.yml: phases of groups that work side by side, and what is done where they would collide.
+//! STAGES.yml: reads and checks the file, plans its phases, and draws the plans.
 //!
-//! A [`File`] is read whole: what is wrong with it is listed with line and column, all at once, and what is not
-//! understood is kept and told. [`plan`](File::plan) then asks the rules how a phase runs.
+//! A [`File`] is always read to its end: all problems are listed at once, with line and column, and unknown keys are
+//! listed too. [`plan`](File::plan) then asks the rules in `core` how the groups of a phase run.
 
 mod check;
-pub mod encoding;
 mod estimate;
 mod file;
+pub mod json;
 mod model;
 pub mod picture;
 mod place;
@@ -14,7 +14,7 @@ mod plan;
 mod problem;
 mod read;
 mod resolve;
-mod shape;
+mod views;
 
 pub use estimate::span_in_words;
 pub use file::{File, StagesError};
@@ -26,4 +26,4 @@ pub use model::{
 pub use place::{Place, Placed, Source};
 pub use plan::{Conditions, PhasePlan, SelectError};
 pub use problem::{Level, Problem, UnknownKey};
-pub use shape::{BondShape, CauseShape, ConflictShape, FolderShape, GroupShape, PlanShape};
+pub use views::{BondView, CauseView, ConflictView, FolderView, GroupView, PlanView};

@@ -1,6 +1,6 @@
 //! Reports of what is wrong with a STAGES.yml, and of executions that failed.
 
-use lockkeeper_stages::encoding::refusal_to_json;
+use lockkeeper_stages::json::refusal_to_json;
 use lockkeeper_stages::{File, SelectError, StagesError};
 
 use super::{Exit, Report};

@@ -16,7 +16,7 @@ use crate::conflicts::ConflictLog;
 use crate::runs::Runs;
 use crate::work::why;
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::PlanShape;
+use lockkeeper_stages::PlanView;
 
 /// So much of the end of a log is read, which is some ten thousand groups.
 const LOG_BYTES: u64 = 8 * 1024 * 1024;
@@ -161,7 +161,7 @@ pub struct Detail {
     /// The execution.
     pub entry: Entry,
     /// What it began with; none where that was not kept.
-    pub plan: Option<PlanShape>,
+    pub plan: Option<PlanView>,
     /// Its groups in the order of the plan; one that began twice stands there twice.
     pub groups: Vec<GroupView>,
 }
@@ -225,7 +225,7 @@ fn waits_for(execution: &Execution, place: usize, listing: &Listing) -> Option<S
 fn agent_runs(
     execution: &Execution,
     place: usize,
-    plan: Option<&PlanShape>,
+    plan: Option<&PlanView>,
     runs: &Runs,
 ) -> Result<Vec<(String, Run)>, StageError> {
     let group = plan.and_then(|plan| plan.groups.get(place));

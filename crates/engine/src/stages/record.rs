@@ -17,7 +17,7 @@ use super::StageError;
 use super::conductor::Options;
 use crate::runs::{RunError, new_id, write_whole};
 use crate::work::{Executor, why};
-use lockkeeper_stages::{PhasePlan, PlanShape};
+use lockkeeper_stages::{PhasePlan, PlanView};
 use lockkeeper_store::runs::now;
 
 /// No id of an execution is longer.
@@ -139,13 +139,13 @@ pub(super) fn baton_name(execution: &str) -> String {
 }
 
 /// The plan that an execution began with; none where it was not kept. The file may say something else by now.
-pub fn plan_of(state: &Path, id: &str) -> Option<PlanShape> {
+pub fn plan_of(state: &Path, id: &str) -> Option<PlanView> {
     serde_json::from_slice(&fs::read(plan_path(state, id)).ok()?).ok()
 }
 
 /// Keeps the plan, which does not change any more, beside the record, which does.
 fn keep_plan(state: &Path, id: &str, plan: &PhasePlan) -> Result<(), StageError> {
-    let text = serde_json::to_vec(&PlanShape::of(plan)).expect("texts and numbers can always be written");
+    let text = serde_json::to_vec(&PlanView::of(plan)).expect("texts and numbers can always be written");
     make_folder(state)?;
     let path = plan_path(state, id);
     write_whole(&path, &text).map_err(|source| StageError::Io { action: "write to", path, source })

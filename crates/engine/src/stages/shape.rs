@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::overview::{Detail, Entry, GroupView};
 use super::report::{GroupBar, Session};
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::PlanShape;
+use lockkeeper_stages::PlanView;
 
 /// An execution: what is kept of it, and what the log tells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,7 +25,7 @@ pub struct ExecutionShape {
     pub started_at: String,
     /// The plan that it began with, as `stages plan` shows it; left out in lists, and where it was not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub plan: Option<PlanShape>,
+    pub plan: Option<PlanView>,
 }
 
 impl ExecutionShape {

@@ -19,7 +19,7 @@ use lockkeeper_engine::stages::overview::{Detail, Entry, Overview, conflicts_log
 use lockkeeper_engine::stages::shape::ExecutionShape;
 use lockkeeper_platform::load;
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::{Conditions, File, PhasePlan, PlanShape};
+use lockkeeper_stages::{Conditions, File, PhasePlan, PlanView};
 
 /// What was executed.
 #[derive(Serialize, ToSchema)]
@@ -146,11 +146,11 @@ pub(crate) struct Wanted {
 #[serde(untagged)]
 pub(crate) enum Planned {
     /// Of the one phase that was asked for, or that there is.
-    One(Box<PlanShape>),
+    One(Box<PlanView>),
     /// Of all phases.
     All {
         /// In the order of the file.
-        phases: Vec<PlanShape>,
+        phases: Vec<PlanView>,
     },
 }
 
@@ -166,8 +166,8 @@ pub(crate) async fn plan(
 ) -> Result<Json<Planned>, Failure> {
     let mut plans = site.consult(move |site| Ok(plans(site, &wanted)?.1)).await?;
     Ok(Json(match plans.pop() {
-        Some(only) if plans.is_empty() => Planned::One(Box::new(PlanShape::of(&only))),
-        last => Planned::All { phases: plans.iter().chain(last.as_ref()).map(PlanShape::of).collect() },
+        Some(only) if plans.is_empty() => Planned::One(Box::new(PlanView::of(&only))),
+        last => Planned::All { phases: plans.iter().chain(last.as_ref()).map(PlanView::of).collect() },
     }))
 }
 

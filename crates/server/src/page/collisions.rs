@@ -2,7 +2,7 @@
 
 use super::words::Words;
 use lockkeeper_stages::picture::{Figure, Mark};
-use lockkeeper_stages::{ConflictShape, FolderShape, PlanShape};
+use lockkeeper_stages::{ConflictView, FolderView, PlanView};
 
 /// More groups than this are not drawn.
 const MOST_GROUPS: usize = 60;
@@ -15,23 +15,23 @@ pub(super) struct Collisions {
     pub(super) name: String,
     /// The drawing, which is markup; none where it would be too large.
     pub(super) figure: Option<String>,
-    pub(super) conflicts: Vec<ConflictShape>,
+    pub(super) conflicts: Vec<ConflictView>,
     /// How many conflicts are not shown.
     pub(super) left_out: usize,
-    pub(super) folders: Vec<FolderShape>,
+    pub(super) folders: Vec<FolderView>,
     /// Where the groups have pages of their own, what their addresses begin with.
     pub(super) href: Option<&'static str>,
 }
 
 impl Collisions {
     /// Draws a plan; `marks` say how its groups stand.
-    pub(super) fn new(plan: &PlanShape, name: String, words: &Words, marks: &[Mark<'_>]) -> Self {
+    pub(super) fn new(plan: &PlanView, name: String, words: &Words, marks: &[Mark<'_>]) -> Self {
         Self::in_columns(plan, name, words, marks, &[])
     }
 
     /// Draws a plan whose columns are called like this.
     pub(super) fn in_columns(
-        plan: &PlanShape,
+        plan: &PlanView,
         name: String,
         words: &Words,
         marks: &[Mark<'_>],

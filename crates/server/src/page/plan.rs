@@ -11,7 +11,7 @@ use super::super::site::Site;
 use super::collisions::{Collisions, mode_tone, rule, tone};
 use super::words::Words;
 use super::{Frame, draw};
-use lockkeeper_stages::{PhasePlan, PlanShape, span_in_words};
+use lockkeeper_stages::{PhasePlan, PlanView, span_in_words};
 
 #[derive(Template)]
 #[template(path = "plan.html")]
@@ -42,7 +42,7 @@ pub(super) async fn page(
 
 impl Phase {
     fn new(planned: &PhasePlan, place: usize, words: &Words) -> Self {
-        let shape = PlanShape::of(planned);
+        let shape = PlanView::of(planned);
         let (length, work) = (planned.plan.length, planned.work());
         Self {
             about: (!shape.waves.is_empty()).then(|| (span_in_words(length), span_in_words(work))),

@@ -1,7 +1,7 @@
 //! `stages check`: everything that is wrong with a file, at once.
 
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_stages::encoding::check_to_json;
+use lockkeeper_stages::json::check_to_json;
 use lockkeeper_stages::{File, Level};
 
 use super::{load, problems};

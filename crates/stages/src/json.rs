@@ -1,4 +1,4 @@
-//! Files and plans as JSON, in the one shape that every interface gives them.
+//! JSON encoding of files, problems and plans, the same in every interface.
 
 use lockkeeper_core::conflict::Rule;
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::file::File;
 use super::plan::PhasePlan;
 use super::problem::{Level, Problem, UnknownKey};
-use super::shape::PlanShape;
+use super::views::PlanView;
 
-/// So many problems go along with a refusal; `stages check` lists all of them.
-const MOST_TOLD: usize = 100;
-/// So much of a line goes along.
-const MOST_LETTERS: usize = 500;
+/// The most problems in a refusal. `stages check` lists all of them.
+const MAX_PROBLEMS: usize = 100;
+/// The most characters of a source line in a refusal.
+const MAX_SOURCE: usize = 500;
 
-/// What is wrong with a file, and what it holds.
+/// Encodes the result of a check: problems, unknown keys and an overview of the file.
 pub fn check_to_json(file: &File) -> Value {
     let stages = &file.stages;
     let warnings = file.problems.iter().filter(|problem| problem.level == Level::Warning).count();
@@ -40,23 +40,23 @@ pub fn check_to_json(file: &File) -> Value {
     })
 }
 
-/// Every problem of a file, with its line.
+/// Encodes every problem of a file, with its source line.
 pub fn problems_to_json(file: &File) -> Value {
     file.problems.iter().map(|problem| problem_to_json(file, problem)).collect()
 }
 
-/// Why a file cannot be planned: all that is wrong, or where that is much the first of what is in the way, and no more
-/// of the lines than helps.
+/// Encodes why a file cannot be planned: all problems or, if there are too many, the first ones that prevent a plan. Long
+/// source lines are cut.
 pub fn refusal_to_json(file: &File) -> Value {
-    let told: Vec<&Problem> = if file.problems.len() <= MOST_TOLD {
+    let problems: Vec<&Problem> = if file.problems.len() <= MAX_PROBLEMS {
         file.problems.iter().collect()
     } else {
-        file.obstacles().take(MOST_TOLD).collect()
+        file.obstacles().take(MAX_PROBLEMS).collect()
     };
-    let short = told.into_iter().map(|problem| {
+    let short = problems.into_iter().map(|problem| {
         let mut value = problem_to_json(file, problem);
         let line = file.source.line(problem.place.line);
-        value["source"] = line.map(|line| line.chars().take(MOST_LETTERS).collect::<String>()).into();
+        value["source"] = line.map(|line| line.chars().take(MAX_SOURCE).collect::<String>()).into();
         value
     });
     short.collect()
@@ -78,7 +78,7 @@ fn unknown_to_json(key: &UnknownKey) -> Value {
     json!({ "key": key.path, "line": key.place.line, "column": key.place.column, "value": key.value })
 }
 
-/// A rule as it is understood.
+/// Encodes a rule.
 pub fn rule_to_json(rule: &Rule) -> Value {
     json!({
         "name": rule.name,
@@ -90,7 +90,7 @@ pub fn rule_to_json(rule: &Rule) -> Value {
     })
 }
 
-/// How a phase runs.
+/// Encodes the plan of a phase.
 pub fn plan_to_json(planned: &PhasePlan) -> Value {
-    serde_json::to_value(PlanShape::of(planned)).expect("texts and numbers can always be written")
+    serde_json::to_value(PlanView::of(planned)).expect("texts and numbers can always be written")
 }

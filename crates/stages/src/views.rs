@@ -1,4 +1,4 @@
-//! A plan in the one shape that every interface gives it: what JSON shows, what is kept of it, and what pictures are of.
+//! JSON views of a plan: every interface returns them, logs store them, and pictures are drawn from them.
 
 use lockkeeper_core::conflict::{Conflict, Ruling};
 use lockkeeper_core::plan::{Bond, Cause};
@@ -6,131 +6,131 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::PhasePlan;
 
-/// How a phase runs.
+/// The plan of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Plan))]
-pub struct PlanShape {
+pub struct PlanView {
     /// The phase.
     pub phase: String,
     /// `DIRECT`, `PARALLEL`, `SERIAL`, `MUTEX`, `QUEUE` or `ABORT`.
     pub mode: String,
-    /// Whether the whole phase takes turns, or only the groups that conflict.
+    /// `phase` if all groups of the phase take turns, `conflicts` if only those that conflict do.
     pub scope: String,
-    /// Why it is this mode, in a sentence.
+    /// Why the phase has this mode, in one sentence.
     pub reason: String,
     /// The groups, in the order of the file.
-    pub groups: Vec<GroupShape>,
-    /// Which groups can run together.
+    pub groups: Vec<GroupView>,
+    /// Sets of groups that can run together.
     pub waves: Vec<Vec<String>>,
-    /// The order in which groups begin.
+    /// The order in which groups start.
     pub order: Vec<String>,
-    /// Which groups collide, where, and what is done about it.
-    pub conflicts: Vec<ConflictShape>,
-    /// Which groups stand in one folder.
-    pub same_dir: Vec<FolderShape>,
-    /// Groups that others wait for, and that are taken as done.
+    /// The groups that conflict, a common path, and the action.
+    pub conflicts: Vec<ConflictView>,
+    /// The groups that share a folder.
+    pub same_dir: Vec<FolderView>,
+    /// Groups outside the plan that others wait for. They count as done.
     pub assumed_done: Vec<String>,
-    /// How many groups run at a time; as many as can where it is not said.
+    /// The most groups that run at a time; no limit if it is missing.
     pub max_parallel_groups: Option<usize>,
-    /// How long it takes, by the estimates.
+    /// The estimated duration.
     pub estimated_seconds: f64,
-    /// How long it takes at least, in any order.
+    /// A lower bound of the duration, for any order.
     pub shortest_possible_seconds: f64,
 }
 
 /// One group of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlannedGroup))]
-pub struct GroupShape {
+pub struct GroupView {
     /// Its id.
     pub group_id: String,
-    /// Its name, for people.
+    /// Its name for people.
     pub name: Option<String>,
-    /// Who works in it.
+    /// Its agents.
     pub agents: Vec<String>,
-    /// Whether it may run beside others.
+    /// Whether it may run at the same time as other groups.
     pub can_parallel: bool,
-    /// How many of its agents work at a time.
+    /// The most agents that work at a time.
     pub max_concurrent: usize,
-    /// What it may touch.
+    /// The paths that it may change.
     pub conflict_paths: Vec<String>,
-    /// What is executed.
+    /// The command that is executed.
     pub command: Option<Vec<String>>,
-    /// How long it takes, by the estimates.
+    /// The estimated duration.
     pub estimated_seconds: f64,
-    /// In which wave it runs, from 1.
+    /// The wave in which it runs, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<usize>,
-    /// Whom it waits for.
+    /// The groups that it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<Vec<BondShape>>,
-    /// Beside whom it does not run.
+    pub after: Option<Vec<BondView>>,
+    /// The groups that never run at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub excludes: Option<Vec<BondShape>>,
-    /// When it begins, by the estimates.
+    pub excludes: Option<Vec<BondView>>,
+    /// The estimated start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins_seconds: Option<f64>,
-    /// When it ends, by the estimates.
+    /// The estimated end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_seconds: Option<f64>,
 }
 
-/// Why a group waits for another, or does not run beside it.
+/// Why a group waits for another group, or excludes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Bond))]
-pub struct BondShape {
+pub struct BondView {
     /// The other group.
     pub group_id: String,
-    /// What binds them.
-    pub cause: CauseShape,
-    /// The same in a few words.
+    /// The cause.
+    pub cause: CauseView,
+    /// The cause in a few words.
     pub reason: String,
 }
 
-/// What binds two groups.
+/// Why one group waits for another, or excludes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Cause))]
 #[serde(rename_all = "snake_case")]
-pub enum CauseShape {
-    /// It waits for the end of the other.
+pub enum CauseView {
+    /// It waits for the end of the other group.
     Dependency,
-    /// It waits for the beginning of the other.
+    /// It waits for the start of the other group.
     DependencyBegun,
-    /// Both match one same path.
+    /// Both match a common path.
     Conflict,
-    /// Both stand in one folder that a rule is about.
+    /// Both have paths in a folder that a rule covers.
     SameDir,
     /// All groups of the phase take turns.
     Phase,
 }
 
-/// Two groups that can touch one same path.
+/// Two groups that can change the same path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlannedConflict))]
-pub struct ConflictShape {
-    /// The group that comes first.
+pub struct ConflictView {
+    /// The first group.
     pub group1: String,
-    /// The other one.
+    /// The second group.
     pub group2: String,
     /// `EXACT`, `PARENT_CHILD` or `OVERLAP`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The rule that counts; none for the default.
+    /// The rule that applies; none for the default.
     pub rule: Option<String>,
     /// `FATAL`, `MAJOR` or `MINOR`.
     pub severity: String,
-    /// What is done about it.
+    /// The action of the rule.
     pub action: String,
-    /// A path that both match.
+    /// A path that both groups match.
     pub witness: String,
-    /// The pattern of the first.
+    /// The pattern of the first group.
     pub path1: String,
-    /// The pattern of the other.
+    /// The pattern of the second group.
     pub path2: String,
 }
 
-impl ConflictShape {
-    /// Shows a conflict between two groups with these names, under this rule.
+impl ConflictView {
+    /// Creates the view of a conflict between two groups with these names, under this rule.
     pub fn of(conflict: &Conflict, names: [&str; 2], rule: Option<&str>) -> Self {
         Self {
             group1: names[0].to_owned(),
@@ -146,25 +146,25 @@ impl ConflictShape {
     }
 }
 
-/// Groups whose paths stand in one folder without meeting.
+/// Groups whose paths are in the same folder but do not overlap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SameDir))]
-pub struct FolderShape {
+pub struct FolderView {
     /// The folder.
     pub folder: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// The rule that covers the folder; without one it is advice.
+    /// The rule that covers the folder. Without a rule it is only advice.
     pub rule: Option<String>,
-    /// How bad the rule says that it is.
+    /// The severity of the rule.
     #[serde(default)]
     pub severity: Option<String>,
-    /// What the rule does about it.
+    /// The action of the rule.
     pub action: Option<String>,
 }
 
-impl PlanShape {
-    /// Shows a plan.
+impl PlanView {
+    /// Creates the view of a plan.
     pub fn of(planned: &PhasePlan) -> Self {
         let plan = &planned.plan;
         let ids = |groups: &[usize]| groups.iter().map(|group| planned.id(*group).to_owned()).collect();
@@ -185,36 +185,36 @@ impl PlanShape {
         }
     }
 
-    /// Shows conflicts of which no phase is planned, so that they can be drawn in columns.
+    /// Creates a view of conflicts without a planned phase, to draw them in columns.
     pub fn of_conflicts(
-        groups: Vec<GroupShape>,
+        groups: Vec<GroupView>,
         columns: Vec<Vec<String>>,
-        conflicts: Vec<ConflictShape>,
+        conflicts: Vec<ConflictView>,
     ) -> Self {
         Self { groups, waves: columns, conflicts, ..Self::default() }
     }
 
-    /// How long all groups take one after the other, by the estimates.
+    /// Returns the estimated duration of all groups one after the other.
     pub(crate) fn work_seconds(&self) -> f64 {
         self.groups.iter().map(|group| group.estimated_seconds).sum()
     }
 }
 
-impl GroupShape {
-    /// Whom it waits for, if it runs at all.
-    pub(crate) fn after(&self) -> &[BondShape] {
+impl GroupView {
+    /// Returns the groups that it waits for.
+    pub(crate) fn after(&self) -> &[BondView] {
         self.after.as_deref().unwrap_or_default()
     }
 
-    /// Beside whom it does not run.
-    pub(crate) fn excludes(&self) -> &[BondShape] {
+    /// Returns the groups that never run at the same time.
+    pub(crate) fn excludes(&self) -> &[BondView] {
         self.excludes.as_deref().unwrap_or_default()
     }
 }
 
-fn group(planned: &PhasePlan, place: usize) -> GroupShape {
+fn group(planned: &PhasePlan, place: usize) -> GroupView {
     let group = &planned.groups[place];
-    let shape = GroupShape {
+    let view = GroupView {
         group_id: group.id.value.clone(),
         name: group.name.clone(),
         agents: group.agents.iter().map(|agent| agent.name.value.clone()).collect(),
@@ -223,46 +223,46 @@ fn group(planned: &PhasePlan, place: usize) -> GroupShape {
         conflict_paths: group.conflict_paths.iter().map(|path| path.value.as_str().to_owned()).collect(),
         command: group.command.clone(),
         estimated_seconds: planned.estimates[place].as_secs_f64(),
-        ..GroupShape::default()
+        ..GroupView::default()
     };
-    let Some(step) = planned.plan.steps.get(place) else { return shape };
+    let Some(step) = planned.plan.steps.get(place) else { return view };
     let bonds = |bonds: &[Bond]| Some(bonds.iter().map(|found| bond(planned, found)).collect());
-    GroupShape {
+    GroupView {
         wave: planned.plan.waves.iter().position(|wave| wave.contains(&place)).map(|wave| wave + 1),
         after: bonds(&step.after),
         excludes: bonds(&step.excludes),
         begins_seconds: Some(step.begins.as_secs_f64()),
         ends_seconds: Some(step.ends.as_secs_f64()),
-        ..shape
+        ..view
     }
 }
 
-fn bond(planned: &PhasePlan, bond: &Bond) -> BondShape {
+fn bond(planned: &PhasePlan, bond: &Bond) -> BondView {
     let cause = match bond.cause {
-        Cause::Completion => CauseShape::Dependency,
-        Cause::Beginning => CauseShape::DependencyBegun,
-        Cause::Conflict(_) => CauseShape::Conflict,
-        Cause::Folder(_) => CauseShape::SameDir,
-        Cause::Phase => CauseShape::Phase,
+        Cause::Completion => CauseView::Dependency,
+        Cause::Beginning => CauseView::DependencyBegun,
+        Cause::Conflict(_) => CauseView::Conflict,
+        Cause::Folder(_) => CauseView::SameDir,
+        Cause::Phase => CauseView::Phase,
     };
-    BondShape { group_id: planned.id(bond.group).to_owned(), cause, reason: planned.explain(bond) }
+    BondView { group_id: planned.id(bond.group).to_owned(), cause, reason: planned.explain(bond) }
 }
 
-fn conflicts(planned: &PhasePlan) -> Vec<ConflictShape> {
+fn conflicts(planned: &PhasePlan) -> Vec<ConflictView> {
     let found = planned.findings.conflicts.iter();
     found
         .map(|conflict| {
             let names = [planned.id(conflict.group1), planned.id(conflict.group2)];
-            ConflictShape::of(conflict, names, planned.rule_name(conflict.ruling))
+            ConflictView::of(conflict, names, planned.rule_name(conflict.ruling))
         })
         .collect()
 }
 
-fn folders(planned: &PhasePlan) -> Vec<FolderShape> {
+fn folders(planned: &PhasePlan) -> Vec<FolderView> {
     let rule = |ruling: Ruling| planned.rule_name(ruling).map(ToOwned::to_owned);
     let found = planned.findings.same_dir.iter();
     found
-        .map(|found| FolderShape {
+        .map(|found| FolderView {
             folder: found.folder.clone(),
             groups: found.groups.iter().map(|group| planned.id(*group).to_owned()).collect(),
             rule: found.ruling.and_then(rule),
