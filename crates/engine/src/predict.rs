@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockkeeper_core::overlap::overlap;
 use lockkeeper_core::pattern::Pattern;
 use lockkeeper_core::predict::{
-    Bar, Collision, Evaluation, Forecast, History, PathId, Prediction, collisions, commits_touching,
+    Collision, Evaluation, Forecast, History, PathId, Prediction, Threshold, collisions, commits_touching,
     evaluate, predict as predict_paths, suggest,
 };
 
@@ -28,7 +28,7 @@ pub struct Terms {
     /// How much of the past is read.
     pub limits: Limits,
     /// What has to hold before something is predicted.
-    pub bar: Bar,
+    pub bar: Threshold,
     /// After how long a commit counts half.
     pub half_life: Duration,
     /// The most predictions for a group, and the most meetings.
@@ -56,7 +56,7 @@ pub struct Outlook {
     /// Each group, in the order of the question.
     pub groups: Vec<GroupOutlook>,
     /// Where groups will likely meet, the likeliest first.
-    pub meetings: Vec<Meeting>,
+    pub meetings: Vec<Comparison>,
     /// Meetings beyond the most that were asked for.
     pub more_meetings: usize,
     /// Groups that declare a same path already: their places, and a path that both declare.
@@ -91,7 +91,7 @@ pub struct Foreseen {
 
 /// A path on which two groups will likely meet.
 #[derive(Clone, Debug)]
-pub struct Meeting {
+pub struct Comparison {
     /// The path.
     pub path: String,
     /// The groups and their likelihoods.
@@ -112,9 +112,9 @@ pub fn predict(at: &Path, groups: &[Group], terms: &Terms) -> Result<Outlook, Hi
         .collect();
     let shown = |forecast: &Forecast| forecast.predictions.len().min(terms.most);
     let told = tell(at, &past, forecasts.iter().flat_map(|group| &group.predictions[..shown(group)]))?;
-    let mut meetings: Vec<Meeting> = collisions(&forecasts)
+    let mut meetings: Vec<Comparison> = collisions(&forecasts)
         .into_iter()
-        .map(|collision| Meeting { path: past.name(collision.path).into_owned(), collision })
+        .map(|collision| Comparison { path: past.name(collision.path).into_owned(), collision })
         .collect();
     let more_meetings = meetings.len().saturating_sub(terms.most);
     meetings.truncate(terms.most);

@@ -22,7 +22,7 @@ mod signs;
 use std::time::Duration;
 
 use lockkeeper_core::id::RequestId;
-use lockkeeper_core::plan::Standing;
+use lockkeeper_core::plan::GroupState;
 use lockkeeper_core::run::Run;
 use thiserror::Error;
 
@@ -66,7 +66,7 @@ pub enum News {
         /// Its place in the plan.
         group: usize,
         /// How.
-        standing: Standing,
+        standing: GroupState,
         /// Why it did not end well.
         why: Option<String>,
     },

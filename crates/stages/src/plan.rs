@@ -117,7 +117,7 @@ impl File {
                 can_parallel: group.can_parallel.value,
             })
             .collect();
-        let plan = plan::plan(&plan::Question {
+        let plan = plan::plan(&plan::PlanInput {
             groups: &members,
             dependencies: &dependencies,
             findings: &findings,

@@ -1,4 +1,4 @@
-//! Orders that respect dependencies, and the cycles that leave none.
+//! Topological sort of dependencies, and the cycles that prevent it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,12 +7,12 @@ use thiserror::Error;
 
 use super::Dependency;
 
-/// Groups that wait for each other in a circle: each waits for the one before it, and the first for the last.
+/// Groups that wait for each other in a cycle: each waits for the one before it, and the first for the last.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{} groups wait for each other in a circle", .0.len())]
 pub struct Cycle(pub Vec<usize>);
 
-/// Finds a circle among dependencies between `count` groups, the shortest through one of its groups.
+/// Finds a cycle in the dependencies between `count` groups: the shortest one through one of its groups.
 pub fn find_cycle(count: usize, dependencies: &[Dependency]) -> Option<Cycle> {
     topological(count, dependencies).err()
 }
@@ -42,9 +42,9 @@ pub(super) fn topological(count: usize, dependencies: &[Dependency]) -> Result<V
     Err(Cycle(circle(&waits, &followers)))
 }
 
-/// A circle among the groups that still wait.
+/// Returns a cycle among the groups that still wait.
 fn circle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
-    // Each of them waits for another of them, so that going back leads into a circle.
+    // Each of them waits for another of them, so walking back leads into a cycle.
     let mut before = vec![None; waits.len()];
     for source in (0..waits.len()).filter(|at| waits[*at] > 0) {
         followers[source].iter().for_each(|target| before[*target] = Some(source));
@@ -56,13 +56,13 @@ fn circle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
         at = before[group];
     }
     let mut circle = at.and_then(|start| circle_through(start, followers)).unwrap_or_default();
-    // It is told from the group on that comes first in the file.
+    // The cycle starts with the group that comes first in the file.
     let first = (0..circle.len()).min_by_key(|place| circle[*place]).unwrap_or(0);
     circle.rotate_left(first);
     circle
 }
 
-/// The shortest way from a group along the arrows back to itself.
+/// Returns the shortest path from a group along the edges back to itself.
 fn circle_through(start: usize, followers: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut came_from = vec![None; followers.len()];
     let mut line = std::collections::VecDeque::from([start]);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::conflict::Action;
 use lockkeeper_core::id::{Name, Owner};
-use lockkeeper_core::plan::{Bond, Cause, Mode, Progress, Standing};
+use lockkeeper_core::plan::{Bond, Cause, GroupState, Mode, Progress};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::tune::{Bounds, Sign as Smoothness, tune};
@@ -49,7 +49,7 @@ pub struct Options {
 }
 
 /// Whoever watches: told of everything that happens, and now and then how things stand.
-pub type Watcher<'w> = &'w mut dyn FnMut(Option<&News>, &[Standing]);
+pub type Watcher<'w> = &'w mut dyn FnMut(Option<&News>, &[GroupState]);
 
 /// Conducts one phase.
 pub struct Conductor<'c> {
@@ -131,7 +131,7 @@ impl<'c> Conductor<'c> {
                 if state.progress.is_over() {
                     break Ok(());
                 }
-                let nothing_runs = !state.progress.standings().contains(&Standing::Running);
+                let nothing_runs = !state.progress.states().contains(&GroupState::Running);
                 if nothing_runs && control.is_stopped() {
                     break Ok(());
                 }
@@ -150,7 +150,7 @@ impl<'c> Conductor<'c> {
             let _ = thread.join();
         }
         conducted?;
-        state.outcome.standings = state.progress.standings().to_vec();
+        state.outcome.standings = state.progress.states().to_vec();
         state.outcome.wall = begun.elapsed();
         if self.needs_rollback(&state) {
             state.outcome.rolled_back = self.roll_back(signals)?;
@@ -257,7 +257,7 @@ impl<'c> Conductor<'c> {
                 if let News::Agent { run, .. } = &news {
                     self.count_failure(run, control, state, watch)?;
                 }
-                watch(Some(&news), state.progress.standings());
+                watch(Some(&news), state.progress.states());
             }
             Ok(Message::Word(_, Word::LockTimeout(waited, answered))) => {
                 self.answer(&Sign::LockTimeout(waited), control, state, watch)?;
@@ -272,7 +272,7 @@ impl<'c> Conductor<'c> {
             }
             Ok(Message::Ended(place, end, took)) => self.ended(place, end?, took, control, state, watch)?,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                watch(None, state.progress.standings());
+                watch(None, state.progress.states());
             }
         }
         let came = signals.take().map_err(RunError::Machine)?;
@@ -318,17 +318,17 @@ impl<'c> Conductor<'c> {
         if let Some(why) = &why {
             state.outcome.reasons.insert(place, why.clone());
         }
-        let standing = state.progress.standings()[place];
-        watch(Some(&News::Ended { group: place, standing, why }), state.progress.standings());
+        let standing = state.progress.states()[place];
+        watch(Some(&News::Ended { group: place, standing, why }), state.progress.states());
         for other in skipped {
             let why = format!("{id}, which it depends on, did not succeed");
             let line = [("group_id", json!(self.plan.id(other))), ("reason", json!(why))];
             self.log.write("SKIPPED", fields(line))?;
             state.outcome.reasons.insert(other, why.clone());
-            let news = News::Ended { group: other, standing: Standing::Skipped, why: Some(why) };
-            watch(Some(&news), state.progress.standings());
+            let news = News::Ended { group: other, standing: GroupState::Skipped, why: Some(why) };
+            watch(Some(&news), state.progress.states());
         }
-        if standing == Standing::Failed && !control.is_stopped() && self.critical[place] {
+        if standing == GroupState::Failed && !control.is_stopped() && self.critical[place] {
             state.critical_failed = true;
             self.answer(&Sign::CriticalPath, control, state, watch)?;
         }
@@ -350,7 +350,7 @@ impl<'c> Conductor<'c> {
             return Ok(());
         }
         self.log.write("TUNED", fields([("from", json!(before)), ("to", json!(state.slots))]))?;
-        watch(Some(&News::Tuned { slots: state.slots }), state.progress.standings());
+        watch(Some(&News::Tuned { slots: state.slots }), state.progress.states());
         Ok(())
     }
 

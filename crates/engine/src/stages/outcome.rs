@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::plan::{Plan, Progress, Standing};
+use lockkeeper_core::plan::{GroupState, Plan, Progress};
 use lockkeeper_core::tune::Bounds;
 
 use lockkeeper_platform::signal::Signal;
@@ -33,7 +33,7 @@ pub struct Outcome {
     /// The id of the execution.
     pub execution: String,
     /// How each group ended, by its place in the plan.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<GroupState>,
     /// Why groups did not end well, by their places.
     pub reasons: BTreeMap<usize, String>,
     /// How long it took.
@@ -67,7 +67,7 @@ impl Outcome {
 
     /// Whether every group ended well.
     pub fn is_success(&self) -> bool {
-        self.standings.iter().all(|standing| *standing == Standing::Succeeded)
+        self.standings.iter().all(|standing| *standing == GroupState::Succeeded)
     }
 
     /// How long the groups would have taken one after the other, with nobody else around.
@@ -96,8 +96,8 @@ pub(super) struct State<'p> {
 
 impl State<'_> {
     pub(super) fn running(&self) -> usize {
-        let standings = self.progress.standings().iter();
-        standings.filter(|standing| **standing == Standing::Running).count()
+        let standings = self.progress.states().iter();
+        standings.filter(|standing| **standing == GroupState::Running).count()
     }
 }
 

@@ -75,7 +75,7 @@ impl Conductor<'_> {
             let line = [("rule", json!(rule)), ("to", json!(what)), ("reason", json!(sign.to_string()))];
             self.log.write(status, fields(line))?;
             let news = News::Downgraded { rule: rule.to_owned(), what, why: sign.to_string() };
-            watch(Some(&news), state.progress.standings());
+            watch(Some(&news), state.progress.states());
             if answer == Answer::Abort {
                 self.stop(Stopped::Rule(rule.to_owned()), control, state, watch);
             }
@@ -107,6 +107,6 @@ impl Conductor<'_> {
         let text = why.to_string();
         state.outcome.stopped = Some(why);
         control.stop(self.executor, &text);
-        watch(Some(&News::Stopping { why: text }), state.progress.standings());
+        watch(Some(&News::Stopping { why: text }), state.progress.states());
     }
 }

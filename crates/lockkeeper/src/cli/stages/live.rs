@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::plan::{Progress, Standing};
+use lockkeeper_core::plan::{GroupState, Progress};
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::stages::News;
 use lockkeeper_platform::terminal::Size;
@@ -42,7 +42,7 @@ impl<'p> Live<'p> {
     }
 
     /// Shows what happened, and how things stand.
-    pub(super) fn show(&mut self, news: Option<&News>, standings: &[Standing]) {
+    pub(super) fn show(&mut self, news: Option<&News>, standings: &[GroupState]) {
         if let Some(news) = news {
             self.note(news);
             let stays = match news {
@@ -115,14 +115,14 @@ impl<'p> Live<'p> {
         }
     }
 
-    fn draw(&mut self, standings: &[Standing]) {
+    fn draw(&mut self, standings: &[GroupState]) {
         let mut stderr = std::io::stderr().lock();
         let size = Size::of(&stderr);
         let columns = size.map_or(80, |size| size.columns);
         // What has scrolled out of sight cannot be drawn again: those that are over or wait are left out first.
         let rows = size.map_or(24, |size| size.rows).saturating_sub(2).max(1);
         let mut shown: Vec<usize> = (0..self.groups.len()).collect();
-        shown.sort_by_key(|place| standings.get(*place) != Some(&Standing::Running));
+        shown.sort_by_key(|place| standings.get(*place) != Some(&GroupState::Running));
         shown.truncate(rows);
         shown.sort_unstable();
         let hidden = self.groups.len() - shown.len();
@@ -144,17 +144,17 @@ impl<'p> Live<'p> {
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
-    fn bar(&self, place: usize, view: &View, standings: &[Standing], width: usize) -> String {
-        let standing = standings.get(place).copied().unwrap_or(Standing::Waiting);
+    fn bar(&self, place: usize, view: &View, standings: &[GroupState], width: usize) -> String {
+        let standing = standings.get(place).copied().unwrap_or(GroupState::Waiting);
         let elapsed = view.ended.or_else(|| view.began.map(|began| began.elapsed()));
         let estimate = self.plan.estimates[place].max(Duration::from_millis(1));
         let share = match standing {
-            Standing::Waiting | Standing::Skipped => 0.0,
-            Standing::Running => {
+            GroupState::Waiting | GroupState::Skipped => 0.0,
+            GroupState::Running => {
                 let by_time = elapsed.unwrap_or_default().as_secs_f64() / estimate.as_secs_f64();
                 by_time.min(0.95)
             }
-            Standing::Succeeded | Standing::Failed => 1.0,
+            GroupState::Succeeded | GroupState::Failed => 1.0,
         };
         let filled = (share * BAR as f64) as usize;
         let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR - filled));
@@ -171,8 +171,8 @@ impl<'p> Live<'p> {
     }
 
     /// Whom a group waits for that has not begun.
-    fn waits(&self, place: usize, standings: &[Standing]) -> String {
-        if standings.get(place) != Some(&Standing::Waiting) {
+    fn waits(&self, place: usize, standings: &[GroupState]) -> String {
+        if standings.get(place) != Some(&GroupState::Waiting) {
             return String::new();
         }
         let bonds = Progress::at(&self.plan.plan, standings).waits_for(place);

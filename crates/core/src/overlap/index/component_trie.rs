@@ -1,12 +1,12 @@
-//! Patterns of one folder by the names of the components that all their paths have.
+//! Component trie: the patterns of one folder, by the names of their fixed components.
 
 use std::collections::HashMap;
 
 use crate::pattern::Pattern;
 
-/// A tree of components: those of one name, and those with wildcards.
+/// A trie node. Its children are components with a name, and components with wildcards.
 #[derive(Default)]
-pub(super) struct Spines<'a> {
+pub(super) struct ComponentTrie<'a> {
     named: HashMap<&'a [u8], Self>,
     wild: Option<Box<Self>>,
     /// The patterns whose paths end here.
@@ -15,15 +15,15 @@ pub(super) struct Spines<'a> {
     open: Vec<usize>,
 }
 
-/// Takes a spine apart; the name of a component with wildcards is empty.
-pub(super) fn names(spine: &str) -> impl Iterator<Item = &[u8]> {
-    spine.split('/').skip(1).map(str::as_bytes)
+/// Splits fixed components into names. A component with wildcards has an empty name.
+pub(super) fn names(components: &str) -> impl Iterator<Item = &[u8]> {
+    components.split('/').skip(1).map(str::as_bytes)
 }
 
-impl<'a> Spines<'a> {
-    pub(super) fn enter(&mut self, pattern: &'a Pattern, place: usize) {
+impl<'a> ComponentTrie<'a> {
+    pub(super) fn insert(&mut self, pattern: &'a Pattern, place: usize) {
         let mut node = self;
-        for name in names(pattern.spine()) {
+        for name in names(pattern.fixed_components()) {
             node = if name.is_empty() {
                 node.wild.get_or_insert_default()
             } else {
@@ -34,7 +34,7 @@ impl<'a> Spines<'a> {
         here.push(place);
     }
 
-    /// Calls `found` with each pattern whose components agree with these, after which more may come where `open`.
+    /// Calls `found` with each pattern whose components agree with `names`. If `open`, more components may follow.
     pub(super) fn agreeing(&self, names: &[&[u8]], open: bool, found: &mut impl FnMut(usize)) {
         let Some((name, rest)) = names.split_first() else {
             self.closed.iter().chain(&self.open).copied().for_each(&mut *found);

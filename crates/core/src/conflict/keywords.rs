@@ -1,25 +1,25 @@
-//! The words of conflict rules: severities, actions, and the strategies that actions lead to.
+//! Keywords of conflict rules: severities, actions, and the strategy of each action.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Says that a rule uses a word that does not exist.
+/// A rule uses a keyword that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{}` is not {what}", word.escape_debug())]
-pub struct UnknownWord {
+pub struct UnknownKeyword {
     what: &'static str,
     word: String,
     known: String,
 }
 
-impl UnknownWord {
+impl UnknownKeyword {
     fn new(what: &'static str, word: &str, known: &[&str]) -> Self {
         Self { what, word: word.to_owned(), known: known.join(", ") }
     }
 
-    /// Returns the way out, as one clause for `hint:`.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         format!("write one of {}", self.known)
     }
@@ -59,14 +59,14 @@ pub enum Action {
     MutexLock,
     /// The two groups run in the order of the file.
     QueueExecution,
-    /// The two groups run one after the other, as files have it for git operations; the others do not wait.
+    /// The two groups run one after the other, as for git operations; the others do not wait.
     SerializeOperations,
     /// Nothing runs.
     Abort,
 }
 
 impl Action {
-    /// Every action, in the order in which the format names them.
+    /// Every action, in the order of the format.
     pub const ALL: [Self; 5] = [
         Self::DowngradeToSerial,
         Self::MutexLock,
@@ -86,7 +86,7 @@ impl Action {
         }
     }
 
-    /// Returns what parallel work falls back to.
+    /// Returns the strategy that replaces parallel execution.
     pub const fn strategy(self) -> Strategy {
         match self {
             Self::Abort => Strategy::Abort,
@@ -97,10 +97,10 @@ impl Action {
     }
 }
 
-/// What parallel work falls back to; the strictest is the greatest.
+/// What replaces parallel execution; the strictest is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strategy {
-    /// Groups that conflict run first come, first served.
+    /// Groups that conflict run in the order of the file.
     Queue,
     /// Groups that conflict exclude each other.
     Mutex,
@@ -123,24 +123,24 @@ impl Strategy {
 }
 
 impl FromStr for Severity {
-    type Err = UnknownWord;
+    type Err = UnknownKeyword;
 
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+    fn from_str(word: &str) -> Result<Self, UnknownKeyword> {
         Self::ALL
             .into_iter()
             .find(|severity| severity.as_str() == word)
-            .ok_or_else(|| UnknownWord::new("a severity", word, &Self::ALL.map(Self::as_str)))
+            .ok_or_else(|| UnknownKeyword::new("a severity", word, &Self::ALL.map(Self::as_str)))
     }
 }
 
 impl FromStr for Action {
-    type Err = UnknownWord;
+    type Err = UnknownKeyword;
 
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+    fn from_str(word: &str) -> Result<Self, UnknownKeyword> {
         Self::ALL
             .into_iter()
             .find(|action| action.as_str() == word)
-            .ok_or_else(|| UnknownWord::new("an action", word, &Self::ALL.map(Self::as_str)))
+            .ok_or_else(|| UnknownKeyword::new("an action", word, &Self::ALL.map(Self::as_str)))
     }
 }
 
