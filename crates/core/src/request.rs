@@ -237,8 +237,8 @@ mod tests {
 
     fn found(edges: &[(&str, &[&str])]) -> Option<Vec<String>> {
         let graph = graph(edges);
-        let circle = find_cycle(graph.iter().map(|(id, after)| (id, after.as_slice())))?;
-        Some(circle.iter().map(ToString::to_string).collect())
+        let cycle = find_cycle(graph.iter().map(|(id, after)| (id, after.as_slice())))?;
+        Some(cycle.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -246,8 +246,8 @@ mod tests {
         assert_eq!(found(&[("a", &["b"]), ("b", &["c"]), ("c", &[])]), None);
         assert_eq!(found(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &[])]), None);
         assert_eq!(found(&[("a", &["a"])]), Some(vec!["a".into()]));
-        let circle = found(&[("x", &["a"]), ("a", &["b"]), ("b", &["c", "x0"]), ("c", &["a"])]);
-        assert_eq!(circle, Some(vec!["a".into(), "b".into(), "c".into()]));
+        let cycle = found(&[("x", &["a"]), ("a", &["b"]), ("b", &["c", "x0"]), ("c", &["a"])]);
+        assert_eq!(cycle, Some(vec!["a".into(), "b".into(), "c".into()]));
     }
 
     #[test]

@@ -13,7 +13,7 @@ const ROLE: &str = "PLATFORM_ANCHOR_ROLE";
 fn other_side() {
     if std::env::var_os(ROLE).is_some() {
         let holder = choose(None, &|_| None).unwrap().unwrap();
-        println!("\nanchor {} {}", holder.process.pid, holder.reason);
+        println!("\nholder {} {}", holder.process.pid, holder.reason);
     }
 }
 
@@ -35,7 +35,7 @@ fn chosen_under(program: &str, args: &[&str]) -> (u32, String, u32) {
 }
 
 #[test]
-fn shells_and_wrappers_that_run_one_command_are_passed_by() {
+fn shells_and_wrappers_that_run_one_command_are_skipped() {
     // A command after it keeps the shell from turning into the command.
     for args in [["-c", "@; true"], ["-ec", "timeout 60 sh -c \"@; true\"; true"]] {
         let (holder, reason, _) = chosen_under("sh", &args);
@@ -44,7 +44,7 @@ fn shells_and_wrappers_that_run_one_command_are_passed_by() {
 }
 
 #[test]
-fn a_shell_that_runs_a_script_is_taken() {
+fn a_shell_that_runs_a_script_is_chosen() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("deploy.sh");
     write_script(&script);

@@ -9,7 +9,7 @@ use super::Dependency;
 
 /// Groups that wait for each other in a cycle: each waits for the one before it, and the first for the last.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{} groups wait for each other in a circle", .0.len())]
+#[error("{} groups wait for each other in a cycle", .0.len())]
 pub struct Cycle(pub Vec<usize>);
 
 /// Finds a cycle in the dependencies between `count` groups: the shortest one through one of its groups.
@@ -39,11 +39,11 @@ pub(super) fn topological(count: usize, dependencies: &[Dependency]) -> Result<V
     if order.len() == count {
         return Ok(order);
     }
-    Err(Cycle(circle(&waits, &followers)))
+    Err(Cycle(cycle(&waits, &followers)))
 }
 
 /// Returns a cycle among the groups that still wait.
-fn circle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
+fn cycle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
     // Each of them waits for another of them, so walking back leads into a cycle.
     let mut before = vec![None; waits.len()];
     for source in (0..waits.len()).filter(|at| waits[*at] > 0) {
@@ -55,26 +55,26 @@ fn circle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
         seen[group] = true;
         at = before[group];
     }
-    let mut circle = at.and_then(|start| circle_through(start, followers)).unwrap_or_default();
+    let mut cycle = at.and_then(|start| cycle_through(start, followers)).unwrap_or_default();
     // The cycle starts with the group that comes first in the file.
-    let first = (0..circle.len()).min_by_key(|place| circle[*place]).unwrap_or(0);
-    circle.rotate_left(first);
-    circle
+    let first = (0..cycle.len()).min_by_key(|place| cycle[*place]).unwrap_or(0);
+    cycle.rotate_left(first);
+    cycle
 }
 
 /// Returns the shortest path from a group along the edges back to itself.
-fn circle_through(start: usize, followers: &[Vec<usize>]) -> Option<Vec<usize>> {
+fn cycle_through(start: usize, followers: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut came_from = vec![None; followers.len()];
     let mut line = std::collections::VecDeque::from([start]);
     while let Some(at) = line.pop_front() {
         for next in &followers[at] {
             if *next == start {
-                let mut circle = vec![at];
-                while let Some(before) = came_from[circle[circle.len() - 1]] {
-                    circle.push(before);
+                let mut cycle = vec![at];
+                while let Some(before) = came_from[cycle[cycle.len() - 1]] {
+                    cycle.push(before);
                 }
-                circle.reverse();
-                return Some(circle);
+                cycle.reverse();
+                return Some(cycle);
             }
             if came_from[*next].is_none() {
                 came_from[*next] = Some(at);

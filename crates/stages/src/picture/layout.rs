@@ -165,7 +165,7 @@ const fn width(one: char, letter: usize) -> usize {
     }
 }
 
-/// A text in lines of at most so many characters, broken between words.
+/// Wraps a text into lines of at most `most` characters, between words.
 pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
