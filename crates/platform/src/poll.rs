@@ -74,8 +74,9 @@ pub fn wait_or_hang_up(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::fd::AsFd;
+
+    use super::*;
 
     #[test]
     fn the_index_of_the_ready_descriptor_is_returned() {

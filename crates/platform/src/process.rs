@@ -306,10 +306,11 @@ fn exists(number: Pid) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::poll;
     use std::os::fd::AsFd;
     use std::process::{Child, Command};
+
+    use super::*;
+    use crate::poll;
 
     fn sleeper() -> Child {
         Command::new("sleep").arg("600").spawn().unwrap()

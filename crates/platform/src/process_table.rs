@@ -67,12 +67,12 @@ mod linux {
     const KERNEL_THREAD: u64 = 0x0020_0000;
 
     /// Reads `/proc/PID/stat`. Fails with `NotFound` when there is no such process.
-    pub(in super::super) fn info(pid: u32) -> io::Result<ProcessInfo> {
+    pub(crate) fn info(pid: u32) -> io::Result<ProcessInfo> {
         read(&format!("/proc/{pid}/stat"))
     }
 
     /// Returns the entry of this process. Fails when `/proc` belongs to another pid namespace.
-    pub(in super::super) fn own_info() -> io::Result<ProcessInfo> {
+    pub(crate) fn own_info() -> io::Result<ProcessInfo> {
         let info = read("/proc/self/stat")?;
         if info.pid == std::process::id() {
             Ok(info)
@@ -85,14 +85,14 @@ mod linux {
     }
 
     /// Lists every process in `/proc`, without those that end meanwhile.
-    pub(in super::super) fn all() -> io::Result<Vec<ProcessInfo>> {
+    pub(crate) fn all() -> io::Result<Vec<ProcessInfo>> {
         let numbers =
             std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         Ok(numbers.filter_map(|pid| info(pid).ok()).collect())
     }
 
     /// Returns the command line; empty when it cannot be read.
-    pub(in super::super) fn arguments(pid: u32) -> Vec<String> {
+    pub(crate) fn arguments(pid: u32) -> Vec<String> {
         let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
         if bytes.is_empty() {
@@ -102,12 +102,12 @@ mod linux {
     }
 
     /// Says whether the process was started with exactly `NAME=value` in its environment.
-    pub(in super::super) fn has_environment_entry(pid: u32, entry: &[u8]) -> bool {
+    pub(crate) fn has_environment_entry(pid: u32, entry: &[u8]) -> bool {
         environment(pid).split(|byte| *byte == 0).any(|candidate| candidate == entry)
     }
 
     /// Returns the value that a variable had when the process was started.
-    pub(in super::super) fn environment_value(pid: u32, name: &str) -> Option<String> {
+    pub(crate) fn environment_value(pid: u32, name: &str) -> Option<String> {
         let environment = environment(pid);
         let mut entries = environment.split(|byte| *byte == 0);
         let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
@@ -151,7 +151,7 @@ mod linux {
     }
 
     /// Returns the `wait(2)` status of a zombie.
-    pub(in super::super) fn zombie_status(process: ProcessRef) -> Option<i32> {
+    pub(crate) fn zombie_status(process: ProcessRef) -> Option<i32> {
         let line = std::fs::read(format!("/proc/{}/stat", process.pid)).ok()?;
         let name_end = line.iter().rposition(|byte| *byte == b')')?;
         let fields: Vec<&str> =
@@ -169,7 +169,7 @@ mod linux {
     }
 
     /// Says whether the number belongs to a thread: `/proc` opens these too, though it does not list them.
-    pub(in super::super) fn is_thread(pid: u32) -> bool {
+    pub(crate) fn is_thread(pid: u32) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
         leader.is_some_and(|leader| leader.trim().parse() != Ok(pid))
@@ -273,7 +273,7 @@ mod other {
 
     use super::{ProcessInfo, ProcessState};
 
-    pub(in super::super) fn info(pid: u32) -> io::Result<ProcessInfo> {
+    pub(crate) fn info(pid: u32) -> io::Result<ProcessInfo> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
         match test_kill_process(number) {
             Ok(()) | Err(rustix::io::Errno::PERM) => {}
@@ -283,16 +283,16 @@ mod other {
         Ok(ProcessInfo { pid, parent: 0, group, session: 0, state: ProcessState::Active, started: 0 })
     }
 
-    pub(in super::super) fn own_info() -> io::Result<ProcessInfo> {
+    pub(crate) fn own_info() -> io::Result<ProcessInfo> {
         let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned());
         Ok(ProcessInfo { parent, ..info(std::process::id())? })
     }
 
-    pub(in super::super) fn all() -> io::Result<Vec<ProcessInfo>> {
+    pub(crate) fn all() -> io::Result<Vec<ProcessInfo>> {
         Ok(Vec::new())
     }
 
-    pub(in super::super) fn arguments(_pid: u32) -> Vec<String> {
+    pub(crate) fn arguments(_pid: u32) -> Vec<String> {
         Vec::new()
     }
 }

@@ -169,9 +169,10 @@ fn change_mask(how: c_int, set: &libc::sigset_t) -> libc::sigset_t {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{getpid, kill_process};
+
     use super::*;
     use crate::poll;
-    use rustix::process::{getpid, kill_process};
 
     #[test]
     fn signals_arrive_in_a_readable_descriptor() {
