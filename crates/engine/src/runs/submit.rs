@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lockkeeper_core::id::{RequestId, RunId};
-use lockkeeper_core::request::{Request, circle};
+use lockkeeper_core::request::{Request, find_cycle};
 use lockkeeper_core::run::{Event, EventKind, Reason, Run, Stamp, Status};
 use thiserror::Error;
 
@@ -102,7 +102,9 @@ impl Runs {
         requests: &[Request],
         queue_limit: Option<u64>,
     ) -> Result<Vec<Submitted>, Refused> {
-        if let Some(circle) = circle(requests.iter().map(|request| (&request.id, request.after.as_slice()))) {
+        if let Some(circle) =
+            find_cycle(requests.iter().map(|request| (&request.id, request.after.as_slice())))
+        {
             return Err(Refused::Circle { circle });
         }
         let now = lockkeeper_store::runs::now().unix_micros;

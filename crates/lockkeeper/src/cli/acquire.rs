@@ -7,7 +7,7 @@ use lockkeeper_core::record::Claim;
 use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Engine};
-use lockkeeper_platform::anchor;
+use lockkeeper_platform::holder_process;
 use serde_json::{Value, json};
 
 use super::args::{LeaseArgs, Waiting, wait};
@@ -99,7 +99,7 @@ impl Binding {
             return Ok(Self { voucher: Voucher::Time, contract, ttl: Some(ttl), because });
         }
         let variable = |name: &str| std::env::var(name).ok();
-        let chosen = anchor::choose(pid, &variable)?;
+        let chosen = holder_process::choose(pid, &variable)?;
         let contract = contract.unwrap_or(Contract::Strict);
         if contract != Contract::Strict && ttl.is_none() {
             return Err(
@@ -107,9 +107,9 @@ impl Binding {
             );
         }
         Ok(match chosen {
-            Some(anchor) => {
-                let because = format!("while process {} lives ({})", anchor.process.pid, anchor.reason);
-                Self { voucher: Voucher::Process(anchor.process), contract, ttl, because }
+            Some(chosen) => {
+                let because = format!("while process {} lives ({})", chosen.process.pid, chosen.reason);
+                Self { voucher: Voucher::Process(chosen.process), contract, ttl, because }
             }
             None => {
                 let ttl = context.config.ttl("ttl");

@@ -8,7 +8,7 @@ use lockkeeper_core::record::Claim;
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting;
-use lockkeeper_platform::wall_clock::Dial;
+use lockkeeper_platform::wall_clock::ClockOffset;
 
 use super::{Error, Keeper};
 
@@ -98,7 +98,7 @@ impl Link {
 
 /// Shows what blocks a request.
 pub(super) fn views(keeper: &Keeper, blockers: &[waiting::Blocker]) -> Result<Vec<Blocker>, Error> {
-    let dial = Dial::at(keeper.engine().now().map_err(Error::store)?);
+    let dial = ClockOffset::at(keeper.engine().now().map_err(Error::store)?);
     let view = |id: String, claim: &Claim, wanted: &Target, witness: &str, since: Moment, is_waiting| {
         let millis = u64::try_from(dial.unix_millis(since)).unwrap_or(0);
         Blocker {

@@ -15,7 +15,7 @@ use lockkeeper_formats::group::{Folders, MonitorLock};
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::tree::{Root, Stop, stop_tree};
-use lockkeeper_platform::wall_clock::Dial;
+use lockkeeper_platform::wall_clock::ClockOffset;
 use lockkeeper_platform::{clock, poll, process};
 use serde_json::json;
 
@@ -184,7 +184,7 @@ fn run_monitor(folders: &Folders, every: &Every) -> Result<Exit, Report> {
     let Some(owner) = owner.map_or(Some(None), |watched| watched.map(Some)) else { return Ok(Exit::Done) };
     if in_background {
         // Leaves the session of the terminal. The leader of a process group cannot do that, and does not need to.
-        let _ = process::leave_session();
+        let _ = process::start_session();
     }
     loop {
         match recovery::check(folders) {
@@ -216,7 +216,7 @@ fn watch(pid: u32) -> Option<Arc<OwnedFd>> {
 /// Prints a line with the time. In the background it goes to the log file.
 fn log(line: &str) {
     let now = clock::now();
-    print::talk(&format!("{} {line}", Dial::at(now).utc(now)));
+    print::talk(&format!("{} {line}", ClockOffset::at(now).utc(now)));
 }
 
 fn open_log(folders: &Folders) -> std::io::Result<File> {
