@@ -36,7 +36,7 @@ impl Verb for Args {
 
 fn play(stage: &mut Stage) -> Result<(), Report> {
     let first = collide(stage)?;
-    take_over(stage, first)?;
+    take_over(stage, &first)?;
     refuse_deadlock(stage)?;
     run_queue(stage)
 }
@@ -60,7 +60,7 @@ fn collide(stage: &mut Stage) -> Result<Background, Report> {
 }
 
 /// The holder is killed, and the next in line holds the lock at once.
-fn take_over(stage: &mut Stage, ann: Background) -> Result<(), Report> {
+fn take_over(stage: &mut Stage, ann: &Background) -> Result<(), Report> {
     stage.step(
         "A holder dies",
         "Ben waits in line now. Then Ann and her command are killed with -9: nobody can release the lock.",

@@ -112,7 +112,7 @@ impl Stage {
         while engine.listing()?.waiters.len() < count {
             self.check_signals()?;
             if Instant::now() > until {
-                return Err(failed("nobody waits in line".to_owned()));
+                return Err(failed("nobody waits in line"));
             }
             self.sleep(POLL_EVERY)?;
         }
@@ -120,12 +120,12 @@ impl Stage {
     }
 
     /// Kills a wrapper and its command, whose pid is the first line that it printed. Returns when that was.
-    pub(super) fn kill(&mut self, background: Background) -> Result<Instant, Report> {
+    pub(super) fn kill(&mut self, background: &Background) -> Result<Instant, Report> {
         let line = format!("kill -9 {} {}", background.child.id(), background.first_line.trim());
         self.print(&format!("{COMMAND}$ {line}{COMMAND:#}\n"));
         let killed_at = Instant::now();
         let status = Command::new("sh").args(["-c", &line]).status().map_err(system)?;
-        if status.success() { Ok(killed_at) } else { Err(failed(format!("`{line}` failed"))) }
+        if status.success() { Ok(killed_at) } else { Err(failed(&format!("`{line}` failed"))) }
     }
 
     /// Ends the demo: says what to try next, or prints the steps as JSON.
@@ -199,7 +199,7 @@ impl Stage {
     /// Ends the demo after a signal.
     fn check_signals(&mut self) -> Result<(), Report> {
         self.signal = self.signal.or(self.signals.take().map_err(system)?.first().copied());
-        if self.signal.is_some() { Err(failed("interrupted".to_owned())) } else { Ok(()) }
+        if self.signal.is_some() { Err(failed("interrupted")) } else { Ok(()) }
     }
 }
 
@@ -217,7 +217,7 @@ impl Background {
         if let Some(stdout) = &mut self.stdout {
             stdout.read_line(&mut line).map_err(system)?;
         }
-        if line.is_empty() { Err(failed("a command ended early".to_owned())) } else { Ok(line) }
+        if line.is_empty() { Err(failed("a command ended early")) } else { Ok(line) }
     }
 
     /// Lets a command that reads a line go on.
@@ -262,10 +262,10 @@ fn in_shell(args: &[&str]) -> String {
 
 fn unexpected(args: &[&str], code: Option<i32>, expected: i32) -> Report {
     let code = code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
-    failed(format!("`lockkeeper {}` ended with {code} instead of {expected}", in_shell(args)))
+    failed(&format!("`lockkeeper {}` ended with {code} instead of {expected}", in_shell(args)))
 }
 
-fn failed(why: String) -> Report {
+fn failed(why: &str) -> Report {
     Report::new(Exit::Failed, "DEMO_FAILED", format!("the demo did not go as expected: {why}"))
         .with_hint("see `lockkeeper doctor`")
 }
