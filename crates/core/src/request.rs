@@ -98,8 +98,8 @@ impl Request {
         self.origin.as_deref().filter(|origin| origin.starts_with("stage:"))
     }
 
-    /// What it has to hold, as a text: two requests with the same text want the same. Empty when it is nothing.
-    pub fn wish(&self) -> String {
+    /// The lease and lock file that it needs, as a text: requests with the same text need the same. Empty if it needs none.
+    pub fn lease_key(&self) -> String {
         if !self.needs_lease() && self.task().is_none() {
             return String::new();
         }
@@ -162,7 +162,7 @@ impl RequestStatus {
 
 impl From<&Run> for RequestStatus {
     fn from(run: &Run) -> Self {
-        Self::of_run(run.status, run.reason)
+        Self::of_run(run.status(), run.reason())
     }
 }
 

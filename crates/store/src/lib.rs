@@ -1,6 +1,6 @@
 //! Stores: where leases, tickets, requests and runs are kept.
 //!
-//! [`LeaseStore`] has the contract for leases and tickets. [`RunStore`] keeps requests and runs.
+//! [`LeaseStore`] has the contract for leases and tickets. [`RunStore`] has the contract for requests and runs.
 
 pub mod encoding;
 mod error;
@@ -12,5 +12,5 @@ pub mod sqlite;
 pub use error::StoreError;
 pub use lease_store::{Commit, Examination, Granted, LeaseStore, Transaction, Waker};
 pub use memory::MemoryStore;
-pub use runs::RunStore;
+pub use runs::{RunStore, SqliteRunStore};
 pub use sqlite::SqliteStore;

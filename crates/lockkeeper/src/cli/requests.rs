@@ -147,7 +147,7 @@ fn as_text(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Strin
         ("status", request_status(entry.request.status)),
     ];
     if let Some(run) = &entry.latest {
-        lines.push(("run", format!("{} {}", run.id, super::runs::rows::status(run.status))));
+        lines.push(("run", format!("{} {}", run.id, super::runs::rows::status(run.status()))));
         let why = why(run, request, entry.blocked.as_ref(), leases, now);
         lines.extend(Some(why).filter(|why| !why.is_empty()).map(|why| ("why", why)));
     }

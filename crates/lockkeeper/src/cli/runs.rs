@@ -113,8 +113,8 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
         vec![
             run.id.to_string(),
             table::plain(request.id.as_str()),
-            status(run.status),
-            run.attempt.to_string(),
+            status(run.status()),
+            run.attempt().to_string(),
             age(run, now),
             table::cut(&table::plain(&request.title), 40),
             why(run, request, entry.blocked.as_ref(), leases.as_ref(), now),

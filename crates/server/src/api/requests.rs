@@ -237,7 +237,7 @@ pub(crate) async fn run(State(state): State<AppState>, Id(id): Id) -> Result<Res
 fn start(state: &AppState, id: &RequestId) -> Result<Result<Started, ApiError>, Report> {
     let entry = state.runs().request(id)?;
     if let Some(run) = entry.latest.filter(|_| entry.request.status == RequestStatus::Running) {
-        let error = RunError::InProgress { request: id.clone(), run: run.id, status: run.status };
+        let error = RunError::InProgress { request: id.clone(), status: run.status(), run: run.id };
         return Ok(Err(in_progress(error.into())));
     }
     match state.run_spawner().run(state, id) {

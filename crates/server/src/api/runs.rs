@@ -7,7 +7,7 @@ use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::run::Status;
-use lockkeeper_core::run::life::Mark;
+use lockkeeper_core::run::transition::Mark;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::RunFilter;
 use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunListItem, RunView};
@@ -139,7 +139,7 @@ pub(crate) async fn cancel(
     let id: RunId = id.parse().map_err(Report::from)?;
     let reason = checked_reason(cancel.reason)?;
     let run = state.blocking(move |state| Ok(state.runs().cancel(&id, reason.as_deref())?.run)).await?;
-    let message = format!("run {} is {}", run.id, run.status);
+    let message = format!("run {} is {}", run.id, run.status());
     let moved = MovedRun { run: RunView::new(&run, clock::now()), message };
     Ok((StatusCode::ACCEPTED, Json(moved)).into_response())
 }
@@ -201,7 +201,7 @@ pub(crate) async fn transition(
             _ => Ok(state.runs().mark(&id, &mark)?),
         })
         .await?;
-    let message = format!("run {} is {}", run.id, run.status);
+    let message = format!("run {} is {}", run.id, run.status());
     Ok(Json(MovedRun { run: RunView::new(&run, clock::now()), message }))
 }
 

@@ -41,16 +41,16 @@ pub(super) struct RunRow {
 impl RunRow {
     pub(super) fn new(entry: &RunEntry, texts: &'static Texts, times: &TimeFormat) -> Self {
         let run = &entry.run;
-        let took = run.completed_at.zip(run.started_at);
+        let took = run.completed_at().zip(run.started_at());
         Self {
             id: run.id.to_string(),
             request: run.request.to_string(),
             title: entry.request.request.title.clone(),
-            badge: of_run(run.status, texts),
-            attempt: run.attempt,
+            badge: of_run(run.status(), texts),
+            attempt: run.attempt(),
             queued: times.since(run.queued_at.moment),
             took: took.map(|(end, start)| lockkeeper_core::time::format_span(end.moment.since(start.moment))),
-            reason: run.reason.map(|reason| reason.to_string()),
+            reason: run.reason().map(|reason| reason.to_string()),
         }
     }
 }

@@ -129,11 +129,11 @@ impl Row {
 
 /// When the status of a run last changed.
 fn last_change(run: &Run) -> lockkeeper_core::time::Moment {
-    let stamp = match run.status {
+    let stamp = match run.status() {
         Status::Queued => None,
-        Status::Running | Status::Cancelling => run.started_at,
+        Status::Running | Status::Cancelling => run.started_at(),
         Status::Succeeded | Status::Failed | Status::Canceled | Status::TimedOut | Status::Rejected => {
-            run.completed_at
+            run.completed_at()
         }
     };
     stamp.unwrap_or(run.queued_at).moment
@@ -159,8 +159,8 @@ fn why(entry: &RequestEntry, listing: &Listing, texts: &Texts) -> Option<String>
         Some(Blocked::NoWorker) => Some(texts.no_worker.to_owned()),
         None => {
             let run = entry.latest.as_ref()?;
-            let reason = run.reason.map(|reason| reason.to_string());
-            run.message.clone().or(reason)
+            let reason = run.reason().map(|reason| reason.to_string());
+            run.message().map(ToOwned::to_owned).or(reason)
         }
     }
 }

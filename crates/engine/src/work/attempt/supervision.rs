@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::run::Run;
-use lockkeeper_core::run::life::Seen;
+use lockkeeper_core::run::transition::AttemptOutcome;
 use lockkeeper_core::time::Moment;
 
 use super::log::AttemptLog;
@@ -78,6 +78,7 @@ pub(super) struct Supervision<'a> {
 impl<'a> Supervision<'a> {
     pub(super) fn new(
         run: &'a Run,
+        times_out_at: Option<Moment>,
         files: &'a mut LockFiles,
         control: &'a Control,
         lease: Option<&'a LeaseWatch<'a>>,
@@ -86,7 +87,7 @@ impl<'a> Supervision<'a> {
         grace: Duration,
     ) -> Self {
         let (looked_at, look_at) = (clock::now(), clock::now().after(FIRST_LOOK));
-        let (report_at, stopped) = (run.times_out_at(), None);
+        let (report_at, stopped) = (times_out_at, None);
         Self { run, files, control, lease, log, reports, grace, looked_at, look_at, report_at, stopped }
     }
 
@@ -119,9 +120,9 @@ impl<'a> Supervision<'a> {
     pub(super) fn outcome(self, ending: Ending) -> (Outcome, AttemptLog) {
         let ending = ending.into();
         let outcome = match self.stopped {
-            None => Outcome::Seen(Seen::Ended(ending)),
-            Some(Stopped::Asked(Stop::Canceled)) => Outcome::Seen(Seen::Stopped(Some(ending))),
-            Some(Stopped::LeaseLost) => Outcome::Seen(Seen::LeaseLost(Some(ending))),
+            None => Outcome::Observed(AttemptOutcome::Ended(ending)),
+            Some(Stopped::Asked(Stop::Canceled)) => Outcome::Observed(AttemptOutcome::Stopped(Some(ending))),
+            Some(Stopped::LeaseLost) => Outcome::Observed(AttemptOutcome::LeaseLost(Some(ending))),
             Some(Stopped::Asked(Stop::Recorded)) => Outcome::Recorded,
             Some(Stopped::Asked(Stop::Superseded)) => Outcome::Superseded,
         };

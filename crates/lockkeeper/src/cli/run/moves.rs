@@ -1,7 +1,7 @@
 //! `run claim`, `mark`, `cancel` and `retry`.
 
 use lockkeeper_core::id::WorkerId;
-use lockkeeper_core::run::life::Mark;
+use lockkeeper_core::run::transition::Mark;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::views::RunView;
@@ -58,7 +58,7 @@ pub(super) fn claim(context: &Context, args: &ClaimArgs) -> Result<Exit, Report>
     if context.json {
         print_run(context, &claimed);
     } else {
-        print::data(&claimed.claim.to_string());
+        print::data(&claimed.claim().to_string());
     }
     Ok(Exit::Done)
 }
@@ -98,6 +98,6 @@ fn print_run(context: &Context, run: &Run) {
     if context.json {
         print::json(&json!({ "run": RunView::new(run, clock::now()) }));
     } else {
-        print::talk(&format!("{} is {}", run.id, run.status));
+        print::talk(&format!("{} is {}", run.id, run.status()));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use lockkeeper::KeeperError;
 use lockkeeper_core::id::RunId;
-use lockkeeper_core::run::life::NEEDS_INPUT_CODE;
+use lockkeeper_core::run::transition::NEEDS_INPUT_CODE;
 use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::report::{Exit, Report};
@@ -52,7 +52,7 @@ pub(in crate::cli) fn wait_for(
         Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
     let run = runs.wait(id, until, Some(signals.as_fd()))?;
     let taken = signals.take().map_err(KeeperError::Machine)?;
-    if let (false, Some(signal)) = (run.status.is_terminal(), taken.first()) {
+    if let (false, Some(signal)) = (run.status().is_terminal(), taken.first()) {
         return Ok(print::interrupted(*signal));
     }
     let end = end_of(&run);
@@ -66,9 +66,9 @@ pub(in crate::cli) fn wait_for(
         return Ok(end.unwrap_or_else(|report| report.exit()));
     }
     if let Ok(Exit::Command(code)) = end
-        && run.status == Status::Failed
+        && run.status() == Status::Failed
     {
-        let reason = run.reason.map_or("FAILED", Reason::as_str);
+        let reason = run.reason().map_or("FAILED", Reason::as_str);
         print::talk(&format!("{} failed: {reason} {code}", run.id));
     }
     end
@@ -77,22 +77,22 @@ pub(in crate::cli) fn wait_for(
 /// The exit code for the end of a run.
 fn end_of(run: &Run) -> Result<Exit, Report> {
     let refused = |code: &'static str, what: &str| {
-        let because = run.message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+        let because = run.message().as_ref().map_or_else(String::new, |message| format!(": {message}"));
         Err(Report::new(Exit::Refused, code, format!("run {} {what}{because}", run.id))
             .with_hint(format!("`lockkeeper run show {}` tells what happened", run.id))
             .with_context("run_id", run.id.as_str())
-            .with_context("status", run.status.as_str()))
+            .with_context("status", run.status().as_str()))
     };
-    match run.status {
+    match run.status() {
         Status::Queued | Status::Running | Status::Cancelling => {
-            refused("STILL_RUNNING", &format!("has not ended: it is {}", run.status))
+            refused("STILL_RUNNING", &format!("has not ended: it is {}", run.status()))
         }
-        Status::Succeeded => Ok(Exit::Command(run.ending.map_or(0, Ending::exit_code))),
-        Status::Failed => match run.ending.map(Ending::exit_code) {
+        Status::Succeeded => Ok(Exit::Command(run.ending().map_or(0, Ending::exit_code))),
+        Status::Failed => match run.ending().map(Ending::exit_code) {
             // The command succeeded but asked for input.
-            Some(0) if run.reason == Some(Reason::NeedsInput) => Ok(Exit::Command(NEEDS_INPUT_CODE)),
+            Some(0) if run.reason() == Some(Reason::NeedsInput) => Ok(Exit::Command(NEEDS_INPUT_CODE)),
             Some(0) | None => {
-                let reason = run.reason.map_or("FAILED", Reason::as_str);
+                let reason = run.reason().map_or("FAILED", Reason::as_str);
                 Err(Report::new(Exit::Failed, reason, format!("run {} failed: {reason}", run.id))
                     .with_hint(format!("`lockkeeper run show {}` tells what happened", run.id))
                     .with_context("run_id", run.id.as_str()))
