@@ -73,16 +73,16 @@ pub trait RunStore: Send + Sync {
         &self,
         transitions: &[Transition],
         claims: Option<&Claims<'_>>,
-    ) -> Result<(Vec<Moved>, Vec<(Run, Request)>), StoreError>;
+    ) -> Result<MovedAndClaimed, StoreError>;
 
     /// Writes transitions in one transaction. Returns one answer for each.
     fn move_runs(&self, transitions: &[Transition]) -> Result<Vec<Moved>, StoreError> {
-        self.move_and_claim(transitions, None).map(|(moved, _)| moved)
+        self.move_and_claim(transitions, None).map(|done| done.moved)
     }
 
     /// Claims runs of the queue in one transaction. Returns them with their requests.
     fn claim(&self, claims: &Claims<'_>) -> Result<Vec<(Run, Request)>, StoreError> {
-        self.move_and_claim(&[], Some(claims)).map(|(_, claimed)| claimed)
+        self.move_and_claim(&[], Some(claims)).map(|done| done.claimed)
     }
 
     /// Records that no process of an ended run lives: clears its process and its lease. It is no event.
@@ -213,6 +213,16 @@ pub enum Moved {
     Applied,
     /// The run has another version, and this is its record; none if there is no such run. Nothing was written.
     Conflict(Option<Box<Run>>),
+}
+
+/// What [`RunStore::move_and_claim`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct MovedAndClaimed {
+    /// One answer for each transition, in their order.
+    pub moved: Vec<Moved>,
+    /// The runs that were claimed, with their requests.
+    pub claimed: Vec<(Run, Request)>,
 }
 
 /// A worker that claims runs.

@@ -91,11 +91,11 @@ impl Runs {
             if transitions.is_empty() && claims.is_none() {
                 break;
             }
-            let (moved, next) = self.store.move_and_claim(&transitions, claims.take())?;
-            claimed.extend(next);
+            let done = self.store.move_and_claim(&transitions, claims.take())?;
+            claimed.extend(done.claimed);
             for (place, first) in moves {
                 // If the first transition of a run conflicts, so do the others.
-                if let Moved::Conflict(current) = &moved[first] {
+                if let Moved::Conflict(current) = &done.moved[first] {
                     ended[place] = None;
                     open.extend(current.as_ref().map(|current| (place, Run::clone(current))));
                 }

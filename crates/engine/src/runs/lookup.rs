@@ -141,6 +141,7 @@ impl Runs {
     }
 
     /// One request; none if there is no such request.
+    #[cfg(feature = "stages")]
     pub(crate) fn stored_request(&self, id: &RequestId) -> Result<Option<StoredRequest>, RunError> {
         Ok(self.store.snapshot()?.request(id)?)
     }

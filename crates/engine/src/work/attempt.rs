@@ -174,14 +174,14 @@ impl<'a> Attempt<'a> {
         extra.extend(lease.as_ref().and_then(LeaseWatch::as_fd));
         let mut supervision = Supervision::new(
             &self.claimed.run,
-            times_out_at,
             &mut self.claimed.files,
             &self.control,
             lease.as_ref(),
             log,
             &self.context.reports,
             self.context.settings.grace,
-        );
+        )
+        .with_timeout(times_out_at);
         let mark = mark(&self.claimed.run);
         let ending =
             running.supervise_marked(&extra, Some(&mark), &mut |event| supervision.on_event(event))?;

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use lockkeeper_core::id::WorkerId;
-use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::admission::{Refusal, Submission, Submitted};
 use lockkeeper_core::run::transition::{self, Transition};
 use lockkeeper_core::run::{Run, Stamp};
@@ -47,7 +47,9 @@ use self::log::Log;
 use self::snapshot::Snapshot;
 use self::tables::Tables;
 use self::version_0_1_0::StartIntents;
-use super::{AutoRunChange, ChangeSignal, Claims, Moved, Removed, Requeue, RunRecords, RunStore, Worker};
+use super::{
+    AutoRunChange, ChangeSignal, Claims, MovedAndClaimed, Removed, Requeue, RunRecords, RunStore, Worker,
+};
 use crate::sqlite::{Connections, Pooled, Purpose, explain, make_folder};
 use crate::{Examination, StoreError};
 
@@ -58,8 +60,13 @@ pub struct SqliteRunStore {
     write_lock: WriteLock,
     connections: Connections,
     log: Log,
-    /// The last counts of requests by status, and the position of the last event at that time.
-    request_counts: Mutex<Option<(u64, Vec<(RequestStatus, u64)>)>>,
+    request_counts: Mutex<Option<RequestCounts>>,
+}
+
+/// Counts of requests by status, and the position of the last event at that time. Every change of a status has an event.
+struct RequestCounts {
+    position: u64,
+    counts: Vec<(RequestStatus, u64)>,
 }
 
 impl SqliteRunStore {
@@ -182,11 +189,12 @@ impl RunStore for SqliteRunStore {
         &self,
         transitions: &[Transition],
         claims: Option<&Claims<'_>>,
-    ) -> Result<(Vec<Moved>, Vec<(Run, Request)>), StoreError> {
+    ) -> Result<MovedAndClaimed, StoreError> {
         self.write(|tables| {
             let moved = transitions.iter().map(|transition| tables.move_run(transition));
             let moved = moved.collect::<Result<_, _>>()?;
-            Ok((moved, claims.map_or_else(|| Ok(Vec::new()), |claims| tables.claim(claims))?))
+            let claimed = claims.map_or_else(|| Ok(Vec::new()), |claims| tables.claim(claims))?;
+            Ok(MovedAndClaimed { moved, claimed })
         })
     }
 

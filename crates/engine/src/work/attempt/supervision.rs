@@ -78,7 +78,6 @@ pub(super) struct Supervision<'a> {
 impl<'a> Supervision<'a> {
     pub(super) fn new(
         run: &'a Run,
-        times_out_at: Option<Moment>,
         files: &'a mut LockFiles,
         control: &'a Control,
         lease: Option<&'a LeaseWatch<'a>>,
@@ -87,8 +86,13 @@ impl<'a> Supervision<'a> {
         grace: Duration,
     ) -> Self {
         let (looked_at, look_at) = (clock::now(), clock::now().after(FIRST_LOOK));
-        let (report_at, stopped) = (times_out_at, None);
+        let (report_at, stopped) = (None, None);
         Self { run, files, control, lease, log, reports, grace, looked_at, look_at, report_at, stopped }
+    }
+
+    /// Reports that the time is up at this moment of the clock of this machine.
+    pub(super) fn with_timeout(self, times_out_at: Option<Moment>) -> Self {
+        Self { report_at: times_out_at, ..self }
     }
 
     /// Decides what to do about an event. The first event comes right after the start of the supervision.

@@ -8,7 +8,7 @@ use lockkeeper_core::run::{Run, Stamp, Status};
 use lockkeeper_core::time::Moment;
 
 use super::tables::Tables;
-use super::{SqliteRunStore, execute, now};
+use super::{RequestCounts, SqliteRunStore, execute, now};
 use crate::StoreError;
 use crate::runs::{
     AutoRun, Listing, Match, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest, Timing, Worker,
@@ -89,13 +89,11 @@ impl RunRecords for Snapshot<'_> {
     fn request_counts(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError> {
         let position = self.tables().last_position()?;
         let cache = || self.store.request_counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((then, counts)) = &*cache()
-            && *then == position
-        {
-            return Ok(counts.clone());
+        if let Some(cached) = cache().as_ref().filter(|cached| cached.position == position) {
+            return Ok(cached.counts.clone());
         }
         let counts = self.tables().count_requests()?;
-        *cache() = Some((position, counts.clone()));
+        *cache() = Some(RequestCounts { position, counts: counts.clone() });
         Ok(counts)
     }
 
