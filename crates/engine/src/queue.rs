@@ -181,7 +181,7 @@ impl QueueRunner {
         loop {
             let run = self.worker.runs().show(id)?.run;
             let Some(retry_at) = run.retry_at().filter(|_| run.waits_for_retry()) else { return Ok(run) };
-            let wait = retry_at.since(self.worker.runs().now()?.moment);
+            let wait = retry_at.since(self.worker.runs().now().moment);
             if !wait.is_zero() {
                 if self.has_to_stop()? {
                     return Ok(self.worker.runs().cancel(id, Some("the queue was stopped"))?.run);

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::run::transition::TransitionError;
 use lockkeeper_core::run::{Run, Stamp, Status};
+use lockkeeper_core::time::Moment;
 use thiserror::Error;
 
 pub use folder::RunFolder;
@@ -40,7 +41,7 @@ pub use submit::SubmitError;
 pub use wait::Subscription;
 
 use crate::open::{OpenError, has_run_store, open_run_store};
-use lockkeeper_platform::random;
+use lockkeeper_platform::{clock, random};
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{RunRecords, RunStore};
 
@@ -139,8 +140,13 @@ impl Runs {
     }
 
     /// The time on the store's clock.
-    pub fn now(&self) -> Result<Stamp, StoreError> {
+    pub fn now(&self) -> Stamp {
         self.store.now()
+    }
+
+    /// A moment of the store's clock as a moment of the clock of this machine.
+    pub(crate) fn local_moment(&self, at: Moment) -> Moment {
+        clock::now().after(at.since(self.now().moment))
     }
 
     /// The state folder.
@@ -155,7 +161,7 @@ impl Runs {
 
     /// Makes ids for new runs.
     fn new_run_ids(&self, count: usize) -> Result<Vec<RunId>, RunError> {
-        let now = self.store.now()?.unix_micros;
+        let now = self.store.now().unix_micros;
         (0..count).map(|_| new_id("RUN", now)).collect()
     }
 }

@@ -40,7 +40,6 @@ mod report;
 mod rescuer;
 mod slots;
 mod stage_file;
-mod store_clock;
 mod worker;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -19,7 +19,6 @@ use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RunError, Runs};
 use lockkeeper_engine::work::{ClaimResult, Claimed, ControlListener, Worker};
 use lockkeeper_formats::status::StatusLog;
-use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 use tokio::sync::mpsc;
 
@@ -221,7 +220,7 @@ fn execute_all_attempts(worker: &Worker, claimed: Claimed) -> Result<(), RunErro
         claimed = loop {
             let run = worker.runs().show(&id)?.run;
             let Some(retry_at) = run.retry_at().filter(|_| run.waits_for_retry()) else { return Ok(()) };
-            let until = Instant::now().checked_add(retry_at.since(clock::now()));
+            let until = Instant::now().checked_add(retry_at.since(worker.runs().now().moment));
             if worker.runs().wait(&id, until, None)?.status().is_terminal() {
                 return Ok(());
             }

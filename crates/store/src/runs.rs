@@ -23,7 +23,9 @@
 //!   same priority. A run is not claimed before all requests that its request depends on are done. A run of a stage is claimed
 //!   by its id only.
 //! - **Time.** [`RunStore::now`] and [`RunRecords::now`] are the store's clock. It is one clock for all users. Every timestamp
-//!   in a record comes from it. After a reboot the store moves the timestamps of open runs onto the new clock.
+//!   in a record comes from it. After a reboot the store moves the timestamps of open runs onto the new clock. `now` neither
+//!   waits nor fails, because a worker needs it while the store cannot be reached. An engine on another machine measures
+//!   how far its clock is ahead of the clock of this machine, when it opens and with every transaction.
 //! - **Changes.** A process that subscribes, then reads, then sleeps on the signal is woken by every change that is committed
 //!   after the read. A signal may come without a reason, and a little before the change is visible.
 //! - **Strict.** A record that cannot be is reported as [`StoreError::Damaged`], and never replaced.
@@ -55,8 +57,8 @@ use super::{Examination, StoreError};
 
 /// An engine that stores requests and runs.
 pub trait RunStore: Send + Sync {
-    /// The time on the store's clock.
-    fn now(&self) -> Result<Stamp, StoreError>;
+    /// The time on the store's clock. It never waits for the store: see the contract.
+    fn now(&self) -> Stamp;
 
     /// The records of one moment, read-only. A snapshot blocks nobody, and nobody blocks it.
     fn snapshot(&self) -> Result<Box<dyn RunRecords + '_>, StoreError>;

@@ -59,7 +59,7 @@ impl Runs {
                     self.store.sync()?;
                     return Ok(Canceled { run: last.run.clone() });
                 }
-                Moved::Conflict(Some(current)) => (run, now) = (*current, self.store.now()?),
+                Moved::Conflict(Some(current)) => (run, now) = (*current, self.store.now()),
                 Moved::Conflict(None) => return Err(RunError::NoRun(id.to_string())),
             }
         }
@@ -154,7 +154,7 @@ impl Runs {
         rule: impl Fn(&Run, Stamp) -> Result<Transition, E>,
     ) -> Result<Result<Run, NotMoved<E>>, StoreError> {
         loop {
-            let transition = match rule(&run, self.store.now()?) {
+            let transition = match rule(&run, self.store.now()) {
                 Ok(transition) => transition,
                 Err(error) => return Ok(Err(NotMoved::Refused(error, Box::new(run)))),
             };

@@ -33,7 +33,7 @@ impl SubmitError {
 impl Runs {
     /// Makes an id for a request whose user did not choose one.
     pub fn new_request_id(&self) -> Result<RequestId, RunError> {
-        new_id("RQ", self.store.now()?.unix_micros)
+        new_id("RQ", self.store.now().unix_micros)
     }
 
     /// Submits a request, with one queued run. It survives a power cut when this returns.

@@ -62,7 +62,7 @@ impl Runs {
         let mut was_signaled = false;
         loop {
             changes.reset(was_signaled);
-            let looked_at = self.store.now()?.moment;
+            let looked_at = self.store.now().moment;
             self.expire()?;
             let records = self.store.snapshot()?;
             let (run, due) = (found(&*records, id)?, records.next_due(looked_at)?);
@@ -73,7 +73,7 @@ impl Runs {
             }
             let left = until.map(|until| until.saturating_duration_since(now));
             // It may time out in the queue, also if no worker runs.
-            let store_now = self.store.now()?.moment;
+            let store_now = self.store.now().moment;
             let due = due.map(|due| due.since(store_now));
             let limit = [left, changes.longest_sleep(), due].into_iter().flatten().min();
             let descriptors: Vec<BorrowedFd<'_>> = changes.as_fd().into_iter().chain(interrupt).collect();

@@ -77,7 +77,7 @@ pub(super) fn begin(
             None => Err(StageError::NothingToResume { phase: plan.phase.clone() }),
         };
     }
-    let started_at = worker.runs().now().map_err(RunError::from)?.unix_micros;
+    let started_at = worker.runs().now().unix_micros;
     let id: RunId = new_id("EX", started_at)?;
     let execution = Execution {
         id: id.to_string(),

@@ -30,7 +30,6 @@ use super::control::{Control, Stop};
 use super::events::{Events, WorkerEvent};
 use super::processes::{RunProcesses, mark};
 use super::report::{Finished, Report, Started};
-use super::store_clock::{local_deadline, store_now};
 use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunFolder, Runs};
@@ -101,7 +100,7 @@ impl<'a> Attempt<'a> {
             context.processes().end_all(&self.claimed.run);
             Outcome::Observed(AttemptOutcome::Vanished)
         });
-        let ended_at = store_now(&context.runs, &context.events);
+        let ended_at = context.runs.now();
         let Claimed { run, request, lock, lease, files } = self.claimed;
         // From here on only what the command left running can have the kernel lock.
         drop(lock);
@@ -155,8 +154,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn supervise(&mut self, mut running: Running, mut log: AttemptLog) -> io::Result<Outcome> {
-        let (runs, events) = (&self.context.runs, &self.context.events);
-        let times_out_at = local_deadline(runs, events, self.claimed.run.times_out_at());
+        let times_out_at = self.claimed.run.times_out_at().map(|at| self.context.runs.local_moment(at));
         let until = clock::now().after(SHORT);
         let until = times_out_at.map_or(until, |at| at.min(until));
         let ended = running.supervise_until(until)?;

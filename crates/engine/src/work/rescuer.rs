@@ -30,7 +30,6 @@ use super::events::{Events, WorkerEvent};
 use super::heartbeat::{self, HeartbeatWatch};
 use super::processes::{RunProcesses, mark};
 use super::report::{Finished, Report};
-use super::store_clock::{local_deadline, store_now};
 use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunError, Runs};
@@ -151,7 +150,7 @@ impl Rescuer {
                 }
             }
         };
-        let ended_at = store_now(&self.runs, &self.events);
+        let ended_at = self.runs.now();
         self.completer.complete(Finished::of(End { run, request, outcome, ended_at }));
     }
 
@@ -172,7 +171,7 @@ impl Rescuer {
                 return vanished();
             }
         };
-        let mut report_at = local_deadline(&self.runs, &self.events, run.times_out_at());
+        let mut report_at = run.times_out_at().map(|at| self.runs.local_moment(at));
         loop {
             match control.take() {
                 None => {}

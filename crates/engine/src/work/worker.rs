@@ -23,7 +23,6 @@ use super::heartbeat::{self, HeartbeatFile};
 use super::lock_files::LockFormats;
 use super::report::{Finished, Report};
 use super::rescuer::Rescuer;
-use super::store_clock::store_now;
 use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunError, Runs, new_id};
@@ -64,7 +63,7 @@ impl Worker {
         tree::become_subreaper().map_err(RunError::Machine)?;
         let holder = random::holder_id().map_err(RunError::Machine)?;
         let lock = leases.probe().liveness_file().hold(holder).map_err(RunError::Machine)?;
-        let started_at = runs.now()?.unix_micros;
+        let started_at = runs.now().unix_micros;
         let record = WorkerRecord {
             id: new_id::<WorkerId>("W", started_at)?,
             holder,
@@ -191,7 +190,7 @@ impl Worker {
             let what = format!("see whether {} is still claimed here", run.id);
             if !persist(&self.events, &what, || self.runs.is_current(run)) {
                 let Claimed { run, request, lease, files, .. } = claimed;
-                let ended_at = store_now(&self.runs, &self.events);
+                let ended_at = self.runs.now();
                 let end = End { run, request, outcome: Outcome::Superseded, ended_at };
                 return Finished { lease, files, ..Finished::of(end) };
             }
@@ -201,7 +200,7 @@ impl Worker {
 
     /// Whether this worker may have been frozen since the claim, for so long that another one replaced it.
     fn may_be_superseded(&self, claimed: &Claimed) -> bool {
-        let now = store_now(&self.runs, &self.events);
+        let now = self.runs.now();
         let since = claimed.run.started_at().map(|at| now.moment.since(at.moment));
         since.is_some_and(|since| since >= self.context.settings.heartbeat)
     }

@@ -83,7 +83,7 @@ pub fn fill(folder: &Path, count: usize) -> Runs {
         let requests: Vec<Request> = range.clone().map(request).collect();
         let submitted = runs.submit_all(&requests, None).unwrap();
         let store = runs.store();
-        let now = store.now().unwrap();
+        let now = store.now();
         let records = store.snapshot().unwrap();
         let mut transitions = Vec::new();
         for (number, one) in range.zip(&submitted) {

@@ -48,7 +48,7 @@ impl Queue {
         let claimant = Claimant { worker: worker.parse().unwrap(), holder: Some(holder), lease: None };
         let store = self.runs.store();
         let before = self.runs.run(run).unwrap();
-        let claimed = transition::claim(&before, claimant, store.now().unwrap()).unwrap();
+        let claimed = transition::claim(&before, claimant, store.now()).unwrap();
         assert_eq!(store.move_runs(&[claimed]).unwrap(), [Moved::Applied]);
     }
 

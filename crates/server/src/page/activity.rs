@@ -4,7 +4,6 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_engine::runs::{RunEntry, RunFilter, StoredEvent};
-use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 
 use super::status::{Badge, of_run};
@@ -85,7 +84,7 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
             Ok((runs, state.runs().latest_events(MAX_ROWS)?))
         })
         .await?;
-    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
     let page = Page {
         now: times.now(),
         runs: runs.iter().map(|entry| RunRow::new(entry, texts, &times)).collect(),

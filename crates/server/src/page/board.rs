@@ -7,7 +7,6 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::runs::{Blocked, RequestEntry};
-use lockkeeper_platform::clock;
 
 use super::filter::{Choice, Query};
 use super::status::{Badge, of_request};
@@ -82,7 +81,7 @@ pub(super) async fn page(
             Ok((entries, counts, matched, state.leases().listing()?))
         })
         .await?;
-    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
     let count = |wanted: RequestStatus, tone: &'static str| {
         let found = counts.iter().find(|(status, _)| *status == wanted);
         let count = found.map_or(0, |(_, count)| *count);

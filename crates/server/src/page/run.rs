@@ -6,7 +6,6 @@ use axum::response::Response;
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Status;
 use lockkeeper_engine::report::Report;
-use lockkeeper_platform::clock;
 
 use super::activity::EventRow;
 use super::status::{Badge, of_run};
@@ -74,7 +73,7 @@ pub(super) async fn page(
             Ok((view, log, lease))
         })
         .await?;
-    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
     let (run, request) = (&view.run, &view.request.request);
     let (log, [log_from, log_to, log_size]) = log.into_text();
     let page = Page {

@@ -99,7 +99,7 @@ pub(super) fn a_dependency_is_done_first(harness: &dyn Harness) {
         first: lockkeeper_core::run::transition::submit(
             &request("second"),
             super::sample::new_run_id(),
-            store.now().unwrap(),
+            store.now(),
         ),
         expected: Some(second.id),
     };

@@ -62,7 +62,7 @@ pub(super) fn runs_are_filtered(harness: &dyn Harness) {
     }
     let request: Option<RequestId> = Some("done-1".parse().unwrap());
     let of_request: Vec<_> = all.iter().filter(|run| Some(&run.request) == request.as_ref()).collect();
-    assert_eq!(list(&RunFilter { request, ..any.clone() }).iter().collect::<Vec<_>>(), of_request);
+    assert_eq!(list(&RunFilter { request, ..any }).iter().collect::<Vec<_>>(), of_request);
     // Pages have no gap and no run twice.
     let (mut pages, mut before) = (Vec::new(), None);
     loop {

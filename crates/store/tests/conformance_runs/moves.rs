@@ -28,10 +28,10 @@ pub(super) fn every_state_comes_back(harness: &dyn Harness) {
     let queued = check(submit(&*store, &retried), "Queued");
     let lease = Some((LeaseId(7), Token(8)));
     let claimant = Claimant { worker: worker("W-1"), holder: Some(HolderId(u64::MAX)), lease };
-    let running = apply(&*store, transition::claim(&queued, claimant, store.now().unwrap()).unwrap());
+    let running = apply(&*store, transition::claim(&queued, claimant, store.now()).unwrap());
     let running = check(running, "Running");
     let process = ProcessRef { pid: 77, started: u64::MAX };
-    let now = || store.now().unwrap();
+    let now = || store.now();
     let started = transition::record_process(&running, running.claim(), process, now()).unwrap();
     let started = check(apply(&*store, started), "Running");
     let helped = transition::ask_for_help(&started, Some("help".to_owned()), now()).unwrap().unwrap();
@@ -80,7 +80,7 @@ pub(super) fn no_update_is_lost(harness: &dyn Harness) {
 pub(super) fn ask(store: &dyn RunStore, id: &RunId, message: &str) {
     let mut current = run(store, id);
     loop {
-        let asked = transition::ask_for_help(&current, Some(message.to_owned()), store.now().unwrap());
+        let asked = transition::ask_for_help(&current, Some(message.to_owned()), store.now());
         match store.move_runs(&[asked.unwrap().unwrap()]).unwrap().remove(0) {
             Moved::Applied => return,
             Moved::Conflict(found) => current = *found.expect("the run exists"),
@@ -133,7 +133,7 @@ pub(super) fn transitions_apply_in_their_order(harness: &dyn Harness) {
     let queued = submit(&*store, &request("a"));
     let claimed = claim_of(&*store, &queued, "W-1");
     let ended = end_of(&*store, &claimed.run, &request("a"), SUCCESS);
-    let moved = store.move_runs(&[ended.clone(), claimed.clone(), ended.clone()]).unwrap();
+    let moved = store.move_runs(&[ended.clone(), claimed, ended.clone()]).unwrap();
     // The end does not apply before the claim.
     assert!(matches!(&moved[..], [Moved::Conflict(Some(_)), Moved::Applied, Moved::Applied]), "{moved:?}");
     assert_eq!(run(&*store, &queued.id), ended.run);
@@ -164,7 +164,7 @@ pub(super) fn clearing_processes_is_no_event(harness: &dyn Harness) {
     let request =
         lockkeeper_core::request::Request { timeout: Some(std::time::Duration::ZERO), ..request("a") };
     let claimed = claim(&*store, &submit(&*store, &request));
-    let ended = apply(&*store, transition::time_out(&claimed, store.now().unwrap()).unwrap());
+    let ended = apply(&*store, transition::time_out(&claimed, store.now()).unwrap());
     assert!(ended.process().is_some());
     assert_eq!(store.snapshot().unwrap().active_runs().unwrap(), std::slice::from_ref(&ended));
     // A record of an earlier version changes nothing.

@@ -42,22 +42,18 @@ pub(super) fn what_is_needed_stays(harness: &dyn Harness) {
     execute(&*store, &request("failed"), FAILURE);
     let kept = apply(
         &*store,
-        transition::cancel(
-            &submit(&*store, &request_after("kept", &["failed", "open"])),
-            store.now().unwrap(),
-            None,
-        )
-        .unwrap(),
+        transition::cancel(&submit(&*store, &request_after("kept", &["failed", "open"])), store.now(), None)
+            .unwrap(),
     );
     // Processes of it may live.
     let limited = Request { timeout: Some(Duration::ZERO), ..request("timed-out") };
     let claimed = claim(&*store, &submit(&*store, &limited));
-    let timed_out = apply(&*store, transition::time_out(&claimed, store.now().unwrap()).unwrap());
+    let timed_out = apply(&*store, transition::time_out(&claimed, store.now()).unwrap());
     // A chain of ended requests goes as a whole.
     execute(&*store, &request("first"), FAILURE);
     submit(&*store, &request_after("second", &["first"]));
     let second = store.snapshot().unwrap().latest_run(&"second".parse().unwrap()).unwrap().unwrap();
-    apply(&*store, transition::cancel(&second, store.now().unwrap(), None).unwrap());
+    apply(&*store, transition::cancel(&second, store.now(), None).unwrap());
     let removed: BTreeSet<String> =
         store.prune(i64::MAX).unwrap().iter().map(|removed| removed.request.to_string()).collect();
     // `kept` goes with `failed`: nothing that stays depends on either.

@@ -54,19 +54,19 @@ pub(super) fn timeouts_are_found(harness: &dyn Harness) {
     // A worker watches its own runs.
     claim(&*store, &submit(&*store, &limited("ours")));
     let outside = Claimant { worker: worker("robot"), holder: None, lease: None };
-    let outside = transition::claim(&submit(&*store, &limited("outside")), outside, store.now().unwrap());
+    let outside = transition::claim(&submit(&*store, &limited("outside")), outside, store.now());
     let outside = apply(&*store, outside.unwrap());
     let overdue = store.snapshot().unwrap().overdue(9).unwrap();
     assert_eq!(overdue, [late, outside]);
     for run in &overdue {
-        apply(&*store, transition::time_out(run, store.now().unwrap()).unwrap());
+        apply(&*store, transition::time_out(run, store.now()).unwrap());
     }
     assert_eq!(store.snapshot().unwrap().overdue(9).unwrap(), []);
 }
 
 pub(super) fn the_next_due_moment_is_known(harness: &dyn Harness) {
     let (_place, store) = store(harness);
-    let looked_at = store.now().unwrap().moment;
+    let looked_at = store.now().moment;
     let due = || store.snapshot().unwrap().next_due(looked_at).unwrap();
     assert_eq!(due(), None);
     let hour = Duration::from_secs(3600);
@@ -83,9 +83,9 @@ pub(super) fn the_next_due_moment_is_known(harness: &dyn Harness) {
     let at_once = request_with_retries("at-once", 1);
     let claimed = claim(&*store, &submit(&*store, &at_once));
     let waiting_too = apply(&*store, end_of(&*store, &claimed, &at_once, FAILURE));
-    apply(&*store, transition::time_out(&run(&*store, &late.id), store.now().unwrap()).unwrap());
+    apply(&*store, transition::time_out(&run(&*store, &late.id), store.now()).unwrap());
     assert_eq!(due(), waiting_too.retry_at());
-    let later = store.snapshot().unwrap().next_due(store.now().unwrap().moment).unwrap();
+    let later = store.snapshot().unwrap().next_due(store.now().moment).unwrap();
     assert_eq!(later, waiting.retry_at());
     assert_eq!(store.snapshot().unwrap().next_due(Moment::MAX).unwrap(), queued.give_up_at());
 }

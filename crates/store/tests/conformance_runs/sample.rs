@@ -92,7 +92,7 @@ pub(super) fn apply(store: &dyn RunStore, transition: Transition) -> Run {
 pub(super) fn claim_of(store: &dyn RunStore, run: &Run, id: &str) -> Transition {
     let holder = Some(HolderId(run.claim() + 1));
     let claimant = Claimant { worker: worker(id), holder, lease: None };
-    transition::claim(run, claimant, store.now().unwrap()).unwrap()
+    transition::claim(run, claimant, store.now()).unwrap()
 }
 
 pub(super) fn claim(store: &dyn RunStore, run: &Run) -> Run {
@@ -107,7 +107,7 @@ pub(super) fn end_of(
     outcome: AttemptOutcome,
 ) -> Transition {
     let policy = FinishPolicy { success: &request.success, retry: &request.retry, random: 0 };
-    transition::finish(run, run.claim(), outcome, policy, store.now().unwrap()).unwrap()
+    transition::finish(run, run.claim(), outcome, policy, store.now()).unwrap()
 }
 
 /// Ends the only attempt of a run.
@@ -121,5 +121,5 @@ pub(super) fn execute(store: &dyn RunStore, request: &Request, outcome: AttemptO
 }
 
 pub(super) fn cancel(store: &dyn RunStore, run: &Run) -> Run {
-    apply(store, transition::cancel(run, store.now().unwrap(), Some("no".to_owned())).unwrap())
+    apply(store, transition::cancel(run, store.now(), Some("no".to_owned())).unwrap())
 }

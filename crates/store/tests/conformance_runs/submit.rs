@@ -131,7 +131,7 @@ pub(super) fn one_of_many_queues_the_next_run(harness: &dyn Harness) {
             .map(|_| {
                 let (store, expected) = (place.open(), Some(ended.id.clone()));
                 scope.spawn(move || {
-                    let first = transition::submit(&request("a"), new_run_id(), store.now().unwrap());
+                    let first = transition::submit(&request("a"), new_run_id(), store.now());
                     store.requeue(&[Requeue { first, expected }]).unwrap() == [true]
                 })
             })
@@ -148,7 +148,7 @@ pub(super) fn a_new_run_needs_the_expected_latest_run(harness: &dyn Harness) {
     let dependent = submit(&*store, &request("first"));
     let ended = finish(&*store, &claim(&*store, &dependent), SUCCESS);
     let new = |request: &Request, expected| Requeue {
-        first: transition::submit(request, new_run_id(), store.now().unwrap()),
+        first: transition::submit(request, new_run_id(), store.now()),
         expected,
     };
     let other = Some(new_run_id());

@@ -59,13 +59,13 @@ impl Claimer {
                 return Ok(None);
             }
             slots.set_idle(false);
-            let looked_at = self.runs.now()?.moment;
+            let looked_at = self.runs.now().moment;
             if let Some(claimed) = self.claim_next(line)? {
                 return Ok(Some(self.leave_if_last(claimed, slots, line)));
             }
             slots.set_idle(line.is_empty() && !line.tries_again());
             let due = self.runs.next_due(looked_at)?;
-            let now = self.runs.now()?.moment;
+            let now = self.runs.now().moment;
             let due = due.map(|due| due.since(now) + Duration::from_millis(1));
             let again = line.tries_again().then_some(TRY_AGAIN);
             let limit = [due, changes.longest_sleep(), again].into_iter().flatten().min();

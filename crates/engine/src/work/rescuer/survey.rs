@@ -59,7 +59,7 @@ impl Rescuer {
     /// Finds out who executes what, and removes workers that are gone and left nothing.
     pub(in crate::work) fn survey(&self) -> Result<Survey, RunError> {
         let found = self.runs.workers_and_runs()?;
-        let now = self.runs.now()?.moment;
+        let now = self.runs.now().moment;
         let mut survey = Survey::default();
         let mut dead: HashSet<WorkerId> = HashSet::new();
         let mut alive: HashSet<WorkerId> = HashSet::new();

@@ -151,7 +151,7 @@ impl Worker {
             (Some(_), false) => watch.heartbeat = None,
             (Some(_), true) | (None, false) => {}
         }
-        let looked_at = self.runs.now()?.moment;
+        let looked_at = self.runs.now().moment;
         for run in self.runs.expire()? {
             self.events.publish(&WorkerEvent::Ended(run), None);
         }
@@ -168,7 +168,7 @@ impl Worker {
         let silence = watch.heartbeats.due(watch.survey.others_are_busy(), every);
         let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
         let due = [self.runs.next_due(looked_at)?, watch.survey.look_again].into_iter().flatten().min();
-        let now = self.runs.now()?.moment;
+        let now = self.runs.now().moment;
         let due = due.map(|due| due.since(now) + Duration::from_millis(1));
         Ok(Look::Sleep([silence, due, watch.changes.longest_sleep()].into_iter().flatten().min()))
     }

@@ -3,7 +3,6 @@
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{RunDetail, StoredEvent};
 use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunView, time};
-use lockkeeper_platform::clock;
 use serde::Serialize;
 use serde_json::json;
 
@@ -35,7 +34,7 @@ struct FullRun {
 pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
     let (runs, run) = which.find(context)?;
     let view = runs.show(&run.id)?;
-    let now = clock::now();
+    let now = runs.now().moment;
     let request = &view.request.request;
     let leases = leases_for(context, std::iter::once((&view.run, request)))?;
     let log = runs.folder_of(&view.run.id).output().display().to_string();

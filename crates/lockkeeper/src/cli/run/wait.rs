@@ -11,7 +11,6 @@ use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::views::RunView;
-use lockkeeper_platform::clock;
 use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::json;
 
@@ -60,7 +59,7 @@ pub(in crate::cli) fn wait_for(
         let value = json!({
             "request_id": run.request.as_str(),
             "run_id": run.id.as_str(),
-            "run": RunView::new(&run, clock::now()),
+            "run": RunView::new(&run, runs.now().moment),
         });
         print::json(&value);
         return Ok(end.unwrap_or_else(|report| report.exit()));
