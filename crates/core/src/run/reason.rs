@@ -38,7 +38,7 @@ pub enum Reason {
     ExecutionTimeout,
     /// A user canceled it.
     UserCanceled,
-    /// Its worker died, and nobody knows how the command ended.
+    /// Its worker died, and it is not known how the command ended.
     Lost,
     /// Its worker sent no heartbeat for too long and was replaced.
     WorkerSilent,

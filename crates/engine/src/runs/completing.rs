@@ -58,7 +58,7 @@ impl Runs {
     /// Writes the ends of attempts and claims the next runs, in one transaction. Ends of runs that have changed since their
     /// claim take another one.
     ///
-    /// Nothing of it is sure to survive a power cut before [`Runs::sync`] has returned. `retried` says that the same call
+    /// A power cut may lose the transaction before [`Runs::sync`] has returned. `retried` says that the same call
     /// failed before: its transaction may have been committed all the same, and nothing is done twice.
     pub(crate) fn complete<'e>(
         &self,

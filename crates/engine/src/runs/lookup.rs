@@ -174,7 +174,7 @@ impl Runs {
         Ok(Changes { events: records.events_after(position, limit)?, auto_run: records.auto_run()? })
     }
 
-    /// The last auto-run. Only the queue's lease tells whether it is still going on.
+    /// The last auto-run. The queue's lease says whether it still goes on.
     pub fn auto_run(&self) -> Result<Option<AutoRun>, RunError> {
         Ok(self.store.snapshot()?.auto_run()?)
     }
@@ -268,7 +268,7 @@ impl<'r> Queue<'r> {
         Ok(match positions.get(run) {
             Some(position) => Blocked::Position(*position),
             None if positions.len() == COUNTED => Blocked::Behind(COUNTED as u64),
-            // A run of a stage is claimed by its conductor and is not in the queue.
+            // A run of a stage is claimed by the worker of the stage and is not in the queue.
             None => Blocked::Position(0),
         })
     }

@@ -1,4 +1,4 @@
-//! Executes the command of one claimed run and reports how it ended. It writes nothing to the store, and asks it only for the time.
+//! Executes the command of one claimed run and reports how it ended. Of the store it knows only the clock.
 //!
 //! The command inherits the kernel lock of its run, so that any process can see after the end of this one whether the
 //! command still lives. It writes to its log by itself: it does not notice when its worker dies.

@@ -20,7 +20,7 @@ pub enum AttemptOutcome {
     Stopped(Option<Ending>),
     /// The command could not be started: the exit code that a shell reports, and why.
     NotStarted(u8, String),
-    /// No process of it lives, and nobody saw how it ended.
+    /// No process of the attempt lives, and no worker saw how it ended.
     Vanished,
     /// It was stopped because its worker sent no heartbeat.
     Replaced,

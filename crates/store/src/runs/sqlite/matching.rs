@@ -7,7 +7,7 @@ use lockkeeper_core::run::Status;
 use rusqlite::types::Value;
 
 use super::queue::limit_of;
-use super::requests::{BEGUN, SELECT, stored_status};
+use super::requests::{ACTIVE, SELECT, stored_status};
 use super::rows::parse;
 use super::tables::Tables;
 use crate::StoreError;
@@ -84,9 +84,9 @@ impl Clause {
 
     /// Leaves only requests with these statuses. With `look_up` SQLite uses the index of the status.
     fn in_states(&mut self, statuses: &[RequestStatus], look_up: bool) {
-        let begun = statuses.contains(&RequestStatus::Running);
-        if begun && statuses.len() == 1 {
-            self.and(&format!("request.seq IN ({BEGUN})"));
+        let active = statuses.contains(&RequestStatus::Running);
+        if active && statuses.len() == 1 {
+            self.and(&format!("request.seq IN ({ACTIVE})"));
             return;
         }
         // A plus sign keeps SQLite from using the index.
@@ -94,7 +94,7 @@ impl Clause {
         let words: BTreeSet<&str> = statuses.iter().map(|status| stored_status(*status).as_str()).collect();
         self.one_of(column, words.into_iter());
         // The table has QUEUED for both; the run tells which one it is.
-        match (statuses.contains(&RequestStatus::Queued), begun) {
+        match (statuses.contains(&RequestStatus::Queued), active) {
             (true, false) => self.and("(request.status <> 'QUEUED' OR run.status = 'queued')"),
             (false, true) => self.and("(request.status <> 'QUEUED' OR run.status <> 'queued')"),
             (true, true) | (false, false) => {}

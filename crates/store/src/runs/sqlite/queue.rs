@@ -46,17 +46,17 @@ impl Tables<'_> {
     /// with the number of runs.
     pub(super) fn ready_by_lease(&self, limit: usize) -> Result<Vec<(Run, Request)>, StoreError> {
         let sql = format!(
-            "WITH RECURSIVE wishes (wish) AS (
+            "WITH RECURSIVE keys (wish) AS (
                  SELECT min(wish) FROM run INDEXED BY run_wish WHERE status = 'queued' AND ready = 1
                  UNION ALL
                  SELECT (SELECT min(run.wish) FROM run INDEXED BY run_wish
-                         WHERE run.status = 'queued' AND run.ready = 1 AND run.wish > wishes.wish)
-                 FROM wishes WHERE wishes.wish IS NOT NULL
+                         WHERE run.status = 'queued' AND run.ready = 1 AND run.wish > keys.wish)
+                 FROM keys WHERE keys.wish IS NOT NULL
              ), firsts (seq) AS (
                  SELECT (SELECT run.seq FROM run INDEXED BY run_wish
-                         WHERE run.status = 'queued' AND run.ready = 1 AND run.wish = wishes.wish
+                         WHERE run.status = 'queued' AND run.ready = 1 AND run.wish = keys.wish
                          ORDER BY run.priority DESC, run.seq LIMIT 1)
-                 FROM wishes WHERE wishes.wish IS NOT NULL
+                 FROM keys WHERE keys.wish IS NOT NULL
              )
              SELECT {COLUMNS}, request.spec FROM firsts JOIN run ON run.seq = firsts.seq
                  JOIN request ON request.seq = run.request

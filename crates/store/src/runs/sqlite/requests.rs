@@ -20,7 +20,7 @@ pub(super) const SELECT: &str =
     "SELECT request.spec, request.created_at, request.status, run.id, request.unmet, run.status
     FROM request LEFT JOIN run ON run.seq = request.latest";
 /// The requests whose latest run was claimed and has not ended.
-pub(super) const BEGUN: &str =
+pub(super) const ACTIVE: &str =
     "SELECT run.request FROM run INDEXED BY run_status JOIN request ON request.latest = run.seq
     WHERE run.status IN ('running', 'cancelling') AND request.seq = run.request";
 
@@ -73,7 +73,7 @@ impl Tables<'_> {
     /// status.
     pub(super) fn open_requests(&self, next: usize, others: usize) -> Result<Vec<StoredRequest>, StoreError> {
         let [next, others] = [next, others].map(limit_of);
-        let begun = format!("request.seq IN ({BEGUN})");
+        let active = format!("request.seq IN ({ACTIVE})");
         let mut open = Vec::new();
         for (index, condition, order, limit) in [
             (
@@ -82,7 +82,7 @@ impl Tables<'_> {
                 "request.priority DESC, request.created_at, request.id",
                 next,
             ),
-            ("", begun.as_str(), "request.seq DESC", others),
+            ("", active.as_str(), "request.seq DESC", others),
             (
                 "request_after",
                 "request.status = 'QUEUED' AND request.unmet > 0 AND run.status = 'queued'",
@@ -117,12 +117,13 @@ impl Tables<'_> {
             let (status, count) = (row.get::<_, String>(0)?, row.get::<_, i64>(1)?.cast_unsigned());
             Ok(read_status(&status).map(|status| (status, count)))
         })?;
-        let begun = self.number(&format!("SELECT count(*) FROM ({BEGUN})"), [])?.unwrap_or(0).cast_unsigned();
+        let active =
+            self.number(&format!("SELECT count(*) FROM ({ACTIVE})"), [])?.unwrap_or(0).cast_unsigned();
         let mut counts: BTreeMap<RequestStatus, u64> = kept.into_iter().collect();
         if let Some(queued) = counts.get_mut(&RequestStatus::Queued) {
-            *queued = queued.saturating_sub(begun);
+            *queued = queued.saturating_sub(active);
         }
-        counts.insert(RequestStatus::Running, begun);
+        counts.insert(RequestStatus::Running, active);
         Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
     }
 
