@@ -5,6 +5,8 @@
 //! mode, all-or-nothing, fair waiting, fencing, deadlock refusal, expiry and takeover are written once
 //! and hold on every engine alike.
 //!
+//! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
+//!
 //! # Vocabulary
 //!
 //! | word | meaning |

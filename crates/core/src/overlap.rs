@@ -1,9 +1,8 @@
-//! Whether patterns can match one same path, exactly, and with that path as the proof.
+//! Pattern overlap: decides exactly whether patterns can match the same path, and returns that path.
 //!
-//! Two claims collide when some path is matched by both, whether or not the file exists yet. The answer comes
-//! from the product of the two automata, never from trying paths, and every yes carries a **witness**: a path
-//! that both match. Most pairs of a repository live in different folders and are told apart by their literal
-//! prefixes alone.
+//! Two claims conflict when both match some path, whether or not the file exists yet. The answer comes from the product
+//! of the two automata, never from trying paths. Every yes has a **witness**: a path that both match. Most pairs in a
+//! repository are in different folders, and their literal prefixes alone show that they do not overlap.
 
 mod cover;
 mod index;
@@ -11,22 +10,21 @@ mod product;
 
 use std::fmt;
 
-pub use cover::{Coverage, coverage, covers};
-pub use index::meetings;
-pub(crate) use product::shortest;
-
 use crate::pattern::{Pattern, is_within};
 
-/// Returns a path that both patterns match, or `None` when there is none; the order of the two does not
-/// matter.
+pub use cover::{Coverage, coverage, covers};
+pub use index::overlapping_pairs;
+pub(crate) use product::shortest;
+
+/// Returns a path that both patterns match, or `None` when there is none. The order of the two does not matter.
 pub fn overlap(a: &Pattern, b: &Pattern) -> Option<String> {
-    if may_meet(a, b) { search_pair(a, b) } else { None }
+    if may_overlap(a, b) { search_pair(a, b) } else { None }
 }
 
 /// Returns a path that all patterns match, or `None` when there is none, or no pattern.
 ///
-/// Exact, unless three or more hostile patterns need a search of more than a million steps. The answer is
-/// then a path that two of them match: for a lock, a conflict too many is the safe mistake.
+/// The answer is exact, unless three or more malicious patterns need a search of more than a million steps. Then it is a
+/// path that two of them match: for a lock, a false conflict is the safe mistake.
 pub fn overlap_all(patterns: &[&Pattern]) -> Option<String> {
     let mut distinct = patterns.to_vec();
     distinct.sort_unstable();
@@ -37,7 +35,7 @@ pub fn overlap_all(patterns: &[&Pattern]) -> Option<String> {
         [a, b] => overlap(a, b),
         [first, second, ..] => {
             let apart =
-                |(index, a): (usize, &&Pattern)| distinct[index + 1..].iter().any(|b| !may_meet(a, b));
+                |(index, a): (usize, &&Pattern)| distinct[index + 1..].iter().any(|b| !may_overlap(a, b));
             if distinct.iter().enumerate().any(apart) {
                 return None;
             }
@@ -48,23 +46,23 @@ pub fn overlap_all(patterns: &[&Pattern]) -> Option<String> {
     }
 }
 
-/// How two patterns lie to each other.
+/// How two patterns relate to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
     /// The same pattern, once normalised.
     Exact,
-    /// One covers the other: a folder and what is in it, or a wider and a narrower pattern.
+    /// One covers the other: a folder and its content, or a wider and a narrower pattern.
     ParentChild,
-    /// Neither covers the other, and some path is matched by both.
+    /// Neither covers the other, but both match some path.
     Overlap,
-    /// No path is matched by both, but they stand in one folder; advice, not a conflict.
+    /// No path matches both, but they are in the same folder. This is advice, not a conflict.
     SameDir,
     /// Nothing in common.
     None,
 }
 
 impl Relation {
-    /// Says whether some path is matched by both patterns.
+    /// Says whether both patterns match some path.
     pub fn is_conflict(self) -> bool {
         match self {
             Self::Exact | Self::ParentChild | Self::Overlap => true,
@@ -90,19 +88,19 @@ impl fmt::Display for Relation {
     }
 }
 
-/// How two patterns meet, with a path that both match when the relation is a conflict.
+/// The result of comparing two patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meeting {
-    /// How they lie to each other.
+pub struct Comparison {
+    /// How they relate to each other.
     pub relation: Relation,
     /// A path that both match; present exactly when the relation is a conflict.
     pub witness: Option<String>,
 }
 
-/// Returns how two patterns meet; the order of the two does not matter.
-pub fn relate(a: &Pattern, b: &Pattern) -> Meeting {
+/// Compares two patterns. The order of the two does not matter.
+pub fn relate(a: &Pattern, b: &Pattern) -> Comparison {
     if a == b {
-        return Meeting { relation: Relation::Exact, witness: Some(a.example().to_owned()) };
+        return Comparison { relation: Relation::Exact, witness: Some(a.example().to_owned()) };
     }
     let witness = overlap(a, b);
     let relation = if witness.is_none() {
@@ -112,11 +110,11 @@ pub fn relate(a: &Pattern, b: &Pattern) -> Meeting {
     } else {
         Relation::Overlap
     };
-    Meeting { relation, witness }
+    Comparison { relation, witness }
 }
 
-/// Says whether the literal ends of two patterns allow a common path; `false` is final.
-fn may_meet(a: &Pattern, b: &Pattern) -> bool {
+/// Says whether the literal prefixes and suffixes of two patterns allow a common path; `false` is final.
+fn may_overlap(a: &Pattern, b: &Pattern) -> bool {
     let (left, right) = (a.literal_prefix(), b.literal_prefix());
     if left.len() <= right.len() && !is_within(right, left)
         || left.len() > right.len() && !is_within(left, right)
@@ -127,7 +125,7 @@ fn may_meet(a: &Pattern, b: &Pattern) -> bool {
     left.ends_with(right) || right.ends_with(left)
 }
 
-/// Looks for a common path of two patterns whose literal prefixes agree.
+/// Searches for a common path of two patterns whose literal prefixes agree.
 fn search_pair(a: &Pattern, b: &Pattern) -> Option<String> {
     let (a, b) = if a <= b { (a, b) } else { (b, a) };
     for (folder, inside) in [(a, b), (b, a)] {

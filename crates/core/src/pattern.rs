@@ -1,4 +1,4 @@
-//! Patterns over repository paths: what a lease, a group or a rule covers.
+//! Path patterns (globs) over a repository: what a lease, a group or a rule covers.
 //!
 //! # Grammar
 //!
@@ -57,7 +57,7 @@ pub struct Pattern {
 struct Inner {
     text: String,
     prefix: String,
-    spine: String,
+    fixed_components: String,
     open: bool,
     suffix: String,
     parent_length: usize,
@@ -88,7 +88,7 @@ impl Pattern {
             inner: Arc::new(Inner {
                 text: normal.text,
                 prefix: normal.prefix,
-                spine: normal.spine,
+                fixed_components: normal.fixed_components,
                 open: normal.open,
                 suffix: normal.suffix,
                 parent_length: normal.parent_length,
@@ -158,13 +158,13 @@ impl Pattern {
         self.inner.prefix_state
     }
 
-    /// Returns the components after the literal prefix that every matched path has, each after a slash: its
-    /// name, or nothing where it has wildcards. `//b` of `src/*/b/**`.
-    pub(crate) fn spine(&self) -> &str {
-        &self.inner.spine
+    /// Returns the components after the literal prefix that every matched path has, each after a slash: its name, or
+    /// nothing if it has wildcards. `//b` of `src/*/b/**`.
+    pub(crate) fn fixed_components(&self) -> &str {
+        &self.inner.fixed_components
     }
 
-    /// Says whether matched paths may have more components than the prefix and the spine.
+    /// Says whether matched paths may have more components than the prefix and the fixed components.
     pub(crate) fn is_open(&self) -> bool {
         self.inner.open
     }

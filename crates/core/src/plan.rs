@@ -1,22 +1,21 @@
-//! The planner: in which mode the groups of a phase run, who waits for whom, and why.
+//! Planner: in which mode the groups of a phase run, which groups wait for which, and why.
 //!
 //! The mode is decided by the first of these that applies:
 //!
 //! 1. One group, or none: DIRECT.
-//! 2. Conflicts: the strictest of what the rules say, ABORT before SERIAL before MUTEX before QUEUE. A group or
-//!    phase that says `can_parallel: false` asks for SERIAL.
+//! 2. Conflicts: the strictest strategy of the rules, ABORT before SERIAL before MUTEX before QUEUE. A group or phase
+//!    with `can_parallel: false` asks for SERIAL.
 //! 3. The load is above its limit: SERIAL.
-//! 4. Else PARALLEL.
+//! 4. Otherwise PARALLEL.
 //!
-//! The mode names the strictest thing that happens; what it happens to is in the [`Step`]s. All groups of the phase
-//! run one after the other only where somebody asked for that: a rule with `downgrade_to_serial`, `can_parallel:
-//! false`, or the load. Everywhere else only the groups that conflict wait for each other: by turns in the order of
-//! the file (`queue_execution`, `serialize_operations`, and SERIAL where no rule covers the conflict), or one at a
-//! time in any order (`mutex_lock`).
+//! The mode is the strictest strategy in the plan. The [`Step`]s say which groups it affects. All groups of the phase run
+//! one after the other only if the file or the load asks for that: a rule with `downgrade_to_serial`, or `can_parallel:
+//! false`. Otherwise only the groups that conflict wait for each other: in turns, in the order of the file
+//! (`queue_execution`, `serialize_operations`, and SERIAL if no rule covers the conflict), or one at a time in any order
+//! (`mutex_lock`).
 //!
-//! A [`Plan`] is followed with a [`Progress`], by starting, whenever something ends, the first group of its `order`
-//! whose waits are over and that excludes nothing that runs. The order is chosen so that this takes little time, by what the groups are
-//! estimated to take.
+//! [`Progress`] follows a [`Plan`]. Whenever a group ends, the caller starts the first group of `order` that waits for
+//! nothing and excludes no running group. The order is chosen to keep the total estimated time short.
 
 mod constraints;
 mod cycle;
@@ -30,19 +29,19 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-pub use cycle::{Cycle, find_cycle};
-pub use progress::{Progress, Standing};
-
 use crate::conflict::{Findings, Rule};
+
+pub use cycle::{Cycle, find_cycle};
+pub use progress::{GroupState, Progress};
 
 /// What the planner needs of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
     pub id: String,
-    /// How long it is thought to take.
+    /// The estimated duration.
     pub estimate: Duration,
-    /// Whether it may run beside others.
+    /// Whether it may run at the same time as others.
     pub can_parallel: bool,
 }
 
@@ -83,18 +82,18 @@ impl Load {
     }
 }
 
-/// All that a plan depends on.
+/// The input of the planner.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct PlanInput<'a> {
     /// The groups, in the order of the file.
     pub groups: &'a [Member],
     /// Which of them wait for which.
     pub dependencies: &'a [Dependency],
     /// Which of them conflict.
     pub findings: &'a Findings,
-    /// The rules that the findings speak of.
+    /// The rules that the findings refer to.
     pub rules: &'a [Rule],
-    /// How busy the machine is; `None` where that is not to matter.
+    /// The load of the machine; `None` to ignore it.
     pub load: Option<Load>,
     /// How many groups may run at a time; `None` for any number.
     pub slots: Option<NonZeroUsize>,
@@ -173,38 +172,38 @@ pub enum Cause {
     Phase,
 }
 
-/// Another group, and what is between the two.
+/// A constraint between a group and another group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bond {
     /// The place of the other group.
     pub group: usize,
-    /// What is between them.
+    /// Why.
     pub cause: Cause,
 }
 
-/// What holds for one group when a plan is followed.
+/// The constraints and the estimated times of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// It begins when these have ended, or begun where the cause is [`Cause::Beginning`].
+    /// It starts when these have ended, or have started if the cause is [`Cause::Beginning`].
     pub after: Vec<Bond>,
-    /// It never runs beside these, whichever comes first.
+    /// It never runs at the same time as these, in any order.
     pub excludes: Vec<Bond>,
-    /// When it begins, by the estimates.
+    /// The estimated start.
     pub begins: Duration,
-    /// When it ends, by the estimates.
+    /// The estimated end.
     pub ends: Duration,
 }
 
 /// How a phase runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The strictest thing that happens.
+    /// The strictest strategy.
     pub mode: Mode,
-    /// What it happens to.
+    /// The groups that it affects.
     pub scope: Scope,
-    /// Why, in a sentence.
+    /// Why, in one sentence.
     pub reason: String,
-    /// For each group, by its place, what holds for it. Empty when nothing runs.
+    /// The constraints of each group. Empty when nothing runs.
     pub steps: Vec<Step>,
     /// The groups in the order of preference.
     pub order: Vec<usize>,
@@ -212,9 +211,9 @@ pub struct Plan {
     pub waves: Vec<Vec<usize>>,
     /// How many groups may run at a time; `None` for any number.
     pub slots: Option<NonZeroUsize>,
-    /// How long the whole phase takes, by the estimates.
+    /// The estimated duration of the whole phase.
     pub length: Duration,
-    /// What no order can be shorter than.
+    /// A lower bound of the duration, for any order.
     pub bound: Duration,
 }
 
@@ -223,9 +222,9 @@ pub struct Plan {
 /// # Errors
 ///
 /// A cycle of dependencies cannot be planned.
-pub fn plan(question: &Question<'_>) -> Result<Plan, Cycle> {
-    let order = cycle::topological(question.groups.len(), question.dependencies)?;
-    let decision = decision::decide(question);
+pub fn plan(input: &PlanInput<'_>) -> Result<Plan, Cycle> {
+    let order = cycle::topological(input.groups.len(), input.dependencies)?;
+    let decision = decision::decide(input);
     let mut plan = Plan {
         mode: decision.mode,
         scope: decision.scope,
@@ -233,7 +232,7 @@ pub fn plan(question: &Question<'_>) -> Result<Plan, Cycle> {
         steps: Vec::new(),
         order: Vec::new(),
         waves: Vec::new(),
-        slots: question.slots,
+        slots: input.slots,
         length: Duration::ZERO,
         bound: Duration::ZERO,
     };
@@ -241,18 +240,18 @@ pub fn plan(question: &Question<'_>) -> Result<Plan, Cycle> {
         return Ok(plan);
     }
     let one_by_one = (decision.mode, decision.scope) == (Mode::Serial, Scope::Phase);
-    plan.steps = constraints::steps(question, &order, one_by_one);
+    plan.steps = constraints::steps(input, &order, one_by_one);
     if one_by_one {
         plan.slots = Some(NonZeroUsize::MIN);
     }
-    let course = dispatch::Course::new(question.groups, &plan.steps, plan.slots);
-    let found = search::shortest(&course, &order);
-    for (step, (begins, ends)) in plan.steps.iter_mut().zip(found.schedule.times(&course)) {
+    let problem = dispatch::SchedulingProblem::new(input.groups, &plan.steps, plan.slots);
+    let found = search::shortest(&problem, &order);
+    for (step, (begins, ends)) in plan.steps.iter_mut().zip(found.schedule.times(&problem)) {
         (step.begins, step.ends) = (begins, ends);
     }
     plan.length = Duration::from_micros(found.schedule.length);
     plan.bound = Duration::from_micros(found.bound);
-    plan.waves = waves::waves(&course, &found.schedule, &order);
+    plan.waves = waves::waves(&problem, &found.schedule, &order);
     plan.order = found.order;
     Ok(plan)
 }

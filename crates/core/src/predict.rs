@@ -1,15 +1,15 @@
-//! Which paths a piece of work will likely touch besides those that it declares, learned from past commits.
+//! Co-change prediction: which other paths work on the declared paths will probably change, learned from past commits.
 //!
-//! Files that changed together will change together again. For every declared pattern the commits are counted that
-//! touched it, and of these the ones that also touched a path outside. Three things keep the counts honest:
+//! Files that changed together will probably change together again. For every declared pattern, the predictor counts the
+//! commits that touched it, and how many of these also touched a path outside it. Three rules keep the counts honest:
 //!
-//! - **Few commits prove little.** The likelihood is not the share but the lower end of what the share can be at
-//!   95 % confidence (Wilson's bound): 2 of 2 is 42 %, 20 of 20 is 88 %.
-//! - **Old habits fade.** A commit counts half as much for every half-life that it is older than the newest one.
-//! - **Sweeping commits say nothing.** One that reformats half of the repository ties everything to everything; the
-//!   reader of the history leaves it out.
+//! - **Few commits prove little.** The likelihood is not the share itself, but the lower end of its 95 % confidence
+//!   interval (Wilson's bound): 2 of 2 is 42 %, 20 of 20 is 88 %.
+//! - **Old commits count less.** A commit counts half as much for every half-life that it is older than the newest one.
+//! - **Very large commits do not count.** A commit that reformats half of the repository connects everything with
+//!   everything. The reader of the history leaves it out.
 //!
-//! A prediction is advice. It refuses nothing, since a share of past commits is no proof of what comes next.
+//! A prediction is advice. It never refuses anything, because past commits do not prove what comes next.
 
 mod collision;
 mod evaluate;
@@ -19,48 +19,49 @@ mod suggest;
 
 use std::collections::{HashMap, HashSet};
 
+use likelihood::Sample;
+
 pub use collision::{Collision, Forecast, collisions};
 pub use evaluate::{Evaluation, KS, Rank, Score, THRESHOLDS, evaluate};
 pub use history::{Change, CommitId, History, PathId};
-use likelihood::Sample;
 pub use suggest::{escape, suggest};
 
-/// What has to hold before something is predicted.
+/// The minimum for a prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bar {
+pub struct Threshold {
     /// The least likelihood, from 0 to 1.
     pub likelihood: f64,
     /// The fewest commits in which the two changed together.
     pub together: u32,
 }
 
-/// A path outside of the declared ones that will likely be touched.
+/// A path outside the declared ones that will probably be touched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The path.
     pub path: PathId,
-    /// How likely a commit that touches the declared paths touches this one, at least.
+    /// The least likelihood that a commit that touches the declared paths touches this one.
     pub likelihood: f64,
-    /// Which of the declared patterns says so most strongly.
+    /// The index of the declared pattern with the strongest evidence.
     pub pattern: usize,
     /// Commits that touched both that pattern and the path.
     pub together: u32,
     /// Commits that touched that pattern.
     pub of: u32,
-    /// The declared path that it goes with.
+    /// The declared path that it most often changes with.
     pub partner: Partner,
-    /// Commits that touched the path at all.
+    /// All commits that touched the path.
     pub anywhere: u32,
     /// The newest commits that touched both, newest first, at most two.
     pub newest: Vec<CommitId>,
 }
 
-/// A declared path that a predicted one goes with.
+/// The declared path that a predicted path most often changes with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Partner {
     /// The declared path.
     pub path: PathId,
-    /// How likely a commit that touches it touches the predicted one, at least.
+    /// The least likelihood that a commit that touches it touches the predicted path.
     pub likelihood: f64,
     /// Commits that touched both.
     pub together: u32,
@@ -68,26 +69,26 @@ pub struct Partner {
     pub of: u32,
 }
 
-/// Predicts what work on the declared paths touches outside of them, the likeliest first.
+/// Predicts the paths outside the declared ones that the work will probably touch, the most likely first.
 ///
-/// `declared` has the known paths of each pattern. A path is predicted when a whole pattern clears the bar, or when
-/// one declared path alone does: a wide pattern is touched in many ways, and only some of them lead outside. Paths
-/// for which `exists` says no are gone, and are not predicted.
+/// `declared` has the known paths of each pattern. A path is predicted when a whole pattern reaches the threshold, or when
+/// one declared path alone does: commits touch a wide pattern for many reasons, and only some of them touch other paths.
+/// Paths for which `exists` returns false were deleted, and are not predicted.
 pub fn predict(
     history: &History,
     declared: &[Vec<PathId>],
-    bar: Bar,
+    threshold: Threshold,
     exists: impl Fn(PathId) -> bool,
 ) -> Vec<Prediction> {
     let inside: HashSet<PathId> = declared.iter().flatten().copied().collect();
     let mut partners = Partners { history, inside: &inside, samples: HashMap::new() };
-    rank(history, declared, &inside, bar.together)
+    rank(history, declared, &inside, threshold.together)
         .into_iter()
         .filter(|ranked| exists(ranked.path))
         .filter_map(|ranked| {
             let partner = partners.of(ranked.path)?;
-            let alone = partner.likelihood >= bar.likelihood && partner.together >= bar.together;
-            (ranked.likelihood >= bar.likelihood || alone).then(|| Prediction {
+            let alone = partner.likelihood >= threshold.likelihood && partner.together >= threshold.together;
+            (ranked.likelihood >= threshold.likelihood || alone).then(|| Prediction {
                 path: ranked.path,
                 likelihood: ranked.likelihood,
                 pattern: ranked.pattern,
@@ -101,12 +102,12 @@ pub fn predict(
         .collect()
 }
 
-/// How many commits touched any of the paths.
+/// Returns how many commits touched any of the paths.
 pub fn commits_touching(history: &History, paths: &[PathId]) -> usize {
     touching(history, paths).len()
 }
 
-/// A path, and what the pattern that says most about it says.
+/// A path, with the numbers of the pattern that has the strongest evidence.
 struct Ranked {
     path: PathId,
     likelihood: f64,
@@ -115,7 +116,7 @@ struct Ranked {
     of: u32,
 }
 
-/// All paths that changed together with a pattern at least so many times, the likeliest first.
+/// Returns all paths that changed together with a pattern at least `least_together` times, the most likely first.
 fn rank(
     history: &History,
     declared: &[Vec<PathId>],
@@ -154,7 +155,7 @@ fn rank(
     ranked
 }
 
-/// The commits that touched any of the paths, newest first, each once.
+/// Returns the commits that touched any of the paths, newest first, each once.
 fn touching(history: &History, paths: &[PathId]) -> Vec<CommitId> {
     let mut commits: Vec<CommitId> = paths.iter().flat_map(|path| history.touching(*path)).copied().collect();
     commits.sort_unstable();
@@ -162,16 +163,16 @@ fn touching(history: &History, paths: &[PathId]) -> Vec<CommitId> {
     commits
 }
 
-/// Finds declared paths that others go with.
+/// Finds the declared path that another path most often changes with.
 struct Partners<'h> {
     history: &'h History,
     inside: &'h HashSet<PathId>,
-    /// The commits of declared paths that were asked for already.
+    /// A cache: the commits of each declared path.
     samples: HashMap<PathId, Sample>,
 }
 
 impl Partners<'_> {
-    /// The declared path after which the other one is the likeliest to be touched.
+    /// Returns the declared path with the highest likelihood.
     fn of(&mut self, path: PathId) -> Option<Partner> {
         let mut shares: HashMap<PathId, (u32, f64)> = HashMap::new();
         for commit in self.history.touching(path) {

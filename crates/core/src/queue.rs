@@ -1,4 +1,4 @@
-//! Which request is next, why the others are not, and when working through them one by one ends.
+//! Queue order: which request is next, why others are skipped, and when an auto-run stops.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,34 +6,34 @@ use std::time::Duration;
 use crate::id::RequestId;
 use crate::request::RequestStatus;
 
-/// What the choice needs to know about a request.
+/// A request, with what the selection needs to know about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which one.
+    /// Its id.
     pub id: RequestId,
-    /// Where it is.
+    /// Its status.
     pub status: RequestStatus,
-    /// How many of those that it comes after are not done.
+    /// How many of the requests that it depends on are not done.
     pub unmet: u32,
-    /// Whether somebody else holds the request, or what it needs.
+    /// Whether another holder has the request, or a resource that it needs.
     pub locked: bool,
 }
 
 /// Why a request was passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PassedOver {
-    /// It does not wait to be executed: it failed or was called off, and nobody asked for it again.
+    /// It failed or was canceled, and nobody has submitted it again.
     NotReady,
-    /// Something that it comes after is not done.
+    /// A request that it depends on is not done.
     DependsNotDone,
-    /// It is being executed, or others hold what it needs.
+    /// It is being executed, or another holder has a resource that it needs.
     RequestLocked,
-    /// It waits for somebody's answer.
+    /// It waits for the answer of a person.
     LatestRunNeedsInput,
 }
 
 impl PassedOver {
-    /// The code for it.
+    /// Returns its code.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotReady => "NOT_READY",
@@ -50,16 +50,16 @@ impl fmt::Display for PassedOver {
     }
 }
 
-/// The choice, and why it fell like that.
+/// The selected request, and why others were skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The request to be executed; none when there is nothing to do.
+    /// The request to execute; `None` when there is nothing to do.
     pub next: Option<RequestId>,
     /// Every other request that is not done, with the reason.
     pub passed_over: Vec<(RequestId, PassedOver)>,
 }
 
-/// Chooses among requests that are given in their order: by priority, then age, then id.
+/// Selects the next request. The candidates come in order: by priority, then age, then id.
 pub fn select(candidates: impl IntoIterator<Item = Candidate>) -> Selection {
     let mut selection = Selection::default();
     for candidate in candidates {
@@ -74,7 +74,7 @@ pub fn select(candidates: impl IntoIterator<Item = Candidate>) -> Selection {
                 selection.next = Some(candidate.id);
                 continue;
             }
-            // It is ready; another one is before it.
+            // It is ready, but another one comes before it.
             RequestStatus::Queued => continue,
         };
         selection.passed_over.push((candidate.id, reason));
@@ -82,12 +82,12 @@ pub fn select(candidates: impl IntoIterator<Item = Candidate>) -> Selection {
     selection
 }
 
-/// How far an auto-run goes.
+/// The limits of an auto-run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// So many runs at most.
+    /// The most runs.
     pub runs: u32,
-    /// For so long at most; a run that goes on then is seen through.
+    /// The longest duration. A run that is executing at that time is finished.
     pub span: Duration,
 }
 
@@ -97,31 +97,31 @@ impl Default for Limits {
     }
 }
 
-/// Why an auto-run ended.
+/// Why an auto-run stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stop {
     /// There is nothing to do.
     NothingLeft,
-    /// The last request needs somebody.
+    /// The last request needs the answer of a person.
     NeedsInput,
     /// The last request failed.
     Failed,
-    /// The last request was called off.
+    /// The last request was canceled.
     Canceled,
-    /// The doctor found something that has to be put right first.
+    /// The doctor found a problem that has to be fixed first.
     DoctorFailed,
-    /// As many runs as allowed.
+    /// The limit of runs is reached.
     RunLimit,
-    /// As long as allowed.
+    /// The time limit is reached.
     TimeLimit,
-    /// Somebody asked for it.
+    /// The user asked for it.
     Asked,
-    /// The queue's lock was taken away.
+    /// Another process has taken the queue lock.
     LockLost,
 }
 
 impl Stop {
-    /// The code for it.
+    /// Returns its code.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NothingLeft => "NOTHING_LEFT",
@@ -143,7 +143,7 @@ impl fmt::Display for Stop {
     }
 }
 
-/// Whether an auto-run ends after a run, which left its request in this state.
+/// Says whether an auto-run stops after a run that left its request in this status.
 pub fn ends(last: RequestStatus, runs: u32, span: Duration, limits: Limits) -> Option<Stop> {
     match last {
         RequestStatus::NeedsInput => Some(Stop::NeedsInput),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_ready_one_is_next_and_the_others_say_why_not() {
+    fn the_first_ready_request_is_next_and_the_others_have_a_reason() {
         let selection = select([
             candidate("done", RequestStatus::Done),
             candidate("runs", RequestStatus::Running),
@@ -197,7 +197,7 @@ mod tests {
 
     /// Requirement 185.
     #[test]
-    fn an_auto_run_ends_at_what_needs_somebody_and_at_its_limits() {
+    fn an_auto_run_stops_when_a_person_is_needed_and_at_its_limits() {
         let limits = Limits::default();
         let ends = |last, runs, minutes: u64| ends(last, runs, Duration::from_secs(60 * minutes), limits);
         assert_eq!(ends(RequestStatus::Done, 19, 59), None);

@@ -1,4 +1,4 @@
-//! Requests: something that somebody wants done, and everything that has to be known to do it.
+//! Requests: what a user wants done, and everything that a worker needs to do it.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -14,45 +14,45 @@ use crate::resource::{Mode, Resource, Target};
 use crate::retry::RetryPolicy;
 use crate::run::{Reason, Run, Status};
 
-/// What is to be done, and how.
+/// A command to execute, with its conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its id, which its user may choose.
+    /// Its id, which the user may choose.
     pub id: RequestId,
-    /// What it is about, for people.
+    /// A title for people.
     pub title: String,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// The folder to run in.
     pub dir: String,
-    /// The environment that the command gets; nothing else of the submitter's.
+    /// The whole environment of the command.
     pub env: Vec<(String, String)>,
-    /// Names to hold while it runs.
+    /// Names that are locked while it runs.
     pub locks: Vec<Name>,
-    /// Paths to hold while it runs.
+    /// Paths that are locked while it runs.
     pub paths: Vec<Pattern>,
-    /// Whether what it holds can be shared with others that share it.
+    /// Whether its locks are shared.
     pub shared: bool,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: Priority,
-    /// What has to be done before.
+    /// The requests that have to be done before.
     pub after: Vec<RequestId>,
-    /// How long it may wait for somebody to begin with it.
+    /// How long it may wait in the queue.
     pub queue_timeout: Option<Duration>,
     /// How long an attempt may take.
     pub timeout: Option<Duration>,
-    /// When a failed attempt is made again.
+    /// When a failed attempt is retried.
     pub retry: RetryPolicy,
-    /// The exit codes that are a success.
+    /// The exit codes that mean success.
     pub success: Vec<u8>,
-    /// The same key gives the same request, however often it is submitted.
+    /// The idempotency key: submitting the same key again returns the same request.
     pub key: Option<String>,
-    /// Who asked for it: a group of a stage, a task of a swarm; `kind:id`.
+    /// Where it comes from: a group of a stage or a task of a swarm, as `kind:id`.
     pub origin: Option<String>,
 }
 
 impl Request {
-    /// A command to be run in a folder, with nothing around it: no environment, no locks, one attempt, no limits.
+    /// Creates a request for a command in a folder, with no environment, no locks, one attempt and no limits.
     pub fn new(id: RequestId, command: Vec<String>, dir: String) -> Self {
         Self {
             id,
@@ -74,12 +74,12 @@ impl Request {
         }
     }
 
-    /// Whether it has to hold anything.
+    /// Says whether it needs a lease.
     pub fn needs_lease(&self) -> bool {
         !self.locks.is_empty() || !self.paths.is_empty()
     }
 
-    /// What it has to hold, all or none.
+    /// Returns the resources of its lease.
     pub fn resources(&self) -> Vec<Resource> {
         let mode = if self.shared { Mode::Shared } else { Mode::Exclusive };
         let names = self.locks.iter().cloned().map(Target::Name);
@@ -87,18 +87,19 @@ impl Request {
         targets.map(|target| Resource { target, mode }).collect()
     }
 
-    /// The task of a swarm that it is for; whoever executes it holds the task's lock.
+    /// Returns the task of a swarm that it is for. The process that executes it holds the lock of the task.
     pub fn task(&self) -> Option<&str> {
         self.origin.as_deref()?.strip_prefix("swarm:")
     }
 
-    /// The group of a stage that it is a part of. It is executed by whoever conducts the group, and by nobody else, and
-    /// shares the group's leases as one owner.
+    /// Returns the group of a stage that it belongs to. Only the process that runs the group executes it. It shares the
+    /// leases of the group as one owner.
     pub fn conductor(&self) -> Option<&str> {
         self.origin.as_deref().filter(|origin| origin.starts_with("stage:"))
     }
 
-    /// The lease and lock file that it needs, as a text: requests with the same text need the same. Empty if it needs none.
+    /// Returns the lease and the lock file that it needs, as a text. Two requests with the same text need the same. Empty
+    /// if it needs none.
     pub fn lease_key(&self) -> String {
         if !self.needs_lease() && self.task().is_none() {
             return String::new();
@@ -113,29 +114,29 @@ impl Request {
     }
 }
 
-/// Where a request is, as its latest run says.
+/// The status of a request, which follows from its latest run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequestStatus {
-    /// It waits to be executed.
+    /// It waits in the queue.
     Queued,
-    /// It is being executed, and locked.
+    /// It is being executed.
     Running,
     /// It is done.
     Done,
-    /// It needs somebody.
+    /// It needs the answer of a person.
     NeedsInput,
-    /// It did not work.
+    /// It failed.
     Failed,
-    /// It was called off.
+    /// It was canceled.
     Canceled,
 }
 
 impl RequestStatus {
-    /// All of them.
+    /// Every status.
     pub const ALL: [Self; 6] =
         [Self::Queued, Self::Running, Self::Done, Self::NeedsInput, Self::Failed, Self::Canceled];
 
-    /// What the latest run makes of its request.
+    /// Returns the status of a request from its latest run.
     pub fn of_run(status: Status, reason: Option<Reason>) -> Self {
         match (status, reason) {
             (Status::Queued, _) => Self::Queued,
@@ -147,7 +148,7 @@ impl RequestStatus {
         }
     }
 
-    /// The word for it.
+    /// Returns its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "QUEUED",
@@ -169,20 +170,20 @@ impl From<&Run> for RequestStatus {
 impl FromStr for RequestStatus {
     type Err = NotARequestStatus;
 
-    /// Reads the word in any case.
+    /// Parses the name in any case.
     fn from_str(text: &str) -> Result<Self, NotARequestStatus> {
         let found = Self::ALL.into_iter().find(|status| status.as_str().eq_ignore_ascii_case(text));
         found.ok_or_else(|| NotARequestStatus(text.to_owned()))
     }
 }
 
-/// A word that is no status.
+/// A text is not a status.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not the status of a request")]
 pub struct NotARequestStatus(String);
 
 impl NotARequestStatus {
-    /// The way out, for the person who wrote it.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         format!("one of {}", RequestStatus::ALL.map(RequestStatus::as_str).join(", "))
     }
@@ -194,8 +195,8 @@ impl fmt::Display for RequestStatus {
     }
 }
 
-/// Finds a circle in "comes after": each of the result comes after the next, and the last after the first.
-pub fn circle<'r>(
+/// Finds a cycle of dependencies: each request of the result depends on the next, and the last on the first.
+pub fn find_cycle<'r>(
     requests: impl IntoIterator<Item = (&'r RequestId, &'r [RequestId])>,
 ) -> Option<Vec<RequestId>> {
     let edges: HashMap<&RequestId, &[RequestId]> = requests.into_iter().collect();
@@ -203,7 +204,7 @@ pub fn circle<'r>(
     let mut starts: Vec<&RequestId> = edges.keys().copied().collect();
     starts.sort();
     for start in starts {
-        // A path and, for each of its places, how many of the edges were followed.
+        // The current path and, for each request on it, how many of its edges were followed.
         let mut path: Vec<(&RequestId, usize)> = vec![(start, 0)];
         while let Some((at, next)) = path.last_mut() {
             let place = *at;
@@ -236,17 +237,17 @@ mod tests {
 
     fn found(edges: &[(&str, &[&str])]) -> Option<Vec<String>> {
         let graph = graph(edges);
-        let circle = circle(graph.iter().map(|(id, after)| (id, after.as_slice())))?;
-        Some(circle.iter().map(ToString::to_string).collect())
+        let cycle = find_cycle(graph.iter().map(|(id, after)| (id, after.as_slice())))?;
+        Some(cycle.iter().map(ToString::to_string).collect())
     }
 
     #[test]
-    fn a_circle_is_named_whole() {
+    fn a_cycle_is_returned_completely() {
         assert_eq!(found(&[("a", &["b"]), ("b", &["c"]), ("c", &[])]), None);
         assert_eq!(found(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &[])]), None);
         assert_eq!(found(&[("a", &["a"])]), Some(vec!["a".into()]));
-        let circle = found(&[("x", &["a"]), ("a", &["b"]), ("b", &["c", "x0"]), ("c", &["a"])]);
-        assert_eq!(circle, Some(vec!["a".into(), "b".into(), "c".into()]));
+        let cycle = found(&[("x", &["a"]), ("a", &["b"]), ("b", &["c", "x0"]), ("c", &["a"])]);
+        assert_eq!(cycle, Some(vec!["a".into(), "b".into(), "c".into()]));
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! Whether and when a failed attempt is made again.
+//! Retry policy: exponential backoff with jitter.
 
 use std::time::Duration;
 
-/// When a failed command is tried again.
+/// When a failed command is retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How many more attempts there may be after the first.
+    /// The most retries after the first attempt.
     pub limit: u32,
-    /// How long to wait before the second attempt; every further wait is twice as long.
+    /// The wait before the second attempt. Each further wait is twice as long.
     pub base: Duration,
-    /// No wait is longer than this.
+    /// The longest wait.
     pub longest: Duration,
-    /// The exit codes that are worth another attempt; all failures when there are none.
+    /// The exit codes that are retried; all failures if there are none.
     pub codes: Vec<u8>,
 }
 
@@ -22,10 +22,10 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait until the next attempt, or that there is none.
+    /// Returns how long to wait until the next attempt; `None` when there is none.
     ///
-    /// `attempt` is the one that failed, from 1; `code` its exit code, if it has one. `chance` is any number: it
-    /// spreads the wait over the upper half, so that what failed together does not come back together.
+    /// `attempt` is the number of the attempt that failed, from 1, and `code` its exit code. `chance` is a random number:
+    /// it spreads the wait over the upper half (jitter), so that commands that failed together do not retry together.
     pub fn wait_after(&self, attempt: u32, code: Option<u8>, chance: u64) -> Option<Duration> {
         if attempt > self.limit {
             return None;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_attempts_and_only_for_the_named_codes() {
+    fn retries_are_limited_in_number_and_to_the_given_codes() {
         assert_eq!(policy(0).wait_after(1, Some(1), 0), None);
         assert!(policy(1).wait_after(1, None, 0).is_some());
         assert_eq!(policy(1).wait_after(2, Some(1), 0), None);

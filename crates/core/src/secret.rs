@@ -1,19 +1,19 @@
-//! Which variables have values that are shown to nobody.
+//! Secrets: which environment variables have values that are never shown.
 
 use std::borrow::Cow;
 
-/// What is shown in the place of a secret.
+/// The text that replaces a secret.
 pub const HIDDEN: &str = "***";
 
-/// A name that has one of these in it.
+/// A name that contains one of these is secret.
 const ANYWHERE: [&str; 9] =
     ["TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "COOKIE", "PRIVATE", "APIKEY", "BEARER"];
-/// A name of which one part ends like this.
+/// A name is secret if one of its parts ends with one of these.
 const PART_ENDS: [&str; 6] = ["KEY", "KEYS", "AUTH", "PASS", "PWD", "JWT"];
-/// What looks like one and is none.
+/// Names that are not secret, although they match.
 const KNOWN: [&str; 2] = ["PWD", "OLDPWD"];
 
-/// Whether the name of a variable says that its value is a secret; rather one too many than one too few.
+/// Says whether the value of a variable with this name is a secret. In doubt it is.
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     if KNOWN.contains(&name.as_str()) {
@@ -24,7 +24,7 @@ pub fn is_secret(name: &str) -> bool {
         || parts.any(|part| PART_ENDS.iter().any(|end| part.ends_with(end)))
 }
 
-/// A variable's value as others may see it: nothing of a secret, no password within an address.
+/// Returns the value of a variable for display: hides a secret, and a password in a URL.
 pub fn shown<'v>(name: &str, value: &'v str) -> Cow<'v, str> {
     if is_secret(name) && !value.is_empty() {
         return Cow::Borrowed(HIDDEN);
@@ -32,7 +32,7 @@ pub fn shown<'v>(name: &str, value: &'v str) -> Cow<'v, str> {
     without_password(value)
 }
 
-/// `postgres://user:secret@host/` without the middle.
+/// Hides the password in `postgres://user:secret@host/`.
 fn without_password(value: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = value.split_once("://") else { return Cow::Borrowed(value) };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);

@@ -1,4 +1,4 @@
-//! Sizes in bytes as users write them.
+//! Parser for sizes in bytes, as users write them.
 
 use thiserror::Error;
 
@@ -8,13 +8,13 @@ pub enum SizeError {
     /// It is not a number with an optional unit.
     #[error("`{0}` is not a size")]
     Malformed(String),
-    /// There is no such disk.
+    /// It is larger than any disk.
     #[error("the size `{0}` is too large")]
     TooLarge(String),
 }
 
 impl SizeError {
-    /// The way out, for the person who wrote it.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         "write 500000, 512K, 16M or 1G"
     }
@@ -35,7 +35,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     if number.is_empty() {
         return Err(malformed());
     }
-    // Only too many digits are left to go wrong.
+    // Parsing digits fails only if there are too many.
     let number: Option<u64> = number.parse().ok();
     number
         .and_then(|number| number.checked_mul(1024_u64.pow(power)))

@@ -1,4 +1,4 @@
-//! Time: moments on the clock of a store, and the durations that users write.
+//! Moments on the store's clock, TTLs, and durations as users write them.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use thiserror::Error;
 pub struct Moment(i64);
 
 impl Moment {
-    /// The last moment there is.
+    /// The last possible moment.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// The moment this many microseconds after the clock's zero.
+    /// Returns the moment this many microseconds after the clock's zero.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the clock's zero.
+    /// Returns microseconds since the clock's zero.
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// The moment `span` later, or the last moment there is.
+    /// Returns the moment `span` later, or the last possible moment.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// How long ago `earlier` was; zero when it lies in the future.
+    /// Returns how long ago `earlier` was; zero when it is in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -56,22 +56,22 @@ impl Ttl {
         }
     }
 
-    /// The span itself.
+    /// Returns the duration.
     pub const fn get(self) -> Duration {
         self.0
     }
 }
 
-/// Why a text is not a span of time.
+/// Why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SpanError {
     /// It is not a number with an optional unit.
     #[error("`{0}` is not a duration")]
     Malformed(String),
-    /// It does not fit into what the clock can count.
+    /// It is longer than the clock can count.
     #[error("the duration `{0}` is too long")]
     TooLong(String),
-    /// A TTL has to be long enough to be renewed, and to end some day.
+    /// A TTL is too short to be renewed, or too long.
     #[error("a TTL of {0:?} is out of range")]
     TtlOutOfRange(Duration),
 }
@@ -86,7 +86,7 @@ impl SpanError {
     }
 }
 
-/// Reads `300`, `300s`, `5m`, `24h`, `7d` or `250ms`; a fraction such as `0.5` is allowed.
+/// Parses `300`, `300s`, `5m`, `24h`, `7d` or `250ms`. A fraction such as `0.5` is allowed.
 pub fn parse_span(text: &str) -> Result<Duration, SpanError> {
     let malformed = || SpanError::Malformed(text.to_owned());
     let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -106,7 +106,7 @@ pub fn parse_span(text: &str) -> Result<Duration, SpanError> {
     }
     let too_long = || SpanError::TooLong(text.to_owned());
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_long())? };
-    // Nine digits are nanoseconds of a second: more cannot be told apart.
+    // Nine digits are nanoseconds. More digits make no difference.
     let nanos_fraction: u64 = format!("{:0<9.9}", fraction).parse().map_err(|_| malformed())?;
     let nanos_of_fraction = nanos_fraction.saturating_mul(milliseconds_a_unit) / 1_000;
     let milliseconds = whole.checked_mul(milliseconds_a_unit).ok_or_else(too_long)?;
@@ -114,7 +114,7 @@ pub fn parse_span(text: &str) -> Result<Duration, SpanError> {
     if i64::try_from(span.as_micros()).is_err() { Err(too_long()) } else { Ok(span) }
 }
 
-/// Writes a span the way people read one: `250ms`, `12s`, `3m 12s`, `2h 5m`, `3d 4h`.
+/// Formats a duration for people: `250ms`, `12s`, `3m 12s`, `2h 5m`, `3d 4h`.
 pub fn format_span(span: Duration) -> String {
     let seconds = span.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);

@@ -1,28 +1,28 @@
-//! Parallelism that tunes itself: more while all goes well, less as soon as it does not.
+//! Automatic parallelism: more groups at a time while all goes well, fewer after a problem.
 
-/// Between what the number of groups at a time may lie, and by how much it changes.
+/// The bounds for the number of groups at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The fewest; at least one.
     pub min: usize,
     /// The most.
     pub max: usize,
-    /// By how many it changes.
+    /// How many groups are added or removed at a time.
     pub step: usize,
 }
 
 /// How the last group went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// It began when it could, and ended well.
+    /// It started without a wait, and succeeded.
     Smooth,
-    /// It failed, had to wait for others too long, or the machine was too busy.
+    /// It failed, waited too long, or the machine was too busy.
     Strained,
 }
 
-/// The number of groups at a time after this sign.
+/// Returns the number of groups at a time after this sign.
 ///
-/// It grows by a step only when all places were in use: more places than anybody wants tell nothing.
+/// It grows only when all slots are in use: free slots show that more are not needed.
 pub fn tune(slots: usize, in_use: usize, sign: Sign, bounds: Bounds) -> usize {
     let (min, step) = (bounds.min.max(1), bounds.step.max(1));
     let max = bounds.max.max(min);
@@ -42,7 +42,7 @@ mod tests {
 
     /// Requirement 159.
     #[test]
-    fn it_grows_while_all_goes_well_and_stays_within_its_bounds() {
+    fn the_number_grows_while_all_goes_well_and_stays_within_its_bounds() {
         let mut slots = 2;
         let mut seen = Vec::new();
         for sign in [Sign::Smooth, Sign::Smooth, Sign::Smooth, Sign::Smooth, Sign::Strained, Sign::Smooth] {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_nobody_uses_are_not_added_to() {
+    fn the_number_does_not_grow_while_slots_are_free() {
         assert_eq!(tune(4, 1, Sign::Smooth, BOUNDS), 4);
         assert_eq!(tune(1, 1, Sign::Strained, Bounds { min: 0, max: 0, step: 0 }), 1);
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockkeeper_core::conflict::{Action, Findings, Group, Rule, Severity, Strategy as Fallback, detect};
-use lockkeeper_core::overlap::{Meeting, Relation, covers, meetings, overlap_all, relate};
+use lockkeeper_core::overlap::{Comparison, Relation, covers, overlap_all, overlapping_pairs, relate};
 use lockkeeper_core::pattern::Pattern;
 use proptest::prelude::*;
 
@@ -151,8 +151,8 @@ proptest! {
     #[test]
     fn indexed_meetings_are_those_of_all_pairs(patterns in prop::collection::vec(any_pattern(), 0..40)) {
         let patterns: Vec<&Pattern> = patterns.iter().collect();
-        let mut found: Vec<(usize, usize, Meeting)> = Vec::new();
-        meetings(&patterns, |_, _| true, |a, b, meeting| found.push((a, b, meeting)));
+        let mut found: Vec<(usize, usize, Comparison)> = Vec::new();
+        overlapping_pairs(&patterns, |_, _| true, |a, b, meeting| found.push((a, b, meeting)));
         found.sort_unstable_by_key(|(a, b, _)| (*a, *b));
         let pairs = (0..patterns.len()).flat_map(|a| (a + 1..patterns.len()).map(move |b| (a, b)));
         let related = pairs.map(|(a, b)| (a, b, relate(patterns[a], patterns[b])));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_core::conflict::{Action, Group, Rule, Severity, detect};
-use lockkeeper_core::plan::{Dependency, Member, Plan, Progress, Question, Standing, plan};
+use lockkeeper_core::plan::{Dependency, GroupState, Member, Plan, PlanInput, Progress, plan};
 
 /// `a` and `b` share a file under a rule; `c` depends on `a`, `d` on `c`, `e` on the beginning of `b`.
 fn five(action: Action) -> Plan {
@@ -27,7 +27,7 @@ fn five(action: Action) -> Plan {
     }];
     let edge = |source, target, completion| Dependency { source, target, completion };
     let findings = detect(&groups, &rules, action);
-    plan(&Question {
+    plan(&PlanInput {
         groups: &members,
         dependencies: &[edge(0, 2, true), edge(2, 3, true), edge(1, 4, false)],
         findings: &findings,
@@ -80,7 +80,7 @@ fn whoever_depends_on_a_failure_is_skipped_and_whoever_takes_turns_goes_on() {
     let mut progress = Progress::new(&plan);
     progress.begin(0);
     assert_eq!(progress.end(0, false), [2, 3], "what depends on it, and what depends on that");
-    assert_eq!(progress.standings()[3], Standing::Skipped);
+    assert_eq!(progress.states()[3], GroupState::Skipped);
     assert_eq!(progress.startable(9), [1, 4], "b was only in line behind it");
     assert_eq!(progress.skip(1), [4], "what never begins is not waited for");
     assert!(progress.is_over());
@@ -108,7 +108,7 @@ fn every_group_comes_to_an_end_in_any_order_of_ends() {
                 progress.begin(group);
                 running.push(group);
             }
-            assert!(!running.is_empty(), "seed {seed}: stuck at {:?}", progress.standings());
+            assert!(!running.is_empty(), "seed {seed}: stuck at {:?}", progress.states());
             assert!(!(running.contains(&0) && running.contains(&1)), "seed {seed}: both in x");
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let ended = running.swap_remove((dice >> 33) as usize % running.len());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::conflict::{Action, Findings, Group, Rule, Severity, detect};
 use lockkeeper_core::plan::{
-    Cause, Cycle, Dependency, Load, Member, Mode, Plan, Question, Scope, find_cycle, plan,
+    Cause, Cycle, Dependency, Load, Member, Mode, Plan, PlanInput, Scope, find_cycle, plan,
 };
 
 /// A phase in few words.
@@ -68,7 +68,7 @@ impl Phase {
 
     fn plan(&self) -> Plan {
         let findings = self.findings();
-        let question = Question {
+        let question = PlanInput {
             groups: &self.members,
             dependencies: &self.dependencies,
             findings: &findings,

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use lockkeeper_core::conflict::{Action, Findings, Group, Rule, Severity, detect};
-use lockkeeper_core::plan::{Cause, Dependency, Member, Mode, Plan, Progress, Question, plan};
+use lockkeeper_core::plan::{Cause, Dependency, Member, Mode, Plan, PlanInput, Progress, plan};
 
 /// Seeded random numbers. docs/stages.md has numbers that come from this generator.
 struct Dice(u64);
@@ -103,8 +103,8 @@ fn question<'a>(
     findings: &'a Findings,
     rules: &'a [Rule],
     slots: Option<NonZeroUsize>,
-) -> Question<'a> {
-    Question { groups, dependencies, findings, rules, load: None, slots, can_parallel: true }
+) -> PlanInput<'a> {
+    PlanInput { groups, dependencies, findings, rules, load: None, slots, can_parallel: true }
 }
 
 /// The least length over all orders of the groups, each begun as early as the ones before it allow. Among these

@@ -2,6 +2,8 @@
 //!
 //! A use case of leases runs one decision: it reads the records of one transaction, asks the rules in `lockkeeper-core`, and
 //! commits their changes.
+//!
+//! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
 mod acquiring;
 pub mod conflicts;
@@ -19,6 +21,7 @@ pub mod predict;
 mod probe;
 pub mod queue;
 pub mod report;
+mod resident;
 pub mod runs;
 #[cfg(feature = "stages")]
 pub mod stages;
@@ -34,6 +37,7 @@ pub use holding::Supervised;
 pub use leases::{Broken, Upgrade};
 pub use listing::{ConflictingLease, HolderEntry, Listing, WaiterEntry};
 pub use probe::MachineProbe;
+pub use resident::Resident;
 pub use waiting::{Progress, WaitOptions};
 
 use lockkeeper_store::{Commit, LeaseStore, StoreError};

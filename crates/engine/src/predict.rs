@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockkeeper_core::overlap::overlap;
 use lockkeeper_core::pattern::Pattern;
 use lockkeeper_core::predict::{
-    Bar, Collision, Evaluation, Forecast, History, PathId, Prediction, collisions, commits_touching,
+    Collision, Evaluation, Forecast, History, PathId, Prediction, Threshold, collisions, commits_touching,
     evaluate, predict as predict_paths, suggest,
 };
 
@@ -28,7 +28,7 @@ pub struct Terms {
     /// How much of the history is read.
     pub limits: Limits,
     /// The least evidence for a prediction.
-    pub bar: Bar,
+    pub bar: Threshold,
     /// The age at which a commit counts half.
     pub half_life: Duration,
     /// The most predictions for a group, and the most conflicts between groups.

@@ -168,7 +168,7 @@ impl QueueRunner {
     /// Records the current request and run, in the lock file and in the run store.
     fn record_current(&mut self, request: &RequestId, run: &Run) -> Result<(), RunError> {
         if let Some(file) = &mut self.file {
-            let moved = file.move_on(request.as_str(), run.id.as_str(), WallTime::now());
+            let moved = file.set_current(request.as_str(), run.id.as_str(), WallTime::now());
             moved.map_err(|error| RunError::Machine(std::io::Error::other(error)))?;
         }
         let worker = &self.worker;
@@ -209,7 +209,7 @@ impl QueueRunner {
     /// Whether the lock is still held. Renews the lock file.
     fn has_lock(&mut self) -> Result<bool, RunError> {
         if let Some(file) = &mut self.file
-            && !file.beat(WallTime::now()).unwrap_or(true)
+            && !file.heartbeat(WallTime::now()).unwrap_or(true)
         {
             return Ok(false);
         }

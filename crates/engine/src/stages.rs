@@ -18,7 +18,7 @@ pub mod report;
 use std::time::Duration;
 
 use lockkeeper_core::id::RequestId;
-use lockkeeper_core::plan::Standing;
+use lockkeeper_core::plan::GroupState;
 use lockkeeper_core::run::Run;
 use thiserror::Error;
 
@@ -61,7 +61,7 @@ pub enum PhaseEvent {
         /// The group's index in the plan.
         group: usize,
         /// The final state.
-        standing: Standing,
+        state: GroupState,
         /// Why it did not succeed.
         why: Option<String>,
     },

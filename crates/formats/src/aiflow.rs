@@ -1,8 +1,8 @@
-//! Request and queue locks of aiflow: one JSON file each under `ROOT/.aiflow/locks`.
+//! Aiflow request and queue locks: one JSON file for each under `ROOT/.aiflow/locks`.
 //!
-//! A request lock keeps one request from being run twice at a time, the queue lock keeps the queue from being worked
-//! through twice. A holder extends `expires_at` while its run goes on. A lock is stale once that has passed *and* its
-//! process is dead or unknown; a live process keeps an expired lock.
+//! A request lock lets only one run of a request execute at a time. The queue lock lets only one process work through the
+//! queue. A holder extends `expires_at` while its run goes on. A lock is stale after that time if its process is dead or
+//! unknown. A live process keeps an expired lock.
 
 mod record;
 mod recovery;
@@ -13,34 +13,34 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
+use lockkeeper_platform::wall_clock::WallTime;
 use thiserror::Error;
+
+use super::Verdict;
+use super::guard::{Folder, GuardError, Heartbeat, Held, LockFile, Removal, Take};
+use super::json_record::{self, RecordError};
+use super::safe_open::{FileName, NameError, Snapshot};
 
 pub use record::{AiflowRecord, Subject};
 pub use recovery::{Listed, Pass, Recovered, Recovery};
 
-use super::Verdict;
-use super::guard::{Beat, Folder, GuardError, Held, LockFile, Removal, Take};
-use super::hostile::{FileName, NameError, Sighting};
-use super::json::{self, Unread};
-use lockkeeper_platform::wall_clock::WallTime;
-
-/// How long a lock lives unless it is extended.
+/// How long a lock is valid unless it is extended.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30 * 60);
 
 const LOCKS: [&str; 2] = [".aiflow", "locks"];
 const REQUEST_PREFIX: &str = "request.";
 const SUFFIX: &str = ".lock.json";
 const FILE_MODE: u32 = 0o600;
-/// The folder ignores itself, so that no file of the user has to be changed.
+/// A `.gitignore` in the folder itself, so that no file of the user has to change.
 const GITIGNORE: &str = "# Locks belong to one machine and one moment.\n*\n";
 
-/// Why a request or queue lock could not be worked on.
+/// Why an operation on a request or queue lock failed.
 #[derive(Debug, Error)]
 pub enum AiflowError {
-    /// The request's id cannot become a file name.
+    /// The id of the request cannot become a file name.
     #[error("the request cannot be locked")]
     Request(#[from] NameError),
-    /// The file or its folder.
+    /// The operation on the file or its folder failed.
     #[error(transparent)]
     Guard(#[from] GuardError),
     /// The folder cannot be listed.
@@ -48,21 +48,21 @@ pub enum AiflowError {
     List {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The record is not one of this format and version, so nobody knows whether it is held.
+    /// The record has another format or version, so nobody knows whether it is held.
     #[error("cannot understand the lock file {}", path.display())]
     NotUnderstood {
         /// The lock file.
         path: PathBuf,
         /// What is wrong with it.
-        source: Unread,
+        source: RecordError,
     },
 }
 
 impl AiflowError {
-    /// The way out.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Request(error) => error.hint(),
@@ -75,37 +75,37 @@ impl AiflowError {
     }
 }
 
-/// What was found at a lock file.
+/// The state of a lock file.
 #[derive(Debug)]
-pub struct Standing {
-    /// The record; none while it is torn.
+pub struct LockState {
+    /// The record; `None` while it is incomplete.
     pub record: Option<AiflowRecord>,
-    /// What is to be made of it.
+    /// Whether it is held or stale.
     pub verdict: Verdict,
 }
 
-/// What came of locking.
+/// The result of taking a lock.
 #[derive(Debug)]
 pub enum Attempt {
-    /// It is ours.
+    /// We have the lock.
     Locked {
-        /// The lock, released when dropped.
+        /// The lock. It is released when dropped.
         lock: AiflowLock,
-        /// The stale lock that stood in its place, to be reported.
+        /// The stale lock that it replaced, for the report.
         recovered: Option<Recovered>,
     },
-    /// Somebody else has it; the record names the run.
-    Busy(Standing),
+    /// Another process has the lock. The record names its run.
+    Busy(LockState),
 }
 
 /// Who takes a lock, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'t> {
-    /// The run that it is taken for.
+    /// The run that needs the lock.
     pub run_id: Option<&'t str>,
-    /// The process that it stands and falls with.
+    /// The process that holds the lock.
     pub pid: u32,
-    /// How long it lives unless it is extended.
+    /// How long the lock is valid unless it is extended.
     pub ttl: Ttl,
 }
 
@@ -116,12 +116,12 @@ pub struct Aiflow {
 }
 
 impl Aiflow {
-    /// Names the project; nothing is touched yet.
+    /// Remembers the project. Does not touch it yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Where a lock file is.
+    /// Returns the path of a lock file.
     pub fn path(&self, subject: &Subject) -> Result<PathBuf, AiflowError> {
         Ok(self.locks().join(file_name(subject)?.as_str()))
     }
@@ -129,33 +129,32 @@ impl Aiflow {
     /// Locks a request or the queue if it is free or its lock is stale. Never waits.
     pub fn lock(&self, subject: &Subject, terms: Terms<'_>, now: WallTime) -> Result<Attempt, AiflowError> {
         let name = file_name(subject)?;
-        let file = LockFile::new(self.make_folder()?, name, FILE_MODE, json::is_object);
+        let file = LockFile::new(self.make_folder()?, name, FILE_MODE, json_record::is_object);
         let path = file.path();
         let record = AiflowRecord::new(subject, terms.run_id, terms.pid, terms.ttl.get(), now);
-        match file.take(&record.content(), &mut |sighting| verdict(subject, sighting, now))? {
+        match file.take(&record.content(), &mut |snapshot| verdict(subject, snapshot, now))? {
             Take::Taken { held, replaced } => {
                 let lock = AiflowLock { held: Some(Box::new(held)), record, ttl: terms.ttl };
-                let replaced =
-                    replaced.map(|sighting| standing(subject, &path, &sighting, now)).transpose()?;
-                let recovered = replaced.map(|standing| Recovered { subject: subject.clone(), standing });
+                let replaced = replaced.map(|snapshot| state(subject, &path, &snapshot, now)).transpose()?;
+                let recovered = replaced.map(|state| Recovered { subject: subject.clone(), state });
                 Ok(Attempt::Locked { lock, recovered })
             }
-            Take::Busy { sighting: Some(sighting), verdict } => {
-                let standing = standing(subject, &path, &sighting, now)?;
-                Ok(Attempt::Busy(Standing { verdict, ..standing }))
+            Take::Busy { snapshot: Some(snapshot), verdict } => {
+                let state = state(subject, &path, &snapshot, now)?;
+                Ok(Attempt::Busy(LockState { verdict, ..state }))
             }
-            Take::Busy { sighting: None, verdict } => Ok(Attempt::Busy(Standing { record: None, verdict })),
+            Take::Busy { snapshot: None, verdict } => Ok(Attempt::Busy(LockState { record: None, verdict })),
         }
     }
 
-    /// Tells who has a lock; nothing when it is free. Changes nothing.
-    pub fn show(&self, subject: &Subject, now: WallTime) -> Result<Option<Standing>, AiflowError> {
+    /// Returns the state of a lock; `None` when it is free. Changes nothing.
+    pub fn show(&self, subject: &Subject, now: WallTime) -> Result<Option<LockState>, AiflowError> {
         let Some(file) = self.existing(subject)? else { return Ok(None) };
-        let sighting = file.look()?;
-        sighting.map(|sighting| standing(subject, &file.path(), &sighting, now)).transpose()
+        let snapshot = file.read()?;
+        snapshot.map(|snapshot| state(subject, &file.path(), &snapshot, now)).transpose()
     }
 
-    /// The folder of the locks, unless it is missing.
+    /// Opens the folder of the locks; `None` when it is missing.
     pub fn folder(&self) -> Result<Option<Folder>, AiflowError> {
         Ok(Folder::open_below(&self.root, &LOCKS)?)
     }
@@ -164,10 +163,10 @@ impl Aiflow {
         self.root.join(LOCKS[0]).join(LOCKS[1])
     }
 
-    /// The lock file, unless its folder is missing: who only looks makes none.
+    /// Returns the lock file; `None` when its folder is missing. Reading does not create the folder.
     fn existing(&self, subject: &Subject) -> Result<Option<LockFile>, AiflowError> {
         let name = file_name(subject)?;
-        Ok(self.folder()?.map(|folder| LockFile::new(folder, name, FILE_MODE, json::is_object)))
+        Ok(self.folder()?.map(|folder| LockFile::new(folder, name, FILE_MODE, json_record::is_object)))
     }
 
     fn make_folder(&self) -> Result<Folder, AiflowError> {
@@ -182,22 +181,22 @@ impl Aiflow {
     }
 }
 
-/// A lock that is ours until it is dropped, also when that happens because of an error or a panic.
+/// A lock that this process holds until it is dropped, also after an error or a panic.
 #[derive(Debug)]
 pub struct AiflowLock {
-    /// None once it was released.
+    /// `None` after the release.
     held: Option<Box<Held>>,
     record: AiflowRecord,
     ttl: Ttl,
 }
 
 impl AiflowLock {
-    /// What stands in the file.
+    /// Returns the record in the file.
     pub fn record(&self) -> &AiflowRecord {
         &self.record
     }
 
-    /// Sets space aside for heartbeats, so that a full disk does not end the lock.
+    /// Reserves disk space for heartbeats, so that a full disk does not end the lock.
     pub fn reserve(&mut self) -> Result<(), AiflowError> {
         match &mut self.held {
             Some(held) => Ok(held.reserve()?),
@@ -205,13 +204,18 @@ impl AiflowLock {
         }
     }
 
-    /// Extends the lock, since the run goes on. False when it is not ours any more.
-    pub fn beat(&mut self, now: WallTime) -> Result<bool, AiflowError> {
+    /// Extends the lock. Returns false when another process has it now.
+    pub fn heartbeat(&mut self, now: WallTime) -> Result<bool, AiflowError> {
         self.rewrite(AiflowRecord { expires_at: now.after(self.ttl.get()), ..self.record.clone() })
     }
 
-    /// Extends the queue's lock, and names the request and run that it has come to. False when it is not ours any more.
-    pub fn move_on(&mut self, request_id: &str, run_id: &str, now: WallTime) -> Result<bool, AiflowError> {
+    /// Extends the queue lock, and records the current request and run. Returns false when another process has it now.
+    pub fn set_current(
+        &mut self,
+        request_id: &str,
+        run_id: &str,
+        now: WallTime,
+    ) -> Result<bool, AiflowError> {
         let request_id = match &self.record.subject {
             Subject::Queue => Some(request_id.to_owned()),
             Subject::Request(own) => Some(own.clone()),
@@ -220,23 +224,23 @@ impl AiflowLock {
         self.rewrite(AiflowRecord { request_id, run_id, expires_at, ..self.record.clone() })
     }
 
-    /// Gives the lock back. False when it was not ours any more.
+    /// Releases the lock. Returns false when another process has it now.
     pub fn release(mut self) -> Result<bool, AiflowError> {
-        self.let_go()
+        self.release_once()
     }
 
     fn rewrite(&mut self, record: AiflowRecord) -> Result<bool, AiflowError> {
         let Some(held) = &mut self.held else { return Ok(false) };
-        match held.beat(&record.content())? {
-            Beat::Kept => {
+        match held.heartbeat(&record.content())? {
+            Heartbeat::Kept => {
                 self.record = record;
                 Ok(true)
             }
-            Beat::Lost(_) => Ok(false),
+            Heartbeat::Lost(_) => Ok(false),
         }
     }
 
-    fn let_go(&mut self) -> Result<bool, AiflowError> {
+    fn release_once(&mut self) -> Result<bool, AiflowError> {
         match self.held.take().map(|held| held.release()).transpose()? {
             Some(Removal::Removed(_)) => Ok(true),
             Some(Removal::Absent | Removal::Lost(_)) | None => Ok(false),
@@ -246,8 +250,8 @@ impl AiflowLock {
 
 impl Drop for AiflowLock {
     fn drop(&mut self) {
-        // Nobody can be told any more; what stays is recovered once its time is up.
-        let _ = self.let_go();
+        // An error cannot be reported here. A lock that stays is recovered after it expires.
+        let _ = self.release_once();
     }
 }
 
@@ -258,24 +262,24 @@ fn file_name(subject: &Subject) -> Result<FileName, NameError> {
     }
 }
 
-fn verdict(subject: &Subject, sighting: &Sighting, now: WallTime) -> Verdict {
-    match AiflowRecord::read(subject, sighting) {
+fn verdict(subject: &Subject, snapshot: &Snapshot, now: WallTime) -> Verdict {
+    match AiflowRecord::read(subject, snapshot) {
         Ok(record) => record.judge(now),
-        Err(unread) => unread.verdict(sighting, DEFAULT_TTL, now),
+        Err(error) => error.verdict(snapshot, DEFAULT_TTL, now),
     }
 }
 
-fn standing(
+fn state(
     subject: &Subject,
     path: &Path,
-    sighting: &Sighting,
+    snapshot: &Snapshot,
     now: WallTime,
-) -> Result<Standing, AiflowError> {
-    let verdict = verdict(subject, sighting, now);
-    match AiflowRecord::read(subject, sighting) {
-        Ok(record) => Ok(Standing { record: Some(record), verdict }),
-        Err(Unread::Torn) => Ok(Standing { record: None, verdict }),
-        Err(source @ Unread::NotUnderstood(_)) => {
+) -> Result<LockState, AiflowError> {
+    let verdict = verdict(subject, snapshot, now);
+    match AiflowRecord::read(subject, snapshot) {
+        Ok(record) => Ok(LockState { record: Some(record), verdict }),
+        Err(RecordError::Torn) => Ok(LockState { record: None, verdict }),
+        Err(source @ RecordError::NotUnderstood(_)) => {
             Err(AiflowError::NotUnderstood { path: path.to_owned(), source })
         }
     }

@@ -1,8 +1,8 @@
-//! Group locks: `flock(2)` on `$LOCK_DIR/GROUP.lock`, told of in a registry beside it.
+//! Group locks: `flock(2)` on `$LOCK_DIR/GROUP.lock`, with a registry file beside them.
 //!
-//! The kernel's lock is the truth, so `flock(1)` on the same file excludes us and we exclude it. A lock file is never
-//! unlinked: whoever waits on the old file and whoever opens the new one would both hold. Files come from outside, so
-//! nothing but a regular file of ours is ever locked, and no link is followed.
+//! Only the kernel's lock counts, so `flock(1)` on the same file and we exclude each other. A lock file is never
+//! unlinked: a process that waits on the old file and a process that opens a new one would both get the lock. Other
+//! programs create these files, so we lock only a regular file of our own, and follow no link.
 
 mod folder;
 mod id;
@@ -10,11 +10,11 @@ mod lock;
 mod monitor;
 mod survey;
 
-pub use folder::{Folders, Opened, Unusable};
+pub use folder::{FallbackReason, Folders, Opened};
 pub use id::{GroupId, GroupIdError};
-pub use lock::{GroupLock, Patience};
+pub use lock::{GroupLock, WaitOptions};
 pub use monitor::MonitorLock;
-pub use survey::{Circle, Finding, Group, Life, Survey, Swept, check, clean_up, force, life_of};
+pub use survey::{Cleanup, Cycle, Finding, Group, Liveness, Survey, check, clean_up, force, liveness_of};
 
 use std::io;
 use std::path::PathBuf;
@@ -26,23 +26,23 @@ use super::registry::RegistryError;
 /// Why something cannot be done with a group lock.
 #[derive(Debug, Error)]
 pub enum GroupError {
-    /// The system said no.
+    /// The system refused an operation.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// What it said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A link stands where the file or folder should be.
+    /// A symbolic link is where the file or folder should be.
     #[error("{} is a symbolic link", path.display())]
     Link {
         /// The path.
         path: PathBuf,
     },
-    /// A folder, FIFO, socket or device stands where the lock file should be, or a file where the folder should be.
+    /// A folder, FIFO, socket or device is where the lock file should be, or a file where the folder should be.
     #[error("{} is not {wanted}", path.display())]
     WrongKind {
         /// The path.
@@ -50,37 +50,37 @@ pub enum GroupError {
         /// What should be there.
         wanted: &'static str,
     },
-    /// Somebody else put the file there.
+    /// The file belongs to another user.
     #[error("{} belongs to user {owner}, not to us", path.display())]
-    Forged {
+    ForeignOwner {
         /// The path.
         path: PathBuf,
-        /// Whose it is.
+        /// The user id of its owner.
         owner: u32,
     },
-    /// The lock file is there, so others may hold it, and we cannot open it.
+    /// The lock file exists, so others may hold it, but we cannot open it.
     #[error("cannot open {}, which others may have locked", path.display())]
-    Barred {
+    Inaccessible {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Neither the folder nor the one to fall back to can be used.
+    /// Neither the folder nor the fallback folder can be used.
     #[error("no lock folder can be used: {first}; and {second}")]
     NoFolder {
-        /// What is wrong with the first.
+        /// What is wrong with the folder.
         first: Box<Self>,
-        /// What is wrong with the other.
+        /// What is wrong with the fallback folder.
         second: Box<Self>,
     },
-    /// The descriptor is not open.
+    /// The caller's descriptor is not open.
     #[error("descriptor {number} is not open")]
     NotOpen {
         /// Its number.
         number: i32,
     },
-    /// The descriptor is another file.
+    /// The caller's descriptor is another file.
     #[error("descriptor {number} is not {}", path.display())]
     OtherFile {
         /// Its number.
@@ -88,26 +88,26 @@ pub enum GroupError {
         /// The lock file.
         path: PathBuf,
     },
-    /// Somebody removed or replaced the lock file while it was waited for.
+    /// Another program removed or replaced the lock file during the wait.
     #[error("{} was replaced while it was waited for", path.display())]
     Replaced {
         /// The lock file.
         path: PathBuf,
     },
-    /// The registry.
+    /// The registry failed.
     #[error(transparent)]
     Registry(#[from] RegistryError),
 }
 
 impl GroupError {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Barred { .. } => {
+            Self::Inaccessible { .. } => {
                 "another folder would make two locks of one: give this user access to the file".to_owned()
             }
             Self::Io { .. } => "see to the folder's permissions, or set LOCK_DIR to another folder".to_owned(),
-            Self::Link { .. } | Self::Forged { .. } => {
+            Self::Link { .. } | Self::ForeignOwner { .. } => {
                 "somebody else may have put it there: look at it, then remove it or set LOCK_DIR to a folder of your own"
                     .to_owned()
             }
@@ -121,15 +121,15 @@ impl GroupError {
         }
     }
 
-    /// Whether it is the caller's mistake and nothing was touched.
+    /// Says whether the caller made a mistake, so that nothing was changed.
     pub const fn is_usage(&self) -> bool {
         match self {
             Self::NotOpen { .. } | Self::OtherFile { .. } => true,
             Self::Io { .. }
             | Self::Link { .. }
             | Self::WrongKind { .. }
-            | Self::Forged { .. }
-            | Self::Barred { .. }
+            | Self::ForeignOwner { .. }
+            | Self::Inaccessible { .. }
             | Self::NoFolder { .. }
             | Self::Replaced { .. }
             | Self::Registry(_) => false,

@@ -1,25 +1,26 @@
-//! The takeover protocol for lock files that hold one record.
+//! Takeover protocol: creates, replaces, renews and removes lock files that hold one record.
 //!
-//! Every read-judge-replace of ours happens under the **guard**: `flock(2)` on the folder that holds the file. The
-//! kernel queues those who want it and frees it with the process; nothing is left behind, and nobody can unlink it.
-//! Under the guard a record is looked at and judged *again*, then:
+//! Every process of ours that reads, judges and replaces a record does so under the **guard**: `flock(2)` on the folder
+//! of the file. The kernel queues the waiting processes, and frees the guard when its holder ends. Nothing is left
+//! behind, and nobody can unlink it. Under the guard a process reads and judges the record *again*. Then:
 //!
-//! - nothing there: the new record is written whole to a file of its own under a random name, read back, and given
-//!   the lock's name only if nothing has it (`RENAME_NOREPLACE`, else `link`). The name never shows half a record,
-//!   and a plain `O_EXCL` creator and we exclude each other exactly.
-//! - a stale record: the new one is exchanged with it (`RENAME_EXCHANGE`), then what came out is compared with what was
-//!   judged: the same file, which was kept open all along, and the same content. If it is another one, a program
-//!   that does not know the guard was faster: it is exchanged back, and the lock is busy.
-//! - a heartbeat: the same exchange, with our own record as the one that has to come out. [`Held`] writes it to a spare
-//!   file that already has its blocks, so that a full disk does not end a healthy holder.
-//! - a release: the record is moved aside, compared, and only then unlinked; if it is not ours, it is put back.
+//! - No file: it writes the new record to a file with a random name, reads it back, and gives it the lock's name if that
+//!   is free (`RENAME_NOREPLACE`, else `link`). The name never shows half a record. A program that creates the file with
+//!   `O_EXCL` and we exclude each other exactly.
+//! - A stale record: it exchanges the new record with the old one (`RENAME_EXCHANGE`). Then it compares what came out
+//!   with what it judged: the same file, which it kept open, and the same content. If they differ, a program that does
+//!   not use the guard was faster: it exchanges them back, and the lock is busy.
+//! - A heartbeat: the same exchange, and our own record has to come out. [`Held`] writes the new record to a spare file
+//!   that already has disk blocks, so that a full disk does not end a healthy lock.
+//! - A release: it renames the record to a random name, compares it, and then unlinks it. If the record is not ours, it
+//!   is put back.
 //!
-//! A process that is killed anywhere in between leaves at most one file called `.lockkeeper-*.tmp`. The next taker
-//! removes it under the guard, unless a living holder has it locked as its spare. Nothing is synced to disk: after a
-//! power cut every holder is dead, and a record that comes back torn is judged as such.
+//! A process that is killed in between leaves at most one file `.lockkeeper-*.tmp`. The next process that takes a lock
+//! removes it under the guard, unless a live holder has it locked as its spare. Nothing is synced to disk: after a power
+//! cut every holder is dead, and an incomplete record is judged as such.
 //!
-//! Where two names cannot be exchanged, a stale record is moved aside first and the new one published after it. That is
-//! as exact among us and towards `O_EXCL` creators; [`Folder::probe`] tells which of the two a folder has.
+//! Where two names cannot be exchanged, a stale record is renamed first and the new one published after that. This is as
+//! exact among our own processes and towards `O_EXCL` creators. [`Folder::probe`] says which way a folder has.
 
 mod held;
 mod takeover;
@@ -32,30 +33,31 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lockkeeper_platform::{folder, fs, rename_exchange};
 use thiserror::Error;
 
-pub use held::{Beat, Held};
-pub use takeover::{LockFile, Removal, Renewal, Take};
-
-use super::hostile::HostileError;
-use lockkeeper_platform::{fs, swap};
+use super::safe_open::UnsafeFile;
 use temporary::Temporary;
 
-/// The guard is held for microseconds; who waits longer than this waits for a stopped process or a stranger.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub use held::{Heartbeat, Held};
+pub use takeover::{LockFile, Removal, Renewal, Take};
 
-/// Why a lock file could not be worked on. None of them frees or takes a lock.
+/// How long to wait for the guard. Our processes hold it for microseconds, so a longer wait means a stopped process or a
+/// foreign program.
+const GUARD_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why an operation on a lock file failed. No lock is taken or released then.
 #[derive(Debug, Error)]
 pub enum GuardError {
-    /// The folder cannot be made or opened.
+    /// The folder cannot be created or opened.
     #[error("cannot open the lock folder {}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Locks on network file systems are lost, or exclude nobody.
+    /// The folder is on a network file system, where locks do not work reliably.
     #[error("the lock folder {} lies on {system}", path.display())]
     Network {
         /// The folder.
@@ -68,49 +70,49 @@ pub enum GuardError {
     Unlockable {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Somebody has had the folder locked for long.
-    #[error("the lock folder {} has been locked by another process for {PATIENCE:?}", path.display())]
+    /// Another process has kept the folder locked for too long.
+    #[error("the lock folder {} has been locked by another process for {GUARD_LIMIT:?}", path.display())]
     Stuck {
         /// The folder.
         path: PathBuf,
     },
-    /// What lies at the path is no record.
+    /// The file is not accepted as a record.
     #[error("{} is not a lock file that can be used", path.display())]
-    Hostile {
+    UnsafeFile {
         /// The lock file.
         path: PathBuf,
-        /// What it is.
-        source: HostileError,
+        /// Why not.
+        source: UnsafeFile,
     },
     /// The new record cannot be written.
     #[error("cannot write the lock file {}", path.display())]
     Write {
         /// The lock file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The new record did not come back as it was written.
+    /// The new record does not read back as it was written.
     #[error("the record written for {} cannot be read back", path.display())]
     ReadBack {
         /// The lock file.
         path: PathBuf,
     },
-    /// The record cannot be put in its place, or removed from it.
+    /// The record cannot be renamed.
     #[error("cannot rename the lock file {}", path.display())]
     Rename {
         /// The lock file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl GuardError {
-    /// The way out.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Folder { .. } => "check that the folder exists and that you may write to it",
@@ -119,7 +121,7 @@ impl GuardError {
             Self::Stuck { .. } => {
                 "is a lock program stopped (state T)? `fuser -v FOLDER` shows who has it open"
             }
-            Self::Hostile { source, .. } => source.hint(),
+            Self::UnsafeFile { source, .. } => source.hint(),
             Self::Write { .. } | Self::Rename { .. } => {
                 "check the disk's free space and the folder's permissions"
             }
@@ -128,16 +130,16 @@ impl GuardError {
     }
 }
 
-/// Whether a folder gives the whole protocol.
+/// How a stale record is replaced in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strength {
-    /// A stale record is replaced in one step.
+pub enum ReplaceMethod {
+    /// In one step (`RENAME_EXCHANGE`).
     Exchange,
-    /// In two: a foreign program that breaks stale locks by itself could get in between.
-    MoveAside,
+    /// In two steps. A foreign program that removes stale locks itself could act between them.
+    TwoRenames,
 }
 
-/// A folder that holds lock files, opened once: every name is relative to it.
+/// A folder with lock files. It is opened once, and every name is relative to it.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -145,21 +147,22 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder that is there. Network file systems are refused.
+    /// Opens an existing folder. Refuses network file systems.
     pub fn open(path: &Path) -> Result<Self, GuardError> {
-        let opened = swap::open_folder(path);
+        let opened = folder::open_folder(path);
         let descriptor = opened.map_err(|source| GuardError::Folder { path: path.to_owned(), source })?;
         Self::checked(path.to_owned(), descriptor)
     }
 
-    /// Opens a folder below `base`, part by part and through no symbolic link. None when a part is missing.
+    /// Opens a folder below `base`, one component after the other, and follows no symbolic link. Returns `None` when a
+    /// component is missing.
     pub fn open_below(base: &Path, parts: &[&str]) -> Result<Option<Self>, GuardError> {
         Self::walk(base, parts, &|_, _| Ok(()))
     }
 
-    /// The same, with parts that are missing made for their owner only.
+    /// Like [`Folder::open_below`], but creates missing components with mode 0700.
     pub fn create_below(base: &Path, parts: &[&str]) -> Result<Self, GuardError> {
-        let made = Self::walk(base, parts, &swap::make_folder)?;
+        let made = Self::walk(base, parts, &folder::make_subfolder)?;
         let gone = || GuardError::Folder { path: base.to_owned(), source: io::ErrorKind::NotFound.into() };
         made.ok_or_else(gone)
     }
@@ -171,14 +174,15 @@ impl Folder {
     ) -> Result<Option<Self>, GuardError> {
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let mut path = base.to_owned();
-        let mut folder = match swap::open_folder(base) {
+        let mut folder = match folder::open_folder(base) {
             Ok(descriptor) => descriptor,
             Err(error) if is_missing(&error) => return Ok(None),
             Err(source) => return Err(GuardError::Folder { path, source }),
         };
         for part in parts {
             path.push(part);
-            let opened = prepare(folder.as_fd(), part).and_then(|()| swap::open_part(folder.as_fd(), part));
+            let opened =
+                prepare(folder.as_fd(), part).and_then(|()| folder::open_subfolder(folder.as_fd(), part));
             folder = match opened {
                 Ok(descriptor) => descriptor,
                 Err(error) if is_missing(&error) => return Ok(None),
@@ -189,43 +193,43 @@ impl Folder {
     }
 
     fn checked(path: PathBuf, descriptor: OwnedFd) -> Result<Self, GuardError> {
-        match fs::refuse_network(&path) {
+        match fs::network_file_system(&path) {
             Ok(None) => Ok(Self { path, descriptor }),
             Ok(Some(system)) => Err(GuardError::Network { path, system }),
             Err(source) => Err(GuardError::Folder { path, source }),
         }
     }
 
-    /// Whose it is.
+    /// Returns the user id of its owner.
     pub fn owner(&self) -> io::Result<u32> {
         Ok(rustix::fs::fstat(&self.descriptor)?.st_uid)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Tries out what the file system can do. Leaves nothing behind.
-    pub fn probe(&self) -> Result<Strength, GuardError> {
+    /// Tests whether the file system can exchange two names. Leaves no file behind.
+    pub fn probe(&self) -> Result<ReplaceMethod, GuardError> {
         let guard = self.guard()?;
         let failed = |source| GuardError::Write { path: self.path.clone(), source };
         let one = Temporary::create(&guard, 0o600).map_err(failed)?;
         let other = Temporary::create(&guard, 0o600).map_err(failed)?;
-        match swap::exchange(self.as_fd(), one.name(), other.name()) {
-            Ok(()) => Ok(Strength::Exchange),
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Strength::MoveAside),
+        match rename_exchange::exchange(self.as_fd(), one.name(), other.name()) {
+            Ok(()) => Ok(ReplaceMethod::Exchange),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(ReplaceMethod::TwoRenames),
             Err(source) => Err(failed(source)),
         }
     }
 
-    /// The names of temporary files that killed processes left behind.
+    /// Lists temporary files that killed processes left behind.
     pub fn leftovers(&self) -> Result<Vec<String>, GuardError> {
         let guard = self.guard()?;
         temporary::orphans(&guard).map_err(|source| GuardError::Folder { path: self.path.clone(), source })
     }
 
-    /// Removes them, and tells their names.
+    /// Removes these files, and returns their names.
     pub fn clear_leftovers(&self) -> Result<Vec<String>, GuardError> {
         let guard = self.guard()?;
         let failed = |source| GuardError::Folder { path: self.path.clone(), source };
@@ -235,11 +239,11 @@ impl Folder {
         Ok(found.into_iter().filter(|name| !left.contains(name)).collect())
     }
 
-    /// Waits until nobody else of us is at work in the folder.
+    /// Waits for the guard of the folder.
     pub(super) fn guard(&self) -> Result<Guard<'_>, GuardError> {
-        let opened = swap::open_existing(self.as_fd(), ".");
+        let opened = folder::open_existing(self.as_fd(), ".");
         let own = opened.map_err(|source| GuardError::Folder { path: self.path.clone(), source })?;
-        match swap::lock_within(own, PATIENCE) {
+        match folder::lock_within(own, GUARD_LIMIT) {
             Ok(Some(lock)) => Ok(Guard { folder: self, lock }),
             Ok(None) => Err(GuardError::Stuck { path: self.path.clone() }),
             Err(source) => Err(GuardError::Unlockable { path: self.path.clone(), source }),
@@ -251,9 +255,9 @@ impl Folder {
     }
 }
 
-/// Being the only one of us at work in a folder, until dropped.
+/// The exclusive lock on a folder, until it is dropped.
 #[derive(Debug)]
-#[must_use = "the folder is open to others again when this is dropped"]
+#[must_use = "the folder is unlocked when this is dropped"]
 pub(super) struct Guard<'f> {
     folder: &'f Folder,
     lock: OwnedFd,
@@ -267,6 +271,6 @@ impl Guard<'_> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        swap::unlock(&self.lock);
+        folder::unlock(&self.lock);
     }
 }

@@ -1,34 +1,38 @@
-//! Lock files of foreign formats: one record each, and one protocol to create, take over, renew and remove it.
+//! Foreign lock file formats: one record in each file, and one protocol to create, take over, renew and remove it.
 //!
-//! [`guard`] is the protocol, the same for every format. [`hostile`] opens whatever lies at a path without hanging,
-//! following or swallowing it. A format says what its file is called, what stands in it, and when it is stale.
+//! [`guard`] is the protocol, the same for every format. [`safe_open`] opens a file without hanging, following a link
+//! or reading too much. A format defines the name of its file, the content of the record, and when a record is stale.
+//!
+//! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
 pub mod aiflow;
 pub mod group;
 pub mod guard;
-pub mod hostile;
-mod json;
+mod json_record;
 pub mod registry;
+pub mod safe_open;
 #[cfg(feature = "sprint")]
 pub mod sprint;
 pub mod status;
 pub mod swarm;
+#[cfg(feature = "yaml")]
+pub mod yaml;
 
 use std::fmt;
 
-pub use json::Unread;
+pub use json_record::RecordError;
 
-/// What is to be made of a record. Any "don't know" means held.
+/// Whether a record is held or stale. A record that cannot be judged is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays.
+    /// Nobody may replace it.
     Held(HeldReason),
-    /// It may be succeeded.
+    /// Another holder may replace it.
     Stale(StaleReason),
 }
 
 impl Verdict {
-    /// Whether the record may be succeeded.
+    /// Says whether another holder may replace the record.
     pub const fn is_stale(self) -> bool {
         match self {
             Self::Stale(_) => true,
@@ -36,7 +40,7 @@ impl Verdict {
         }
     }
 
-    /// `held` or `stale`.
+    /// Returns `held` or `stale`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Held(_) => "held",
@@ -54,18 +58,18 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Why a record stays.
+/// Why a record is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldReason {
-    /// Its time is not up.
+    /// It has not expired.
     InTime,
-    /// Its process lives.
+    /// Its process is alive.
     ProcessAlive,
-    /// It is empty or torn, and so young that somebody may be writing it.
+    /// It is empty or incomplete, and so new that its creator may still write it.
     BeingWritten,
-    /// It cannot be understood, so nobody knows.
+    /// It cannot be parsed, so nobody knows.
     NotUnderstood,
-    /// Another program changed it while we looked.
+    /// Another program changed it at the same time.
     Changed,
 }
 
@@ -81,18 +85,18 @@ impl fmt::Display for HeldReason {
     }
 }
 
-/// Why a record may be succeeded.
+/// Why another holder may replace a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleReason {
-    /// Its time is up.
+    /// It has expired.
     Expired,
     /// Its process has ended.
     ProcessGone,
-    /// It is older than its format allows, although its process lives.
+    /// It is older than its format allows, although its process is alive.
     TooOld,
-    /// It was never written to its end, and nobody is at it any more.
+    /// Its creator never finished writing it.
     Torn,
-    /// Somebody confirmed that it is to be succeeded, whatever it says.
+    /// The user confirmed the takeover.
     Forced,
 }
 

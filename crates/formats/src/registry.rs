@@ -1,39 +1,39 @@
-//! The registry of group locks: one line a lock, `lock_id:pid:group_id:timestamp:status`.
+//! Group lock registry: one line for each lock, `lock_id:pid:group_id:timestamp:status`.
 //!
-//! It tells who took which lock and what became of it; whether a lock is held, only the kernel says. A line begins as
-//! ACTIVE and ends as exactly one of the others. Shell scripts append to the file and edit it with `sed -i` at the same
-//! time, so every line that is not understood is kept as it stands.
+//! It records who took which lock and how that ended. Whether a lock is held, only the kernel knows. A line starts as
+//! ACTIVE and ends with exactly one of the other statuses. Shell scripts append to the file and edit it with `sed -i` at
+//! the same time, so every line that cannot be parsed is kept unchanged.
 
 mod error;
 mod file;
 
 use std::fmt;
 
+use lockkeeper_platform::process::MAX_PID;
+
 pub use error::RegistryError;
 pub use file::Registry;
-
-use lockkeeper_platform::process::MAX_PID;
 
 /// The first line of a new registry.
 pub const HEADER: &str = "# Format: lock_id:pid:group_id:timestamp:status";
 
-/// Nothing that we or the scripts write comes near this.
+/// The most bytes of a registry. Normal ones are far smaller.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What became of a lock.
+/// The status of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// It is held, as far as its holder said.
+    /// Its holder has registered it.
     Active,
-    /// Its holder gave it back.
+    /// Its holder has released it.
     Released,
-    /// Its waiter waited in vain, or it was older than allowed and its holder dead.
+    /// The wait timed out, or the line was older than allowed and its holder dead.
     Timeout,
     /// Its holder had died.
     OrphanCleaned,
-    /// Only ever read: other programs write it when the locked command failed.
+    /// The locked command failed. Other programs write this; we only read it.
     Failed,
-    /// Somebody struck it off by force.
+    /// A user released it by force.
     ForceReleased,
 }
 
@@ -41,7 +41,7 @@ impl Status {
     const ALL: [Self; 6] =
         [Self::Active, Self::Released, Self::Timeout, Self::OrphanCleaned, Self::Failed, Self::ForceReleased];
 
-    /// The word in the file.
+    /// Returns the word in the file.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Active => "ACTIVE",
@@ -53,8 +53,9 @@ impl Status {
         }
     }
 
-    /// Whether a line may go from this status to `next`: from ACTIVE to every end, and from TIMEOUT to cleaned.
-    pub const fn leads_to(self, next: Self) -> bool {
+    /// Says whether a line may change from this status to `next`: from ACTIVE to any other, and from TIMEOUT to
+    /// ORPHAN_CLEANED.
+    pub const fn can_become(self, next: Self) -> bool {
         match (self, next) {
             (Self::Active, Self::Active) => false,
             (Self::Active, _) | (Self::Timeout, Self::OrphanCleaned) => true,
@@ -66,31 +67,31 @@ impl Status {
     }
 }
 
-/// A line that was understood. Times are seconds of the wall clock, which is all that the format has.
+/// A parsed line. Times are seconds since 1970, as the format has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The lock; the group's own name in all that is known.
+    /// The lock. All known programs write the name of the group.
     pub lock_id: String,
-    /// The process that stands for it.
+    /// The process that holds it.
     pub pid: u32,
     /// The group.
     pub group: String,
     /// When it was taken.
     pub since: i64,
-    /// What became of it.
+    /// Its status.
     pub status: Status,
-    /// When that was, where the line says so.
+    /// When it ended, where the line says so.
     pub ended: Option<i64>,
 }
 
 impl Entry {
-    /// A lock that was taken now.
+    /// Creates the line of a lock that was taken now.
     pub fn active(group: &str, pid: u32, now: i64) -> Self {
         let (lock_id, group) = (group.to_owned(), group.to_owned());
         Self { lock_id, pid, group, since: now, status: Status::Active, ended: None }
     }
 
-    /// The same lock with another end. An orphan has no second time: nobody knows when it ended.
+    /// Returns the line with an end. An orphan has no end time, because nobody knows it.
     #[must_use]
     pub fn ending(mut self, status: Status, now: i64) -> Self {
         self.status = status;
@@ -131,20 +132,20 @@ impl fmt::Display for Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Line {
     Entry(Entry),
-    /// Nothing to read: a comment or an empty line.
+    /// A comment or an empty line.
     Comment,
-    /// Torn, damaged or of another program.
-    Odd,
+    /// Incomplete, damaged, or written by another program.
+    Malformed,
 }
 
-/// All lines of a registry, those that are not understood included.
+/// All lines of a registry, including those that cannot be parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     lines: Vec<(Vec<u8>, Line)>,
 }
 
 impl Ledger {
-    /// Reads the whole file; nothing in it is an error.
+    /// Parses the whole file. No content is an error.
     pub fn parse(bytes: &[u8]) -> Self {
         let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         if body.is_empty() {
@@ -155,32 +156,34 @@ impl Ledger {
             let line = match Entry::parse(raw) {
                 _ if blank => Line::Comment,
                 Some(entry) => Line::Entry(entry),
-                None => Line::Odd,
+                None => Line::Malformed,
             };
             (raw.to_owned(), line)
         };
         Self { lines: body.split(|byte| *byte == b'\n').map(line).collect() }
     }
 
-    /// The file that it was read from, or that it became.
+    /// Formats the whole file.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.lines.iter().flat_map(|(raw, _)| raw.iter().copied().chain([b'\n'])).collect()
     }
 
-    /// The lines that were understood, oldest first.
+    /// Returns the parsed lines, oldest first.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.lines.iter().filter_map(|(_, line)| match line {
             Line::Entry(entry) => Some(entry),
-            Line::Comment | Line::Odd => None,
+            Line::Comment | Line::Malformed => None,
         })
     }
 
-    /// The lines that were not, with their numbers from 1 and without anything that could disturb a terminal.
-    pub fn odd(&self) -> impl Iterator<Item = (usize, String)> {
-        self.lines.iter().enumerate().filter(|(_, (_, line))| *line == Line::Odd).map(|(place, (raw, _))| {
-            let text: String = String::from_utf8_lossy(raw).escape_debug().take(80).collect();
-            (place + 1, text)
-        })
+    /// Returns the lines that cannot be parsed, with their numbers from 1, and with control characters escaped.
+    pub fn malformed(&self) -> impl Iterator<Item = (usize, String)> {
+        self.lines.iter().enumerate().filter(|(_, (_, line))| *line == Line::Malformed).map(
+            |(place, (raw, _))| {
+                let text: String = String::from_utf8_lossy(raw).escape_debug().take(80).collect();
+                (place + 1, text)
+            },
+        )
     }
 
     /// Adds a line.
@@ -188,23 +191,24 @@ impl Ledger {
         self.lines.push((entry.to_string().into_bytes(), Line::Entry(entry)));
     }
 
-    /// Ends every line that `chosen` picks and that may end so; returns them as they were.
+    /// Gives every chosen line this status, if it may change to it. Returns the lines as they were before.
     pub fn end(&mut self, status: Status, now: i64, mut chosen: impl FnMut(&Entry) -> bool) -> Vec<Entry> {
         let mut ended = Vec::new();
         for (raw, line) in &mut self.lines {
             match line {
-                Line::Entry(entry) if entry.status.leads_to(status) && chosen(entry) => {
+                Line::Entry(entry) if entry.status.can_become(status) && chosen(entry) => {
                     ended.push(entry.clone());
                     *entry = entry.clone().ending(status, now);
                     *raw = entry.to_string().into_bytes();
                 }
-                Line::Entry(_) | Line::Comment | Line::Odd => {}
+                Line::Entry(_) | Line::Comment | Line::Malformed => {}
             }
         }
         ended
     }
 
-    /// Takes out the oldest finished lines until the rest fits into `bytes`; what is active or odd always stays.
+    /// Removes the oldest finished lines until the rest fits into `bytes`. Keeps active and malformed lines. Returns the
+    /// removed lines.
     pub fn rotate(&mut self, bytes: usize) -> Vec<u8> {
         let mut excess = self.lines.iter().map(|(raw, _)| raw.len() + 1).sum::<usize>().saturating_sub(bytes);
         let mut old = Vec::new();
@@ -234,23 +238,23 @@ mod tests {
 
     /// Requirements 101, 102.
     #[test]
-    fn the_documents_own_example_is_read_and_written_back() {
+    fn the_example_of_the_format_is_parsed_and_written_back() {
         let ledger = Ledger::parse(SEED.as_bytes());
         assert_eq!(ledger.to_bytes(), SEED.as_bytes());
         let words: Vec<&str> = ledger.entries().map(|entry| entry.status.word()).collect();
         assert_eq!(words, ["ACTIVE", "RELEASED", "TIMEOUT", "ORPHAN_CLEANED"]);
         let released = ledger.entries().nth(1).unwrap();
         assert_eq!((released.pid, released.since, released.ended), (12346, 1728456790, Some(1728456800)));
-        assert_eq!(ledger.odd().count(), 0);
+        assert_eq!(ledger.malformed().count(), 0);
     }
 
     /// Requirement 103.
     #[test]
-    fn a_line_ends_once_and_only_a_timeout_is_cleaned_afterwards() {
+    fn a_line_ends_once_and_only_a_timeout_may_be_cleaned_afterwards() {
         let pairs: Vec<(Status, Status)> = Status::ALL
             .into_iter()
             .flat_map(|from| Status::ALL.into_iter().map(move |to| (from, to)))
-            .filter(|(from, to)| from.leads_to(*to))
+            .filter(|(from, to)| from.can_become(*to))
             .collect();
         let ends = Status::ALL.into_iter().filter(|end| *end != Status::Active);
         let mut wanted: Vec<(Status, Status)> = ends.map(|end| (Status::Active, end)).collect();
@@ -260,8 +264,8 @@ mod tests {
 
     /// Requirement 101.
     #[test]
-    fn what_is_not_understood_is_kept_and_told() {
-        let odd = [
+    fn a_line_that_cannot_be_parsed_is_kept_and_reported() {
+        let malformed = [
             "no colons",
             "a:1:b:2:WHAT",
             "a:0:b:2:ACTIVE",
@@ -273,19 +277,19 @@ mod tests {
             "a:1:b:2:RELEASED:3:4",
             "a:1:b:2:ACT",
         ];
-        let mut bytes = odd.join("\n").into_bytes();
+        let mut bytes = malformed.join("\n").into_bytes();
         bytes.extend_from_slice(b"\n\xff\xfe:1:b:2:ACTIVE\n\n# note\na:1:b:2:ACTIVE\ntorn:1:b");
         let mut ledger = Ledger::parse(&bytes);
-        assert_eq!(ledger.odd().count(), odd.len() + 2);
+        assert_eq!(ledger.malformed().count(), malformed.len() + 2);
         let ended = ledger.end(Status::Released, 9, |_| true);
         assert_eq!(ended.len(), 1);
         let text = ledger.to_bytes();
         assert!(text.ends_with(b"# note\na:1:b:2:RELEASED:9\ntorn:1:b\n"));
-        assert!(text.starts_with(odd.join("\n").as_bytes()));
+        assert!(text.starts_with(malformed.join("\n").as_bytes()));
     }
 
     #[test]
-    fn rotation_takes_the_oldest_finished_lines_only() {
+    fn rotation_removes_only_the_oldest_finished_lines() {
         let mut ledger = Ledger::parse(SEED.as_bytes());
         let before = ledger.to_bytes().len();
         let old = ledger.rotate(before - 10);

@@ -1,12 +1,12 @@
-//! The sprint lock: one `.sprint-running` in a project's root, which lets only one sprint run at a time.
+//! Sprint lock: one file `.sprint-running` in the root of a project, so that only one sprint runs at a time.
 //!
-//! The file is the lock. It names a process, a session, a time and an epic; it is a **zombie** when the process is
-//! gone, or when it is older than a day, or when it holds no record. A zombie is taken over after a question, or by
-//! force; the lock of a sprint that runs, only by force *and* a question. How a file is created, replaced and removed
-//! is not this format's own way (write a temporary file, rename it), which lets several in at once, but
-//! [`guard`](super::guard)'s; the result is the format's.
+//! The file is the lock. It names a process, a session, a time and an epic. It is a **zombie** when the process has
+//! ended, when it is older than a day, or when it has no valid record. A zombie is taken over after a confirmation, or
+//! with `--force`. The lock of a running sprint is taken only with `--force` *and* a confirmation. The format's own way
+//! (write a temporary file, rename it) lets several processes in at once. So the file is created, replaced and removed
+//! with the protocol of [`guard`](super::guard); the result looks the same.
 //!
-//! [`decide()`] is the whole decision, [`Judged`] the whole judgement; [`run`] carries them out.
+//! [`decide()`] is the whole decision and [`Judged`] the whole judgement. [`run`] carries them out.
 //!
 //! ```
 //! use lockkeeper_formats::sprint::{Caller, Input, Lang, Machine, Status, run};
@@ -27,29 +27,30 @@
 //! ```
 
 mod decide;
-mod faults;
+mod error_map;
+mod fields;
 mod flow;
-mod ignored;
+mod gitignore;
 mod input;
-mod judge;
+mod judgement;
+mod messages;
 mod problem;
+mod quote;
 mod record;
 mod status;
-mod texts;
-mod wording;
-mod yaml;
+mod translations;
 
 use std::time::Duration;
 
 pub use decide::{Found, Question, Step, decide};
 pub use flow::{Caller, Machine, run};
-pub use ignored::is_ignored;
+pub use gitignore::is_ignored;
 pub use input::{Call, Input, LOCK_FILE_NAME};
-pub use judge::{Judged, ZOMBIE_THRESHOLD_HOURS};
+pub use judgement::{Judged, ZOMBIE_THRESHOLD_HOURS};
 pub use problem::{Problem, Severity};
-pub use record::{LOCK_VERSION, NoRecord, Record, StartedAt};
+pub use record::{LOCK_VERSION, Record, RecordError, StartedAt};
 pub use status::{Answer, LockInfo, Mode, Status};
-pub use texts::{Lang, Text};
+pub use translations::{Lang, Text};
 
-/// How long a person may think; no answer is a no.
+/// How long to wait for a confirmation. No answer means no.
 pub const USER_CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);

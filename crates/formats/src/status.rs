@@ -1,18 +1,18 @@
-//! The status protocol: one JSON object a line in a log that many programs append to and anybody may follow.
+//! Status log: one JSON object on each line. Many programs append to it, and any program may follow it.
 //!
-//! The log is `status.log` in the swarm's folder. It has no owner: programs that know nothing of this crate append
-//! with `open(path, "a")`. So the promises are made to hold without their help:
+//! The log is `status.log` in the folder of the swarm. It has no owner: programs that know nothing of this crate append
+//! with `open(path, "a")`. So the guarantees hold without their help:
 //!
-//! - **A line is one `write`** to a file opened for appending, with its newline. The kernel places it; lines of two
-//!   writers never mix.
-//! - **A torn line costs itself only.** Whoever was killed or ran out of disk in the middle leaves a piece without a
-//!   newline. The next writer ends it first; if it comes about between the look and the write, the writer sees
-//!   afterwards that its line was glued to a piece, and writes it once more.
-//! - **Rotation loses nothing.** The log is renamed to `status.log.1`, never copied or truncated. Who opened it before
-//!   and writes after, writes into the renamed file, which every reader here reads as well. Only a line that went
-//!   into a file which had been deleted is written again.
-//! - **Readers never stop at garbage.** What is not a status line is skipped and counted; what has no newline yet is
-//!   waited for.
+//! - **A line is one `write`**, newline included, to a file that is open for appending. The kernel chooses the offset, so
+//!   lines of two writers never mix.
+//! - **An incomplete line damages no other line.** A writer that is killed, or runs out of disk, leaves a line without a
+//!   newline. The next writer adds the newline first. If the incomplete line appears between its check and its write,
+//!   the writer notices afterwards that its line was joined to it, and writes its line again.
+//! - **Rotation loses nothing.** The log is renamed to `status.log.1`, never copied or truncated. A program that opened it
+//!   before the rename writes into the renamed file, and every reader here reads that too. Only a line in a file that was
+//!   deleted is written again.
+//! - **Readers never stop at garbage.** They skip and count lines that are not status lines, and wait for the rest of a
+//!   line without a newline.
 //!
 //! ```
 //! use lockkeeper_platform::wall_clock::WallTime;
@@ -34,11 +34,11 @@
 mod error;
 mod files;
 mod follow;
-mod json;
 mod line;
+mod line_splitter;
 mod log;
+mod python_json;
 mod rotate;
-mod split;
 mod summary;
 
 pub use error::StatusError;

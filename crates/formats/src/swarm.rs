@@ -1,8 +1,8 @@
-//! Task locks of the swarm: one JSON file a task, kept alive by heartbeats, taken over once its TTL has run out.
+//! Swarm task locks: one JSON file for each task, renewed by heartbeats, free for takeover after its TTL.
 //!
-//! The file is `FOLDER/locks/TASK.lock`. Nobody waits for it: a lock is taken at once, or it is somebody else's. The
-//! contract is *lease*: an expired lock may be taken over while its old worker still runs, and that worker learns it at
-//! its next heartbeat.
+//! The file is `FOLDER/locks/TASK.lock`. Nobody waits: a worker gets the lock at once, or another worker has it. The
+//! contract is *lease*: another worker may take over an expired lock while the old worker still runs. The old worker
+//! learns that at its next heartbeat.
 
 mod record;
 mod recovery;
@@ -14,46 +14,46 @@ use std::time::Duration;
 
 use lockkeeper_core::id::IdError;
 use lockkeeper_core::time::Ttl;
+use lockkeeper_platform::wall_clock::WallTime;
 use thiserror::Error;
+
+use super::guard::{Folder, GuardError, Heartbeat, Held, LockFile, Removal, Renewal, ReplaceMethod, Take};
+use super::json_record::{self, RecordError};
+use super::safe_open::{FileName, NameError, Snapshot};
+use super::{HeldReason, Verdict};
 
 pub use record::TaskRecord;
 pub use recovery::{Listed, Recovered, Recovery};
 
-use super::guard::{Beat, Folder, GuardError, Held, LockFile, Removal, Renewal, Strength, Take};
-use super::hostile::{FileName, NameError, Sighting};
-use super::json::{self, Unread};
-use super::{HeldReason, Verdict};
-use lockkeeper_platform::wall_clock::WallTime;
-
-/// Where the swarm keeps its files unless `AI_SWARM_DIR` says otherwise.
+/// The folder of the swarm, unless `AI_SWARM_DIR` is set.
 pub const DEFAULT_DIR: &str = "/tmp/ai_swarm";
-/// How long a lock lives without a heartbeat unless `AI_SWARM_LOCK_TTL` says otherwise.
+/// How long a lock is valid without a heartbeat, unless `AI_SWARM_LOCK_TTL` is set.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
-/// How often a worker says that it is still there.
+/// The time between two heartbeats of a worker.
 pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
 
 const LOCKS: &str = "locks";
 const FILE_MODE: u32 = 0o600;
 const MAX_WORKER: usize = 255;
 
-/// Why a task lock could not be worked on.
+/// Why an operation on a task lock failed.
 #[derive(Debug, Error)]
 pub enum SwarmError {
-    /// The task's id cannot become a file name.
+    /// The id of the task cannot become a file name.
     #[error("the task cannot be locked")]
     Task(#[from] NameError),
-    /// The worker's id is none.
+    /// The id of the worker is not valid.
     #[error(transparent)]
     Worker(#[from] IdError),
-    /// The file or its folder.
+    /// The operation on the file or its folder failed.
     #[error(transparent)]
     Guard(#[from] GuardError),
-    /// The folder belongs to somebody else, who could replace every lock in it.
+    /// The folder belongs to another user, who could replace every lock in it.
     #[error("the swarm's folder {} belongs to user {owner}, not to us", path.display())]
     ForeignFolder {
         /// The folder.
         path: PathBuf,
-        /// Whose it is.
+        /// The user id of its owner.
         owner: u32,
     },
     /// The folder cannot be listed.
@@ -61,18 +61,18 @@ pub enum SwarmError {
     List {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The record is not one of a task lock, so nobody knows whether it is held.
+    /// The record cannot be parsed, so nobody knows whether it is held.
     #[error("cannot understand the lock file {}", path.display())]
     NotUnderstood {
         /// The lock file.
         path: PathBuf,
         /// What is wrong with it.
-        source: Unread,
+        source: RecordError,
     },
-    /// The record says that it locks another task: the file system does not tell the two names apart.
+    /// The record locks another task: the file system ignores case, so both tasks have the same file.
     #[error("the lock file {} is of the task `{}`", path.display(), task.escape_debug())]
     AnotherTask {
         /// The lock file.
@@ -83,7 +83,7 @@ pub enum SwarmError {
 }
 
 impl SwarmError {
-    /// The way out.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Task(error) => error.hint(),
@@ -99,55 +99,55 @@ impl SwarmError {
     }
 }
 
-/// What was found at a task's lock file.
+/// The state of a task's lock file.
 #[derive(Debug)]
-pub struct Standing {
-    /// The record; none while it is torn.
+pub struct LockState {
+    /// The record; `None` while it is incomplete.
     pub record: Option<TaskRecord>,
-    /// What is to be made of it.
+    /// Whether it is held or stale.
     pub verdict: Verdict,
 }
 
-/// What came of locking a task.
+/// The result of locking a task.
 #[derive(Debug)]
 pub enum Attempt {
-    /// The task is ours.
+    /// We have the lock.
     Locked {
         /// The lock.
         lock: Box<TaskLock>,
-        /// Whose expired lock it was before.
-        replaced: Option<Standing>,
+        /// The expired lock that it replaced.
+        replaced: Option<LockState>,
     },
-    /// Somebody else has it.
-    Busy(Standing),
+    /// Another worker has the lock.
+    Busy(LockState),
 }
 
-/// What came of a heartbeat, or of an unlocking.
+/// The result of a heartbeat or an unlock.
 #[derive(Debug)]
-pub enum Kept {
-    /// It was ours, and the change is made.
+pub enum UpdateOutcome {
+    /// The lock belongs to the worker, and the change is made.
     Done(TaskRecord),
     /// There is no lock.
     Absent,
-    /// It is somebody else's.
-    Lost(Standing),
+    /// Another worker has the lock.
+    Lost(LockState),
 }
 
 /// The folder of a swarm.
 #[derive(Clone, Debug)]
 pub struct Swarm {
     dir: PathBuf,
-    /// What a record that was never written to its end is given.
+    /// The TTL of an incomplete record.
     default_ttl: Ttl,
 }
 
 impl Swarm {
-    /// Names the folder; nothing is touched yet.
+    /// Remembers the folder. Does not touch it yet.
     pub fn new(dir: impl Into<PathBuf>, default_ttl: Ttl) -> Self {
         Self { dir: dir.into(), default_ttl }
     }
 
-    /// Where a task's lock file is.
+    /// Returns the path of a task's lock file.
     pub fn path(&self, task: &str) -> Result<PathBuf, SwarmError> {
         Ok(self.locks().join(file_name(task)?.as_str()))
     }
@@ -162,7 +162,7 @@ impl Swarm {
     ) -> Result<Attempt, SwarmError> {
         let name = file_name(task)?;
         check_worker(worker)?;
-        let file = LockFile::new(self.make_folder()?, name, FILE_MODE, json::is_object);
+        let file = LockFile::new(self.make_folder()?, name, FILE_MODE, json_record::is_object);
         let path = file.path();
         let record = TaskRecord {
             worker_id: worker.to_owned(),
@@ -171,17 +171,17 @@ impl Swarm {
             heartbeat_at: now,
             ttl: ttl.unwrap_or(self.default_ttl).get(),
         };
-        match file.take(&record.content(), &mut |sighting| self.verdict(task, sighting, now))? {
+        match file.take(&record.content(), &mut |snapshot| self.verdict(task, snapshot, now))? {
             Take::Taken { held, replaced } => {
-                let replaced = replaced.map(|sighting| self.standing(task, &path, &sighting, now));
+                let replaced = replaced.map(|snapshot| self.state(task, &path, &snapshot, now));
                 let lock = Box::new(TaskLock { held, record });
                 Ok(Attempt::Locked { lock, replaced: replaced.transpose()? })
             }
-            Take::Busy { sighting: Some(sighting), verdict } => {
-                let standing = self.standing(task, &path, &sighting, now)?;
-                Ok(Attempt::Busy(Standing { verdict, ..standing }))
+            Take::Busy { snapshot: Some(snapshot), verdict } => {
+                let state = self.state(task, &path, &snapshot, now)?;
+                Ok(Attempt::Busy(LockState { verdict, ..state }))
             }
-            Take::Busy { sighting: None, verdict } => Ok(Attempt::Busy(Standing { record: None, verdict })),
+            Take::Busy { snapshot: None, verdict } => Ok(Attempt::Busy(LockState { record: None, verdict })),
         }
     }
 
@@ -192,48 +192,50 @@ impl Swarm {
         worker: &str,
         ttl: Option<Ttl>,
         now: WallTime,
-    ) -> Result<Kept, SwarmError> {
-        let Some(file) = self.existing(task)? else { return Ok(Kept::Absent) };
+    ) -> Result<UpdateOutcome, SwarmError> {
+        let Some(file) = self.existing(task)? else { return Ok(UpdateOutcome::Absent) };
         check_worker(worker)?;
         let mut ours = None;
-        let renewal = file.renew(&mut |sighting| {
-            let record = own_record(task, worker, sighting)?;
+        let renewal = file.renew(&mut |snapshot| {
+            let record = own_record(task, worker, snapshot)?;
             ours = Some(TaskRecord { heartbeat_at: now, ttl: ttl.map_or(record.ttl, Ttl::get), ..record });
-            record::renewed(sighting, now, ttl).ok()
+            record::renewed(snapshot, now, ttl).ok()
         })?;
         match (renewal, ours) {
-            (Renewal::Renewed, Some(record)) => Ok(Kept::Done(record)),
-            (Renewal::Lost(Some(sighting)), _) => {
-                self.standing(task, &file.path(), &sighting, now).map(Kept::Lost)
+            (Renewal::Renewed, Some(record)) => Ok(UpdateOutcome::Done(record)),
+            (Renewal::Lost(Some(snapshot)), _) => {
+                self.state(task, &file.path(), &snapshot, now).map(UpdateOutcome::Lost)
             }
-            (Renewal::Lost(None) | Renewal::Renewed, _) => Ok(Kept::Absent),
+            (Renewal::Lost(None) | Renewal::Renewed, _) => Ok(UpdateOutcome::Absent),
         }
     }
 
     /// Removes a lock that an earlier command took for this worker.
-    pub fn unlock(&self, task: &str, worker: &str, now: WallTime) -> Result<Kept, SwarmError> {
-        let Some(file) = self.existing(task)? else { return Ok(Kept::Absent) };
+    pub fn unlock(&self, task: &str, worker: &str, now: WallTime) -> Result<UpdateOutcome, SwarmError> {
+        let Some(file) = self.existing(task)? else { return Ok(UpdateOutcome::Absent) };
         check_worker(worker)?;
         let mut ours = None;
-        let removal = file.remove(&mut |sighting| {
-            ours = own_record(task, worker, sighting);
+        let removal = file.remove(&mut |snapshot| {
+            ours = own_record(task, worker, snapshot);
             ours.is_some()
         })?;
         match (removal, ours) {
-            (Removal::Removed(_), Some(record)) => Ok(Kept::Done(record)),
-            (Removal::Lost(sighting), _) => self.standing(task, &file.path(), &sighting, now).map(Kept::Lost),
-            (Removal::Removed(_), None) | (Removal::Absent, _) => Ok(Kept::Absent),
+            (Removal::Removed(_), Some(record)) => Ok(UpdateOutcome::Done(record)),
+            (Removal::Lost(snapshot), _) => {
+                self.state(task, &file.path(), &snapshot, now).map(UpdateOutcome::Lost)
+            }
+            (Removal::Removed(_), None) | (Removal::Absent, _) => Ok(UpdateOutcome::Absent),
         }
     }
 
-    /// Tells who has a task; nothing when it is free. Changes nothing.
-    pub fn show(&self, task: &str, now: WallTime) -> Result<Option<Standing>, SwarmError> {
+    /// Returns the state of a task's lock; `None` when the task is free. Changes nothing.
+    pub fn show(&self, task: &str, now: WallTime) -> Result<Option<LockState>, SwarmError> {
         let Some(file) = self.existing(task)? else { return Ok(None) };
-        let sighting = file.look()?;
-        sighting.map(|sighting| self.standing(task, &file.path(), &sighting, now)).transpose()
+        let snapshot = file.read()?;
+        snapshot.map(|snapshot| self.state(task, &file.path(), &snapshot, now)).transpose()
     }
 
-    /// The tasks that have a lock file, whatever is in it.
+    /// Lists the tasks that have a lock file, whatever its content.
     pub fn tasks(&self) -> io::Result<Vec<String>> {
         let entries = match std::fs::read_dir(self.locks()) {
             Ok(entries) => entries,
@@ -250,12 +252,12 @@ impl Swarm {
         Ok(tasks)
     }
 
-    /// The folder of the whole swarm.
+    /// Returns the folder of the swarm.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The folder of the locks, unless it is missing.
+    /// Opens the folder of the locks; `None` when it is missing.
     pub fn folder(&self) -> Result<Option<Folder>, SwarmError> {
         let Some(folder) = Folder::open_below(&self.dir, &[LOCKS])? else { return Ok(None) };
         self.check_owners(&folder)?;
@@ -266,10 +268,10 @@ impl Swarm {
         self.dir.join(LOCKS)
     }
 
-    /// The lock file, unless its folder is missing: who only looks makes none.
+    /// Returns the lock file; `None` when its folder is missing. Reading does not create the folder.
     fn existing(&self, task: &str) -> Result<Option<LockFile>, SwarmError> {
         let name = file_name(task)?;
-        Ok(self.folder()?.map(|folder| LockFile::new(folder, name, FILE_MODE, json::is_object)))
+        Ok(self.folder()?.map(|folder| LockFile::new(folder, name, FILE_MODE, json_record::is_object)))
     }
 
     fn make_folder(&self) -> Result<Folder, SwarmError> {
@@ -280,8 +282,8 @@ impl Swarm {
         Ok(folder)
     }
 
-    /// The default folder lies where everybody may write: one that a stranger made there, or leads to with a link, is not
-    /// used, since whoever owns a folder can replace every lock in it.
+    /// Refuses a folder that another user owns, or that a link of another user leads to: the owner of a folder can replace
+    /// every lock in it. The default folder is in `/tmp`, where everybody may write.
     fn check_owners(&self, folder: &Folder) -> Result<(), SwarmError> {
         let us = rustix::process::geteuid().as_raw();
         let failed = |source| GuardError::Folder { path: self.dir.clone(), source };
@@ -294,34 +296,34 @@ impl Swarm {
         }
     }
 
-    fn verdict(&self, task: &str, sighting: &Sighting, now: WallTime) -> Verdict {
-        match TaskRecord::read(sighting) {
+    fn verdict(&self, task: &str, snapshot: &Snapshot, now: WallTime) -> Verdict {
+        match TaskRecord::read(snapshot) {
             Ok(record) if record.task_id == task => record.judge(now),
             Ok(_) => Verdict::Held(HeldReason::NotUnderstood),
-            Err(unread) => unread.verdict(sighting, self.default_ttl.get(), now),
+            Err(error) => error.verdict(snapshot, self.default_ttl.get(), now),
         }
     }
 
-    fn standing(
+    fn state(
         &self,
         task: &str,
         path: &Path,
-        sighting: &Sighting,
+        snapshot: &Snapshot,
         now: WallTime,
-    ) -> Result<Standing, SwarmError> {
-        let verdict = self.verdict(task, sighting, now);
-        match TaskRecord::read(sighting) {
-            Ok(record) if record.task_id == task => Ok(Standing { record: Some(record), verdict }),
+    ) -> Result<LockState, SwarmError> {
+        let verdict = self.verdict(task, snapshot, now);
+        match TaskRecord::read(snapshot) {
+            Ok(record) if record.task_id == task => Ok(LockState { record: Some(record), verdict }),
             Ok(record) => Err(SwarmError::AnotherTask { path: path.to_owned(), task: record.task_id }),
-            Err(Unread::Torn) => Ok(Standing { record: None, verdict }),
-            Err(source @ Unread::NotUnderstood(_)) => {
+            Err(RecordError::Torn) => Ok(LockState { record: None, verdict }),
+            Err(source @ RecordError::NotUnderstood(_)) => {
                 Err(SwarmError::NotUnderstood { path: path.to_owned(), source })
             }
         }
     }
 }
 
-/// A task that is locked by this process for as long as it beats. Dropping it leaves the lock to its TTL.
+/// A task lock that this process renews with heartbeats. Dropping it does not remove the lock; it expires.
 #[derive(Debug)]
 pub struct TaskLock {
     held: Held,
@@ -329,34 +331,34 @@ pub struct TaskLock {
 }
 
 impl TaskLock {
-    /// What stands in the file.
+    /// Returns the record in the file.
     pub fn record(&self) -> &TaskRecord {
         &self.record
     }
 
-    /// Sets space aside for heartbeats, so that a full disk does not end the lock. For workers that stay.
+    /// Reserves disk space for heartbeats, so that a full disk does not end the lock. For workers that keep running.
     pub fn reserve(&mut self) -> Result<(), SwarmError> {
         Ok(self.held.reserve()?)
     }
 
-    /// Tells how much the folder's file system gives.
-    pub fn strength(&self) -> Result<Strength, SwarmError> {
+    /// Returns how the folder's file system replaces records.
+    pub fn replace_method(&self) -> Result<ReplaceMethod, SwarmError> {
         Ok(self.held.lock().folder().probe()?)
     }
 
-    /// Says that the worker is still there. False when the lock is not ours any more.
-    pub fn beat(&mut self, now: WallTime) -> Result<bool, SwarmError> {
+    /// Renews the lock. Returns false when another worker has it now.
+    pub fn heartbeat(&mut self, now: WallTime) -> Result<bool, SwarmError> {
         let record = TaskRecord { heartbeat_at: now, ..self.record.clone() };
-        match self.held.beat(&record.content())? {
-            Beat::Kept => {
+        match self.held.heartbeat(&record.content())? {
+            Heartbeat::Kept => {
                 self.record = record;
                 Ok(true)
             }
-            Beat::Lost(_) => Ok(false),
+            Heartbeat::Lost(_) => Ok(false),
         }
     }
 
-    /// Gives the task back. False when the lock was not ours any more.
+    /// Removes the lock. Returns false when another worker has it now.
     pub fn unlock(self) -> Result<bool, SwarmError> {
         match self.held.release()? {
             Removal::Removed(_) => Ok(true),
@@ -383,8 +385,8 @@ fn check_worker(worker: &str) -> Result<(), IdError> {
     }
 }
 
-/// The record, if it is this worker's lock on this task.
-fn own_record(task: &str, worker: &str, sighting: &Sighting) -> Option<TaskRecord> {
-    let record = TaskRecord::read(sighting).ok()?;
+/// Returns the record, if it is this worker's lock on this task.
+fn own_record(task: &str, worker: &str, snapshot: &Snapshot) -> Option<TaskRecord> {
+    let record = TaskRecord::read(snapshot).ok()?;
     (record.task_id == task && record.worker_id == worker).then_some(record)
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::pattern::Pattern;
-use lockkeeper_core::predict::{Bar, History};
+use lockkeeper_core::predict::{History, Threshold};
 use lockkeeper_engine::history::{Limits, read};
 use lockkeeper_engine::predict::{Group, Terms, measure, predict};
 
@@ -20,7 +20,7 @@ const FOLDERS: u64 = 400;
 const FILES: u64 = 50;
 const TERMS: Terms = Terms {
     limits: Limits { since: None, commits: 1_000_000, files: 50 },
-    bar: Bar { likelihood: 0.3, together: 3 },
+    bar: Threshold { likelihood: 0.3, together: 3 },
     half_life: Duration::from_secs(365 * 86_400),
     most: 20,
 };

@@ -12,7 +12,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("platform", &["core"]),
     ("store", &["core", "platform"]),
     ("formats", &["core", "platform"]),
-    ("stages", &["core"]),
+    ("stages", &["core", "formats"]),
     ("engine", &["core", "platform", "store", "formats", "stages"]),
     ("server", &["core", "platform", "formats", "stages", "engine"]),
     ("lockkeeper", &["core", "platform", "store", "formats", "stages", "engine", "server"]),

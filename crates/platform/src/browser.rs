@@ -1,4 +1,4 @@
-//! Showing a page to the person at this machine.
+//! Opens a web page in the user's browser.
 
 use std::io;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ const OPENER: &str = "open";
 #[cfg(not(target_vendor = "apple"))]
 const OPENER: &str = "xdg-open";
 
-/// Has the user's browser open an address; returns as soon as it was asked.
+/// Starts the system's opener with an address. Does not wait for the browser.
 pub fn open(address: &str) -> io::Result<()> {
     let mut opener = Command::new(OPENER);
     opener.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

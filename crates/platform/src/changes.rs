@@ -1,44 +1,45 @@
-//! Hearing that a folder's files were written to, so that a live view need not look all the time.
+//! File change notification: a descriptor that becomes readable when files in a folder change (inotify).
 //!
-//! Linux tells through inotify. Elsewhere nobody tells, and viewers look again now and then.
+//! Only Linux has it here. Elsewhere there is no descriptor, and callers poll.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// A folder that is listened to.
+/// A watch on one folder.
 #[derive(Debug)]
 pub struct Changes {
     descriptor: Option<OwnedFd>,
 }
 
 impl Changes {
-    /// Listens to a folder; one that does not exist yet is not heard.
+    /// Watches a folder. There is no descriptor when the folder does not exist yet, or the user has no inotify
+    /// instance or watch left.
     pub fn watch(folder: &Path) -> io::Result<Self> {
-        Ok(Self { descriptor: listen(folder)? })
+        Ok(Self { descriptor: watch(folder)? })
     }
 
-    /// Whether this user may listen to one more folder; an error tells which limit is reached.
-    pub fn try_out(folder: &Path) -> io::Result<()> {
-        try_to_listen(folder)
+    /// Checks that this user may watch one more folder. The error says which limit is reached.
+    pub fn probe(folder: &Path) -> io::Result<()> {
+        probe(folder)
     }
 
-    /// Listens to nothing, as where nobody tells.
-    pub const fn deaf() -> Self {
+    /// Returns a watch without a descriptor, as on systems that have no notification.
+    pub const fn disabled() -> Self {
         Self { descriptor: None }
     }
 
-    /// Readable after a change; none where nobody tells.
+    /// Returns the descriptor, which is readable after a change; `None` where there is no notification.
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.descriptor.as_ref().map(std::os::fd::AsFd::as_fd)
     }
 
-    /// Forgets the changes so far.
+    /// Discards the changes so far.
     pub fn drain(&self) {
         self.take();
     }
 
-    /// Forgets the changes so far; says whether there were any.
+    /// Discards the changes so far, and says whether there were any.
     pub fn take(&self) -> bool {
         let (mut buffer, mut any) = ([0; 4096], false);
         if let Some(descriptor) = &self.descriptor {
@@ -51,14 +52,15 @@ impl Changes {
 }
 
 #[cfg(target_os = "linux")]
-fn listen(folder: &Path) -> io::Result<Option<OwnedFd>> {
+fn watch(folder: &Path) -> io::Result<Option<OwnedFd>> {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
-    let told_of = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVED_TO;
+
+    let events = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVED_TO;
     let Ok(descriptor) = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) else {
-        // Only so many instances a user may have: without one, viewers look now and then.
+        // The user has no inotify instance left: the caller polls.
         return Ok(None);
     };
-    match add_watch(&descriptor, folder, told_of) {
+    match add_watch(&descriptor, folder, events) {
         Ok(_) => Ok(Some(descriptor)),
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOSPC) => Ok(None),
         Err(error) => Err(error.into()),
@@ -66,19 +68,20 @@ fn listen(folder: &Path) -> io::Result<Option<OwnedFd>> {
 }
 
 #[cfg(target_os = "linux")]
-fn try_to_listen(folder: &Path) -> io::Result<()> {
+fn probe(folder: &Path) -> io::Result<()> {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+
     let descriptor = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
     Ok(add_watch(&descriptor, folder, WatchFlags::MODIFY).map(|_| ())?)
 }
 
-/// There is no limit where nobody listens.
+/// Without notification there is no limit to reach.
 #[cfg(not(target_os = "linux"))]
-fn try_to_listen(_folder: &Path) -> io::Result<()> {
+fn probe(_folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn listen(_folder: &Path) -> io::Result<Option<OwnedFd>> {
+fn watch(_folder: &Path) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }

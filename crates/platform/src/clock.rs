@@ -1,16 +1,16 @@
-//! The clock that leases are dated by.
+//! Monotonic clock that all times of leases come from.
 
 use lockkeeper_core::time::Moment;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Counts suspended time and cannot be set.
+/// Includes the time that the machine is suspended, and nobody can set it.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
-/// On macOS this one runs on while the machine sleeps; on the BSDs that depends on the system.
+/// On macOS this clock includes suspended time. On the BSDs that depends on the system.
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// Returns the present moment, counted from the machine's boot.
+/// Returns the current moment, counted from the boot of the machine.
 pub fn now() -> Moment {
     let time = clock_gettime(CLOCK);
     Moment::from_micros(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000)

@@ -1,15 +1,20 @@
-//! Running a command on somebody's behalf: started, watched, signalled and ended with its whole tree.
+//! Command execution: starts a command, supervises it, passes signals on, and stops it with its process tree.
 //!
-//! [`start`] gives the command a process group of its own and, if there is one, a share in the holder's proof of life.
-//! [`Running::supervise`] then sleeps until something happens; nothing is looked at on a timer.
+//! [`start`] gives the command a process group of its own and, if the caller has one, a share in the holder's liveness
+//! lock. [`Running::supervise`] then sleeps until something happens. Nothing is polled on Linux.
 
+mod child;
 mod ending;
-mod find;
 mod job;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod posix_spawn;
+mod program_lookup;
 mod running;
 mod spec;
+mod start;
 
 pub use ending::Ending;
-pub use find::Finder;
+pub use program_lookup::ProgramCache;
 pub use running::{Event, Next, Running};
-pub use spec::{Mode, Spec, StartError, between_starts, is_command_of_another, start, start_found};
+pub use spec::{Mode, Spec, StartError};
+pub use start::{between_starts, is_command_of_another, start, start_cached};

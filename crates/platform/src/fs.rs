@@ -1,29 +1,29 @@
-//! Which folders can carry locks at all, and how the files there are opened.
+//! File system properties and file operations: network file systems, private files, holes, other writers.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags};
 
-/// A flag for opening files: a symbolic link in the last place is an error.
+/// `O_NOFOLLOW`: opening fails when the last component of the path is a symbolic link.
 pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
 
-/// Names the network file system that `dir` lies on, or nothing when it is a local one.
+/// Returns the name of the network file system that `dir` is on, or `None` for a local file system.
 ///
-/// Network file systems lose locks with the connection, grant them per machine, or leave SQLite's shared memory
-/// incoherent: a store there would be unsafe without anybody noticing. Cluster file systems (GFS2, OCFS2) keep their
-/// locks and pass; so does FUSE, whose many kinds cannot be told apart here.
-pub fn refuse_network(dir: &Path) -> io::Result<Option<&'static str>> {
-    let facts = rustix::fs::statfs(dir)?;
-    Ok(network_name(&facts))
+/// A network file system can lose locks when the connection drops, can grant them per machine, or does not keep
+/// SQLite's shared memory coherent. A store there would be unsafe, and nobody would notice. Cluster file systems
+/// (GFS2, OCFS2) keep their locks and pass. FUSE passes too: its many kinds look the same here.
+pub fn network_file_system(dir: &Path) -> io::Result<Option<&'static str>> {
+    let stat = rustix::fs::statfs(dir)?;
+    Ok(network_name(&stat))
 }
 
 #[cfg(target_os = "linux")]
-fn network_name(facts: &rustix::fs::StatFs) -> Option<&'static str> {
-    // The kernel's 32-bit magic numbers, sign-extended on some machines.
-    name_of_magic(facts.f_type as u32)
+fn network_name(stat: &rustix::fs::StatFs) -> Option<&'static str> {
+    // Some machines sign-extend the kernel's 32-bit magic numbers.
+    name_of_magic(stat.f_type as u32)
 }
 
 #[cfg(target_os = "linux")]
@@ -43,11 +43,11 @@ fn name_of_magic(magic: u32) -> Option<&'static str> {
 }
 
 #[cfg(target_vendor = "apple")]
-fn network_name(facts: &rustix::fs::StatFs) -> Option<&'static str> {
-    if facts.f_flags & (libc::MNT_LOCAL as u32) != 0 {
+fn network_name(stat: &rustix::fs::StatFs) -> Option<&'static str> {
+    if stat.f_flags & (libc::MNT_LOCAL as u32) != 0 {
         return None;
     }
-    let name: Vec<u8> = facts.f_fstypename.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
+    let name: Vec<u8> = stat.f_fstypename.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
     Some(match name.as_slice() {
         b"nfs" => "nfs",
         b"smbfs" => "smb",
@@ -57,14 +57,14 @@ fn network_name(facts: &rustix::fs::StatFs) -> Option<&'static str> {
     })
 }
 
-/// Other systems are taken at their word: a store on a network file system is not noticed there.
+/// Not implemented on other systems: a store on a network file system is not detected there.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
-fn network_name(_facts: &rustix::fs::StatFs) -> Option<&'static str> {
+fn network_name(_stat: &rustix::fs::StatFs) -> Option<&'static str> {
     None
 }
 
-/// Opens a file of our own to read and write, made for its owner only if it is not there. Anything but a regular file is
-/// refused, and not waited for.
+/// Opens one of our own files for reading and writing, and creates it with mode 0600 if it is missing. Refuses
+/// anything but a regular file, and does not block on a FIFO.
 pub fn open_private(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let descriptor = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))?;
@@ -75,7 +75,7 @@ pub fn open_private(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Gives a part of a file back to the disk: it reads as zeros from then on, and the file stays as long as it was.
+/// Frees the disk blocks of a range of a file. The range then reads as zeros, and the file keeps its length.
 #[cfg(target_os = "linux")]
 pub fn punch_hole(file: &File, from: u64, length: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -83,10 +83,42 @@ pub fn punch_hole(file: &File, from: u64, length: u64) -> io::Result<()> {
     Ok(fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, from, length)?)
 }
 
-/// Only Linux has a common way to do it.
+/// Only Linux has one call for it that many file systems support.
 #[cfg(not(target_os = "linux"))]
 pub fn punch_hole(_file: &File, _from: u64, _length: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The libc crate lacks this constant. It has the same value on every architecture.
+#[cfg(target_os = "linux")]
+const F_SETSIG: libc::c_int = 10;
+
+/// Says whether another process has this file open for writing; `None` when the system cannot say.
+///
+/// Linux grants a read lease (`F_SETLEASE`) only while nobody has the file open for writing. `descriptor` must be open
+/// for reading only.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "rustix has no leases")]
+pub fn has_writers(descriptor: impl AsFd) -> Option<bool> {
+    let number = descriptor.as_fd().as_raw_fd();
+    // The kernel signals us when somebody opens the file at this moment. SIGIO would kill; SIGURG is ignored by default.
+    // SAFETY: the descriptor is open, and the commands take integers.
+    unsafe { libc::fcntl(number, F_SETSIG, libc::SIGURG) };
+    // SAFETY: as above.
+    let outcome = unsafe { libc::fcntl(number, libc::F_SETLEASE, libc::F_RDLCK) };
+    if outcome == -1 {
+        return (io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)).then_some(true);
+    }
+    // SAFETY: as above. Returning a lease that was just granted cannot fail.
+    unsafe { libc::fcntl(number, libc::F_SETLEASE, libc::F_UNLCK) };
+    Some(false)
+}
+
+/// Says whether another process has this file open for writing. Only Linux knows.
+#[cfg(not(target_os = "linux"))]
+pub fn has_writers(descriptor: impl AsFd) -> Option<bool> {
+    let _ = descriptor.as_fd().as_raw_fd();
+    None
 }
 
 #[cfg(test)]
@@ -96,13 +128,28 @@ mod tests {
     #[test]
     fn a_missing_folder_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(refuse_network(&dir.path().join("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            network_file_system(&dir.path().join("missing")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn local_file_systems_pass_and_remote_ones_are_named() {
-        assert_eq!(refuse_network(Path::new("/proc")).unwrap(), None);
+    fn a_writer_is_noticed_until_it_closes_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let writer = File::create(&path).unwrap();
+        let reader = File::open(&path).unwrap();
+        assert_eq!(has_writers(&reader), Some(true));
+        drop(writer);
+        assert_eq!(has_writers(&reader), Some(false));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn local_file_systems_pass_and_network_ones_are_named() {
+        assert_eq!(network_file_system(Path::new("/proc")).unwrap(), None);
         // ext4, btrfs, xfs, tmpfs, overlayfs, fuse, gfs2, ocfs2.
         let local = [
             0xef53,

@@ -1,33 +1,34 @@
-//! Everything that differs between operating systems, behind functions that do not.
+//! Operating system interface: everything that differs between systems, behind functions that do not.
 //!
 //! Linux comes first: pidfds, open-file-description locks and `/proc` make every answer exact. macOS has the same
-//! locks and start times but no pidfds, other Unixes have less; each module says what is weaker there. Nothing
-//! outside this folder asks which system it runs on.
+//! locks and start times but no pidfds. Other Unixes have less. Each module says what is weaker there. Code outside
+//! this crate never asks which system it runs on.
+//!
+//! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
-pub mod anchor;
 pub mod answer;
-mod apple;
 pub mod browser;
 pub mod changes;
 pub mod clock;
-pub mod exclusion;
 pub mod exec;
-mod facts;
 pub mod flock;
+pub mod folder;
 pub mod fs;
+pub mod holder_process;
 pub mod liveness_lock;
 pub mod load;
-pub mod lockers;
+pub mod lock_holders;
+pub mod lock_probe;
+mod macos;
 pub mod origin;
 mod pidfd;
 pub mod pipe;
 pub mod poll;
 pub mod process;
+mod process_table;
 pub mod random;
-pub mod replace;
+pub mod rename_exchange;
 pub mod signal;
-pub mod spawn;
-pub mod swap;
 pub mod terminal;
 pub mod tree;
 pub mod volume;

@@ -20,7 +20,7 @@ use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::{LockState, ProcessRef};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
-use super::lockers::{self, FileId};
+use super::lock_holders::{self, FileId};
 
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 use flock_files as locks;
@@ -62,7 +62,7 @@ impl LivenessFile {
     /// The other processes of a holder, where the system shows them. It reads every process of the machine.
     pub fn processes(&self, holder: HolderId) -> Vec<ProcessRef> {
         match rustix::fs::fstat(&self.looking) {
-            Ok(facts) => lockers::sharing(FileId::of(&facts), holder.0),
+            Ok(facts) => lock_holders::sharing(FileId::of(&facts), holder.0),
             Err(_) => Vec::new(),
         }
     }

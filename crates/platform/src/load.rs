@@ -1,8 +1,8 @@
-//! How busy the machine is.
+//! Machine load: load average, usable cores, memory in use.
 
 use std::num::NonZeroUsize;
 
-/// The one-minute average of processes that wanted to run, or `None` where the system does not tell.
+/// Returns the one-minute load average, or `None` where the system has none.
 #[expect(unsafe_code, reason = "neither std nor rustix has a load average for every system")]
 pub fn average() -> Option<f64> {
     let mut averages = [0.0_f64; 1];
@@ -11,12 +11,12 @@ pub fn average() -> Option<f64> {
     (filled == 1 && averages[0].is_finite()).then_some(averages[0])
 }
 
-/// How many cores this process may use; one where the system does not tell.
+/// Returns how many cores this process may use; one where the system does not say.
 pub fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The share of memory that programs use, from 0 to 1; none where the system does not tell.
+/// Returns the share of memory in use, from 0 to 1; `None` where the system does not say.
 pub fn memory_in_use() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let value = |name: &str| {

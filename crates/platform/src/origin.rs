@@ -1,13 +1,13 @@
-//! Where this process runs: the machine, its boot and the pid namespace.
+//! Origin of claims: the host name, the boot id and the pid namespace of this process.
 
 use std::io;
 
 use lockkeeper_core::liveness::Origin;
 
-/// Tells where claims of this process are made.
+/// Returns where claims of this process are made.
 ///
-/// Neither part changes while a process lives (a changed host name counts as another machine, where only time
-/// proves anything), so callers ask once.
+/// No part changes while a process lives, so callers ask once. If somebody changes the host name, this counts as
+/// another machine, and only the TTL can end its claims.
 pub fn origin() -> io::Result<Origin> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     Ok(Origin { host, boot: boot()?, pid_namespace: pid_namespace()? })
@@ -20,18 +20,18 @@ fn boot() -> io::Result<String> {
 
 #[cfg(target_vendor = "apple")]
 fn boot() -> io::Result<String> {
-    super::apple::boot_session()
+    super::macos::boot_session()
 }
 
-/// Other Unixes have no id of a boot: its second is taken, from the wall clock less the time since. When the wall
-/// clock is set, a claim of before counts as one of another boot, so such machines should keep their clock.
+/// Other Unixes have no boot id, so the minute of the boot is used: wall clock minus uptime. If somebody sets the wall
+/// clock, earlier claims count as claims of another boot, so nobody should set the clock of such a machine.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 fn boot() -> io::Result<String> {
     use rustix::time::{ClockId, clock_gettime};
 
     let since_boot = clock_gettime(ClockId::Monotonic).tv_sec;
     let wall = clock_gettime(ClockId::Realtime).tv_sec;
-    // The two clocks drift apart by fractions of a second: minutes are safe.
+    // The two clocks drift apart by fractions of a second, so minutes are safe.
     Ok(format!("minute-{}", (wall - since_boot + 30) / 60))
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_origin_is_complete_and_stays() {
+    fn the_origin_is_complete_and_does_not_change() {
         let here = origin().unwrap();
         assert_eq!(here, origin().unwrap());
         assert!(!here.host.is_empty());

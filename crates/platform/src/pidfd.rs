@@ -1,4 +1,4 @@
-//! Handles to processes that stay true when the number is given to another one.
+//! Process handles (pidfds): they refer to one process, even after the kernel reuses its pid.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,20 +8,20 @@ use rustix::process::{Pid, Signal};
 
 use super::poll;
 
-/// What asking for a handle gave.
+/// The result of opening a handle.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux gives any out"))]
 pub(super) enum Opened {
-    /// Refers to this process and no other, for as long as it is open.
+    /// A handle that refers to this process and no other, as long as it is open.
     Handle(OwnedFd),
     /// There is no such process.
     Gone,
-    /// The number is that of a thread.
+    /// The number belongs to a thread.
     Thread,
-    /// This system has no handles, or does not give them out here.
+    /// This system has no handles, or a sandbox forbids them.
     Unsupported,
 }
 
-/// Opens a handle; it is not inherited by commands.
+/// Opens a handle. Commands do not inherit it.
 #[cfg(target_os = "linux")]
 pub(super) fn open(pid: Pid) -> Opened {
     use rustix::io::Errno;
@@ -30,7 +30,7 @@ pub(super) fn open(pid: Pid) -> Opened {
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(handle) => Opened::Handle(handle),
         Err(Errno::SRCH) => Opened::Gone,
-        // Linux 6.9 and later say NOENT.
+        // Linux 6.9 and later return NOENT.
         Err(Errno::INVAL | Errno::NOENT) => Opened::Thread,
         Err(_) => Opened::Unsupported,
     }
@@ -42,7 +42,7 @@ pub(super) fn open(_pid: Pid) -> Opened {
     Opened::Unsupported
 }
 
-/// Whether the process has ended, waited for or not.
+/// Says whether the process has ended; a zombie has.
 pub(super) fn has_ended(handle: impl AsFd) -> io::Result<bool> {
     Ok(poll::wait(&[handle.as_fd()], Some(Duration::ZERO))?.any())
 }
@@ -59,8 +59,8 @@ pub(super) fn send(_handle: impl AsFd, _signal: Signal) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// How a process ended that somebody else has waited for, in the form of `wait(2)`. The handle has to have been opened
-/// while it lived. Linux tells since 6.15; otherwise there is no way to know.
+/// Returns the `wait(2)` status of a process that another process has reaped. The handle must have been opened while
+/// the process lived. Linux has this since 6.15; before that nobody but the parent can know.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "rustix has no call for it")]
 pub(super) fn exit_status(handle: impl AsFd) -> Option<i32> {

@@ -1,4 +1,4 @@
-//! Sleeping until one of several descriptors has something to say, or the time is up.
+//! `poll(2)`: waits until one of several descriptors is ready, or a timeout passes.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -7,52 +7,52 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Which of the descriptors that were waited for are ready; none when the time was up.
+/// Which descriptors are ready, by their index; none when the timeout passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ready(Vec<bool>);
 
 impl Ready {
-    /// None of them.
+    /// A result in which no descriptor is ready.
     pub const fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// Takes one place out, so that those behind it move up; whether it was ready.
+    /// Removes one index, so that the later ones move down by one. Says whether it was ready.
     pub fn forget(&mut self, place: usize) -> bool {
         place < self.0.len() && self.0.remove(place)
     }
 
-    /// Whether any of them is.
+    /// Says whether any descriptor is ready.
     pub fn any(&self) -> bool {
         self.0.contains(&true)
     }
 
-    /// Whether the one at this place is; places that were not waited for are not.
+    /// Says whether the descriptor at this index is ready; false for an index that does not exist.
     pub fn contains(&self, place: usize) -> bool {
         self.0.get(place).copied().unwrap_or(false)
     }
 
-    /// The places of those that are.
+    /// Returns the indexes of the ready descriptors.
     pub fn places(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().filter(|(_, ready)| **ready).map(|(place, _)| place)
     }
 }
 
-/// Sleeps until a descriptor can be read, was closed at its other end or failed; without a timeout, for good.
+/// Waits until a descriptor is readable, has hung up or failed. Without a timeout it waits for ever.
 ///
-/// Signals do not cut it short: the remaining time is counted on the monotonic clock.
+/// A signal does not end the wait: it goes on for the remaining time.
 pub fn wait(descriptors: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Ready> {
     wait_or_hang_up(descriptors, &[], timeout)
 }
 
-/// As [`wait`], and also until one of `outputs`, which come after the others, was closed at its other end.
+/// Like [`wait`], but also returns when nobody reads one of `outputs` any more. Their indexes come after the others.
 pub fn wait_or_hang_up(
     descriptors: &[BorrowedFd<'_>],
     outputs: &[BorrowedFd<'_>],
     timeout: Option<Duration>,
 ) -> io::Result<Ready> {
     let readable = descriptors.iter().map(|descriptor| (*descriptor, PollFlags::IN));
-    // Being closed is always told of; whether there is something to read from an output is not asked.
+    // poll(2) always reports a hang-up. No flag asks whether an output can be read.
     let closed = outputs.iter().map(|output| (*output, PollFlags::empty()));
     let polled =
         readable.chain(closed).map(|(descriptor, flags)| PollFd::from_borrowed_fd(descriptor, flags));
@@ -60,7 +60,7 @@ pub fn wait_or_hang_up(
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut remaining = timeout;
     loop {
-        // A span too long for the kernel is no limit at all.
+        // A span that is too long for the kernel means no limit.
         let limit = remaining.and_then(|span| Timespec::try_from(span).ok());
         match poll(&mut polled, limit.as_ref()) {
             Ok(_) => return Ok(Ready(polled.iter().map(|one| !one.revents().is_empty()).collect())),
@@ -74,11 +74,12 @@ pub fn wait_or_hang_up(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::fd::AsFd;
 
+    use super::*;
+
     #[test]
-    fn the_ready_one_is_named() {
+    fn the_index_of_the_ready_descriptor_is_returned() {
         let (quiet, _keep) = rustix::pipe::pipe().unwrap();
         let (loud, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&writer, b"x").unwrap();
@@ -88,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn the_time_can_be_up() {
+    fn nothing_is_ready_after_the_timeout() {
         let (quiet, _keep) = rustix::pipe::pipe().unwrap();
         assert!(!wait(&[quiet.as_fd()], Some(Duration::ZERO)).unwrap().any());
         assert!(!wait(&[], Some(Duration::from_millis(1))).unwrap().any());
     }
 
     #[test]
-    fn a_closed_other_end_is_ready() {
+    fn a_pipe_whose_writer_is_closed_is_ready() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         drop(writer);
         assert!(wait(&[reader.as_fd()], Some(Duration::MAX)).unwrap().contains(0));

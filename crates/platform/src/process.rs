@@ -1,10 +1,9 @@
-//! Who a process is, and whether it still lives.
+//! Process identity and liveness.
 //!
-//! A number alone proves nothing, since it is given again: a process is its number and its start time. Only the
-//! kernel's "no such process", or an end that it reports, is death; whatever cannot be read stays unknown. Linux
-//! answers through pidfds, which cannot be fooled by a number that is given again in between. Elsewhere, and where
-//! a sandbox forbids them, the process table is read; on Unixes other than Linux and macOS start times are unknown
-//! and all zero, so that a reused number goes unnoticed there.
+//! The kernel reuses pids, so a process is identified by its pid and its start time. A process is dead only if the
+//! kernel says "no such process" or reports its end. Whatever cannot be read is unknown. Linux answers through pidfds,
+//! which stay valid when a pid is reused. Other systems, and sandboxes without pidfds, use the process table. On Unixes
+//! other than Linux and macOS all start times are 0, so a reused pid is not noticed there.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,54 +16,54 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use thiserror::Error;
 
-use super::facts::{self, Facts, State};
 use super::pidfd::{self, Opened};
+use super::process_table::{self, ProcessInfo, TaskState};
 
-/// The largest number that Linux gives to a process.
+/// The largest pid of Linux.
 pub const MAX_PID: u32 = 1 << 22;
 
-/// How often, a millisecond apart, a process is asked for its end that has ended and not yet said how.
+/// How many times, one millisecond apart, the exit status of an ended process is read before giving up.
 const STATUS_LOOKS: u32 = 100;
 
-/// Why a number does not name a process.
+/// Why a number does not identify a process.
 #[derive(Debug, Error)]
 pub enum IdentifyError {
-    /// No process has such a number, on any machine.
+    /// The number is outside the range of pids.
     #[error("{0} is not the number of a process")]
     OutOfRange(u32),
-    /// There is none now, or it has ended.
+    /// No process has this pid, or it has ended.
     #[error("no process {0} is running")]
     NotRunning(u32),
-    /// It is one thread of a process: it can end while the process goes on.
+    /// The number belongs to a thread, which can end while its process goes on.
     #[error("{0} is a thread, not a process")]
     Thread(u32),
-    /// The system does not show it.
+    /// The system does not show the process.
     #[error("cannot look at process {pid}")]
     Unreadable {
-        /// Its number.
+        /// Its pid.
         pid: u32,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// How the end of a process can be waited for.
+/// How to wait for the end of a process.
 #[derive(Debug)]
 pub enum Watch {
-    /// Becomes readable when the process ends; it can refer to no other process.
+    /// A descriptor that is readable when the process ends.
     Exit(Arc<OwnedFd>),
-    /// It has ended already.
+    /// The process has ended already.
     Gone,
-    /// Not here: look again now and then.
+    /// There is no descriptor here: the caller polls.
     Unavailable,
 }
 
-/// Tells who this process is.
+/// Returns the identity of this process.
 pub fn current() -> io::Result<ProcessRef> {
-    facts::own().map(|facts| reference(&facts))
+    process_table::own_info().map(|info| reference(&info))
 }
 
-/// Finds out which process has this number now.
+/// Returns the identity of the process that has this pid now.
 pub fn identify(pid: u32) -> Result<ProcessRef, IdentifyError> {
     let number = checked(pid).ok_or(IdentifyError::OutOfRange(pid))?;
     let unreadable = |source| IdentifyError::Unreadable { pid, source };
@@ -72,12 +71,12 @@ pub fn identify(pid: u32) -> Result<ProcessRef, IdentifyError> {
         Opened::Handle(handle) => Some(handle),
         Opened::Gone => return Err(IdentifyError::NotRunning(pid)),
         Opened::Thread => return Err(IdentifyError::Thread(pid)),
-        Opened::Unsupported if facts::is_thread(pid) => return Err(IdentifyError::Thread(pid)),
+        Opened::Unsupported if process_table::is_thread(pid) => return Err(IdentifyError::Thread(pid)),
         Opened::Unsupported => None,
     };
-    facts::own().map_err(unreadable)?;
-    let facts = match facts::of(pid) {
-        Ok(facts) => facts,
+    process_table::own_info().map_err(unreadable)?;
+    let info = match process_table::info(pid) {
+        Ok(info) => info,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !exists(number) => {
             return Err(IdentifyError::NotRunning(pid));
         }
@@ -85,12 +84,12 @@ pub fn identify(pid: u32) -> Result<ProcessRef, IdentifyError> {
     };
     let ended = match handle {
         Some(handle) => pidfd::has_ended(handle).map_err(unreadable)?,
-        None => facts.state == State::Zombie,
+        None => info.state == TaskState::Zombie,
     };
-    if ended { Err(IdentifyError::NotRunning(pid)) } else { Ok(reference(&facts)) }
+    if ended { Err(IdentifyError::NotRunning(pid)) } else { Ok(reference(&info)) }
 }
 
-/// Looks whether the process still lives, without disturbing it.
+/// Checks whether the process still lives. Sends no signal.
 pub fn look(process: ProcessRef) -> ProcessState {
     let Some(number) = checked(process.pid) else { return ProcessState::Unreadable };
     match pidfd::open(number) {
@@ -99,7 +98,7 @@ pub fn look(process: ProcessRef) -> ProcessState {
             Ok(false) => match is_same(process) {
                 Ok(true) => ProcessState::Running,
                 Ok(false) => ProcessState::Reused,
-                // It may have ended since; if not, the process table is hidden.
+                // The process may have ended meanwhile. If not, the process table is hidden.
                 Err(_) if pidfd::has_ended(&handle).unwrap_or(false) => ProcessState::Gone,
                 Err(_) => ProcessState::Unreadable,
             },
@@ -111,27 +110,27 @@ pub fn look(process: ProcessRef) -> ProcessState {
     }
 }
 
-/// Whether any process has this number now, for formats that record nothing else. A number that was given again
-/// goes unnoticed. No signal is sent; a zombie, a thread and a number of no process do not count.
+/// Says whether any process has this pid now, for formats that record only a pid. A reused pid is not noticed. Sends no
+/// signal. A zombie and a thread do not count.
 pub fn is_running(pid: u32) -> io::Result<bool> {
     let Some(number) = checked(pid) else { return Ok(false) };
     match pidfd::open(number) {
         Opened::Handle(handle) => pidfd::has_ended(handle).map(|ended| !ended),
         Opened::Gone | Opened::Thread => Ok(false),
-        Opened::Unsupported => match facts::of(pid) {
-            Ok(facts) => Ok(facts.state != State::Zombie && !facts::is_thread(pid)),
+        Opened::Unsupported => match process_table::info(pid) {
+            Ok(info) => Ok(info.state != TaskState::Zombie && !process_table::is_thread(pid)),
             Err(_) => Ok(exists(number)),
         },
     }
 }
 
-/// How long ago the process started; `None` when the system does not tell.
+/// Returns how long ago the process started; `None` when the system does not say.
 pub fn age(process: ProcessRef) -> Option<Duration> {
     #[cfg(target_os = "linux")]
     {
         let ticks = rustix::param::clock_ticks_per_second();
         let started = Duration::from_millis(process.started.checked_mul(1_000)?.checked_div(ticks)?);
-        // Start times count from boot, as this clock does.
+        // Start times and this clock both count from the boot.
         let now = Duration::from_micros(u64::try_from(super::clock::now().as_micros()).ok()?);
         now.checked_sub(started)
     }
@@ -142,11 +141,11 @@ pub fn age(process: ProcessRef) -> Option<Duration> {
     }
 }
 
-/// Gives a descriptor to wait for the end of the process with, verified after it was opened.
+/// Opens a descriptor to wait for the end of the process, and verifies that it refers to this process.
 pub fn watch(process: ProcessRef) -> Watch {
     let Some(number) = checked(process.pid) else { return Watch::Unavailable };
     match pidfd::open(number) {
-        // A zombie has ended, although its number is not free yet: to wait for it would be no wait.
+        // A zombie has ended, although its pid is not free yet.
         Opened::Handle(handle) if pidfd::has_ended(&handle).unwrap_or(false) => Watch::Gone,
         Opened::Handle(handle) => match is_same(process) {
             Ok(true) => Watch::Exit(Arc::new(handle)),
@@ -162,18 +161,18 @@ pub fn watch(process: ProcessRef) -> Watch {
     }
 }
 
-/// Makes this process the leader of a new session, so that no terminal ends it any more.
-pub fn leave_session() -> io::Result<()> {
+/// Makes this process the leader of a new session (`setsid(2)`), so that closing a terminal does not end it.
+pub fn start_session() -> io::Result<()> {
     rustix::process::setsid()?;
     Ok(())
 }
 
-/// Tells who a child is that was not yet waited for, so that its number cannot have been given again.
+/// Returns the identity of a child. The caller has not reaped it yet, so its pid cannot have been reused.
 pub fn of_child(pid: Pid) -> io::Result<ProcessRef> {
-    facts::of(pid.as_raw_nonzero().get().cast_unsigned()).map(|facts| reference(&facts))
+    process_table::info(pid.as_raw_nonzero().get().cast_unsigned()).map(|info| reference(&info))
 }
 
-/// Gives a descriptor that becomes readable when such a child ends, where there are such descriptors.
+/// Opens a descriptor that is readable when such a child ends, where the system has such descriptors.
 pub fn watch_child(pid: Pid) -> Option<OwnedFd> {
     match pidfd::open(pid) {
         Opened::Handle(handle) => Some(handle),
@@ -181,15 +180,15 @@ pub fn watch_child(pid: Pid) -> Option<OwnedFd> {
     }
 }
 
-/// How a process ended that was watched through this descriptor, in the form of `wait(2)`, where the system tells it
-/// to others than the parent. None while it lives.
+/// Returns the `wait(2)` status of the process behind this descriptor, where the system shows it to other processes
+/// than the parent. Returns `None` while the process lives.
 pub fn exit_status(watched: &OwnedFd, process: ProcessRef) -> Option<i32> {
     if !pidfd::has_ended(watched).ok()? {
         return None;
     }
     for _ in 0..STATUS_LOOKS {
-        // A zombie shows it to everybody of its user; once it was waited for, the handle does.
-        let status = pidfd::exit_status(watched).or_else(|| facts::zombie_status(process));
+        // The status of a zombie is in /proc for its own user. After the parent has reaped it, the pidfd has it.
+        let status = pidfd::exit_status(watched).or_else(|| process_table::zombie_status(process));
         if status.is_some() || !is_same(process).unwrap_or(false) {
             return status.or_else(|| pidfd::exit_status(watched));
         }
@@ -198,63 +197,62 @@ pub fn exit_status(watched: &OwnedFd, process: ProcessRef) -> Option<i32> {
     None
 }
 
-/// Children whose end somebody waits for.
-static OWN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// The pids of children that their own code waits for.
+static GUARDED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// Starts of children that [`reap_orphans`] must leave to whoever started them.
+/// Keeps [`reap_orphans`] from reaping a child that other code waits for, until it is dropped.
 #[derive(Debug)]
-pub struct Own {
-    /// None for a child of another thread than the first one, which nobody takes for an orphan.
+pub struct ChildGuard {
+    /// `None` for a child of any thread but the main thread: nobody takes it for an orphan.
     pid: Option<u32>,
 }
 
-impl Own {
-    /// Starts a child that is somebody's own. No orphan is reaped between its start and the note of it.
+impl ChildGuard {
+    /// Starts a child and guards it. [`reap_orphans`] waits until this is done.
     ///
-    /// On other threads than the first one nothing is noted: many start at once there, and none waits for another.
+    /// Other threads than the main thread need no guard: they start many children at once and do not wait for a lock.
     pub fn start<C>(
         start: impl FnOnce() -> io::Result<C>,
         pid: impl FnOnce(&C) -> u32,
     ) -> io::Result<(C, Self)> {
-        if !is_first_thread() {
+        if !is_main_thread() {
             return start().map(|child| (child, Self { pid: None }));
         }
-        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guarded = GUARDED.lock().unwrap_or_else(PoisonError::into_inner);
         let child = start()?;
         let pid = pid(&child);
-        own.insert(pid);
+        guarded.insert(pid);
         Ok((child, Self { pid: Some(pid) }))
     }
 }
 
-impl Drop for Own {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if let Some(pid) = self.pid {
-            OWN.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+            GUARDED.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
         }
     }
 }
 
-/// Whether this is the thread whose children orphans become. Elsewhere than on Linux none are taken in.
-fn is_first_thread() -> bool {
+/// Says whether this is the main thread: Linux makes orphans its children. Other systems have no subreapers.
+fn is_main_thread() -> bool {
     #[cfg(target_os = "linux")]
     return rustix::thread::gettid() == rustix::process::getpid();
     #[cfg(not(target_os = "linux"))]
     false
 }
 
-/// Waits for those children that this process took in from others and that have ended, so that they do not stay as
-/// zombies. Returns those that still live. [`Own`] children are not touched, nor any that were started on other threads
-/// than the first one.
+/// Reaps the orphans that this process adopted as a subreaper and that have ended. Returns the pids of those that still
+/// live. Leaves children with a [`ChildGuard`] alone, and those of other threads than the main thread.
 pub fn reap_orphans() -> Vec<u32> {
     let own = std::process::id();
     let path = format!("/proc/{own}/task/{own}/children");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let numbers = text.split_ascii_whitespace().filter_map(|number| number.parse().ok());
     let mut alive = Vec::new();
-    // After the look: whatever of our own is in the list was noted by now, or is about to be.
-    let started = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-    for number in numbers.filter(|number| !started.contains(number)) {
+    // Taken after the list was read: a child of our own in the list has its guard by then.
+    let guarded = GUARDED.lock().unwrap_or_else(PoisonError::into_inner);
+    for number in numbers.filter(|number| !guarded.contains(number)) {
         let Some(pid) = checked(number) else { continue };
         if let Ok(None) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG) {
             alive.push(number);
@@ -263,43 +261,43 @@ pub fn reap_orphans() -> Vec<u32> {
     alive
 }
 
-/// Whether a process was started here and its program has not begun yet: until then it is this program, with everything
-/// open that this process had open.
-pub fn is_about_to_begin(pid: u32) -> bool {
-    let called =
+/// Says whether a process looks like a child of this one before its exec: it has the same command line. Until exec such
+/// a child has all descriptors of this process.
+pub fn is_before_exec(pid: u32) -> bool {
+    let command_line =
         |who: &str| std::fs::read(format!("/proc/{who}/cmdline")).ok().filter(|text| !text.is_empty());
-    called(&pid.to_string()).is_some_and(|text| called("self").as_ref() == Some(&text))
+    command_line(&pid.to_string()).is_some_and(|text| command_line("self").as_ref() == Some(&text))
 }
 
-pub(super) fn reference(facts: &Facts) -> ProcessRef {
-    ProcessRef { pid: facts.pid, started: facts.started }
+pub(super) fn reference(info: &ProcessInfo) -> ProcessRef {
+    ProcessRef { pid: info.pid, started: info.started }
 }
 
-/// Only numbers of single processes: zero and negative ones mean whole groups to `kill`.
+/// Returns the pid if it is that of a single process: 0 and negative numbers mean groups in `kill(2)`.
 pub(super) fn checked(pid: u32) -> Option<Pid> {
     if pid > MAX_PID { None } else { Pid::from_raw(i32::try_from(pid).ok()?) }
 }
 
 fn look_in_table(process: ProcessRef, number: Pid) -> ProcessState {
-    match facts::of(process.pid) {
-        Ok(facts) if facts.started != process.started && table_is_ours() => ProcessState::Reused,
-        Ok(facts) if facts.started != process.started => ProcessState::Unreadable,
-        Ok(facts) if facts.state == State::Zombie => ProcessState::Gone,
+    match process_table::info(process.pid) {
+        Ok(info) if info.started != process.started && table_is_ours() => ProcessState::Reused,
+        Ok(info) if info.started != process.started => ProcessState::Unreadable,
+        Ok(info) if info.state == TaskState::Zombie => ProcessState::Gone,
         Ok(_) => ProcessState::Running,
-        // A hidden process is not in the table either.
+        // A hidden process is not in the table either, but it exists.
         Err(_) if exists(number) => ProcessState::Unreadable,
         Err(_) => ProcessState::Gone,
     }
 }
 
 fn is_same(process: ProcessRef) -> io::Result<bool> {
-    let same = facts::of(process.pid)?.started == process.started;
+    let same = process_table::info(process.pid)?.started == process.started;
     if same || table_is_ours() { Ok(same) } else { Err(io::ErrorKind::Unsupported.into()) }
 }
 
-/// Whether the process table counts as we do: `/proc` may have been mounted in another pid namespace.
+/// Says whether the process table shows our own pid namespace: `/proc` may belong to another one.
 fn table_is_ours() -> bool {
-    facts::own().is_ok()
+    process_table::own_info().is_ok()
 }
 
 fn exists(number: Pid) -> bool {
@@ -308,17 +306,18 @@ fn exists(number: Pid) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::poll;
     use std::os::fd::AsFd;
     use std::process::{Child, Command};
+
+    use super::*;
+    use crate::poll;
 
     fn sleeper() -> Child {
         Command::new("sleep").arg("600").spawn().unwrap()
     }
 
     #[test]
-    fn this_process_runs_and_knows_itself() {
+    fn this_process_is_running_and_has_an_identity() {
         let own = current().unwrap();
         assert_eq!(own.pid, std::process::id());
         assert_eq!(identify(own.pid).unwrap(), own);
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_no_process_are_refused() {
+    fn numbers_outside_the_range_of_pids_are_refused() {
         for pid in [0, MAX_PID + 1, u32::MAX, (-1_i32) as u32] {
             assert!(matches!(identify(pid), Err(IdentifyError::OutOfRange(_))), "{pid}");
             assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessState::Unreadable);
@@ -335,7 +334,7 @@ mod tests {
 
     /// Requirement 20.
     #[test]
-    fn a_bare_number_is_looked_at_without_a_signal() {
+    fn a_pid_alone_is_checked_without_a_signal() {
         let mut child = sleeper();
         assert!(is_running(child.id()).unwrap() && is_running(1).unwrap());
         child.kill().unwrap();
@@ -401,7 +400,7 @@ mod tests {
         });
         let pid = u32::try_from(thread_id.recv().unwrap()).unwrap();
         assert!(matches!(identify(pid), Err(IdentifyError::Thread(_))));
-        assert!(facts::is_thread(pid) && !facts::is_thread(std::process::id()));
+        assert!(process_table::is_thread(pid) && !process_table::is_thread(std::process::id()));
         assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessState::Reused);
         sender.send(()).unwrap();
         thread.join().unwrap();

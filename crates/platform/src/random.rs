@@ -1,10 +1,10 @@
-//! Random numbers that no other process draws.
+//! Random numbers from the kernel.
 
 use std::io;
 
 use lockkeeper_core::id::HolderId;
 
-/// Holder ids are offsets into a file, which are signed: two bits stay free.
+/// Holder ids are offsets into a file. Offsets are signed 64-bit numbers, so ids use only 62 bits.
 const HOLDER_ID_BITS: u32 = 62;
 
 /// Draws the id of a new holder.
@@ -18,7 +18,7 @@ pub fn number() -> io::Result<u64> {
     use rustix::rand::{GetRandomFlags, getrandom};
 
     let mut bytes = [0; 8];
-    // Eight bytes never come in part; a signal can only interrupt the wait for the first entropy after boot.
+    // The kernel never returns a part of eight bytes. A signal can only interrupt the wait for entropy after a boot.
     let filled = rustix::io::retry_on_intr(|| getrandom(&mut bytes[..], GetRandomFlags::empty()))?;
     debug_assert_eq!(filled, bytes.len());
     Ok(u64::from_ne_bytes(bytes))

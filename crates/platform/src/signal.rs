@@ -1,4 +1,4 @@
-//! Receiving signals as readable events, and what a wrapper has to do to its own dispositions.
+//! Signals: received through a self-pipe, raised with their default action, and blocked for a moment.
 
 use std::ffi::c_int;
 use std::io;
@@ -10,10 +10,10 @@ pub use rustix::process::Signal;
 use rustix::process::kill_current_process_group;
 use signal_hook::SigId;
 
-/// A descriptor that becomes readable when one of the signals arrives.
+/// A descriptor that becomes readable when one of the signals arrives (self-pipe).
 ///
-/// Commands that are started meanwhile get the default dispositions, since handlers do not survive `exec`. After the
-/// drop the signals are swallowed instead of ending the process: by then a wrapper is about to end anyway.
+/// Commands that are started meanwhile get the default actions, because exec removes handlers. After the drop the
+/// signals are ignored, and do not end the process: a wrapper is about to end at that time.
 #[derive(Debug)]
 pub struct Signals {
     arrived: OwnedFd,
@@ -21,10 +21,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to receive these signals.
+    /// Starts to receive these signals.
     ///
-    /// Those that this process was started to ignore, as `nohup` does, stay ignored, here and in commands. Only
-    /// SIGCHLD is received in any case: while it is ignored, the kernel throws away how children ended.
+    /// A signal that this process ignores from its start on, as under `nohup`, stays ignored, here and in commands.
+    /// SIGCHLD is received in any case: while it is ignored, the kernel discards the exit status of children.
     pub fn receive(signals: &[Signal]) -> io::Result<Self> {
         let (arrived, announce) = io::pipe()?;
         ioctl_fionbio(&arrived, true)?;
@@ -39,7 +39,7 @@ impl Signals {
         Ok(received)
     }
 
-    /// Takes the signals that arrived since the last call, in order.
+    /// Returns the signals that arrived since the last call, in order.
     pub fn take(&self) -> io::Result<Vec<Signal>> {
         let mut taken = Vec::new();
         let mut buffer = [0; 64];
@@ -72,9 +72,10 @@ impl Drop for Signals {
     }
 }
 
-/// Sends a signal to this process with its default effect; returns when it had none or the process was continued.
-pub fn suffer(signal: Signal) -> io::Result<()> {
-    // Raised in this thread, it takes effect before the call returns. Nobody can change how STOP and KILL work.
+/// Raises a signal in this process with its default action. Returns if the action does nothing, or the process was
+/// stopped and continued.
+pub fn raise_default(signal: Signal) -> io::Result<()> {
+    // raise(3) delivers the signal to this thread before it returns. The actions of STOP and KILL cannot be changed.
     let changeable = !matches!(signal, Signal::STOP | Signal::KILL);
     let before = changeable.then(|| disposition(signal, Some(&with_handler(libc::SIG_DFL)))).transpose()?;
     let outcome = signal_hook::low_level::raise(signal.as_raw());
@@ -84,70 +85,28 @@ pub fn suffer(signal: Signal) -> io::Result<()> {
     outcome
 }
 
-/// Sends a signal to all of this process's group, with its default effect on this process.
-pub fn suffer_with_group(signal: Signal) -> io::Result<()> {
-    // The others first; ours would come at some time in some thread, so it is thrown away and raised afterwards.
+/// Sends a signal to the whole process group, with its default action in this process.
+pub fn raise_default_in_group(signal: Signal) -> io::Result<()> {
+    // The kernel would deliver our own copy to any thread at any time. So it is ignored, and raised afterwards.
     let before = disposition(signal, Some(&with_handler(libc::SIG_IGN)))?;
     let outcome = kill_current_process_group(signal);
     disposition(signal, Some(&before))?;
     outcome?;
-    suffer(signal)
+    raise_default(signal)
 }
 
-/// Does something while the calling thread cannot be stopped for changing a terminal from the background.
+/// Runs `action` with SIGTTOU blocked, so that the kernel does not stop a background process that changes the terminal.
 pub(super) fn without_ttou<T>(action: impl FnOnce() -> T) -> T {
-    let before = change_mask(libc::SIG_BLOCK, &only(libc::SIGTTOU));
+    let before = change_mask(libc::SIG_BLOCK, &set_of(&[libc::SIGTTOU]));
     let outcome = action();
     change_mask(libc::SIG_SETMASK, &before);
     outcome
 }
 
-/// Does something while no signal is delivered to the calling thread.
-#[cfg(target_os = "linux")]
-pub(super) fn undisturbed<T>(action: impl FnOnce() -> T) -> T {
-    let before = change_mask(libc::SIG_SETMASK, &all());
-    let outcome = action();
-    change_mask(libc::SIG_SETMASK, &before);
-    outcome
-}
-
-/// Makes signals what they are to a program that begins: none is blocked, none has a handler, and SIGPIPE ends it. What
-/// is ignored stays so. For a new process that has its parent's memory: it only makes system calls.
-#[cfg(target_os = "linux")]
-pub(super) fn begin_anew() -> io::Result<()> {
-    // A handler would run in the memory of the parent. These are all that anybody has one for; those for faults of the
-    // program itself never run here.
-    let handled = [
-        Signal::HUP,
-        Signal::INT,
-        Signal::QUIT,
-        Signal::TERM,
-        Signal::CHILD,
-        Signal::USR1,
-        Signal::USR2,
-        Signal::ALARM,
-        Signal::CONT,
-        Signal::TSTP,
-        Signal::TTIN,
-        Signal::TTOU,
-        Signal::URG,
-        Signal::WINCH,
-    ];
-    let default = with_handler(libc::SIG_DFL);
-    for signal in handled {
-        if !matches!(disposition(signal, None)?.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
-            disposition(signal, Some(&default))?;
-        }
-    }
-    disposition(Signal::PIPE, Some(&default))?;
-    change_mask(libc::SIG_SETMASK, &none());
-    Ok(())
-}
-
-/// Lets a signal interrupt the system call of the thread that it is sent to, and do nothing else.
+/// Installs a handler that does nothing, so that the signal interrupts the system call of the thread it is sent to.
 pub(super) fn make_interrupting(signal: Signal) -> io::Result<()> {
     extern "C" fn nothing(_signal: c_int) {}
-    // Without SA_RESTART, which is the point.
+    // Without SA_RESTART the system call returns EINTR.
     let interrupting = with_handler(nothing as extern "C" fn(c_int) as libc::sighandler_t);
     disposition(signal, Some(&interrupting)).map(drop)
 }
@@ -156,16 +115,16 @@ fn is_ignored(signal: Signal) -> io::Result<bool> {
     Ok(disposition(signal, None)?.sa_sigaction == libc::SIG_IGN)
 }
 
-#[expect(unsafe_code, reason = "what runs in a signal handler has to be async-signal-safe")]
+#[expect(unsafe_code, reason = "code in a signal handler has to be async-signal-safe")]
 fn announce_on(signal: Signal, announce: Arc<io::PipeWriter>) -> io::Result<SigId> {
-    // Signals have numbers below 65.
+    // Signal numbers are below 65.
     let byte = [signal.as_raw() as u8];
     let action = move || {
-        // A full pipe wakes the reader just as well; only the 65,537th unread signal is lost.
+        // A full pipe wakes the reader too. Only the 65,537th unread signal is lost.
         let _ = rustix::io::write(&*announce, &byte);
     };
-    // SAFETY: the action is one write(2), which is async-signal-safe; it neither allocates, locks nor panics, and
-    // errno is kept by the registry.
+    // SAFETY: the action is one write(2), which is async-signal-safe. It does not allocate, lock or panic, and
+    // signal-hook saves errno.
     unsafe { signal_hook::low_level::register(signal.as_raw(), action) }
 }
 
@@ -173,60 +132,47 @@ fn announce_on(signal: Signal, announce: Arc<io::PipeWriter>) -> io::Result<SigI
 fn disposition(signal: Signal, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     let mut before = with_handler(libc::SIG_DFL);
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: both point to such structures or nowhere; `new` is the default, one that was in force before, or a
-    // handler that does nothing.
+    // SAFETY: both are null or point to such structures. `new` is the default, an earlier action, or a handler that
+    // does nothing.
     let outcome = unsafe { libc::sigaction(signal.as_raw(), new, &raw mut before) };
     if outcome == 0 { Ok(before) } else { Err(io::Error::last_os_error()) }
 }
 
 #[expect(unsafe_code, reason = "the structure has system-specific fields, so no literal can be written")]
 fn with_handler(handler: libc::sighandler_t) -> libc::sigaction {
-    // SAFETY: it holds integers and optional pointers, for which zero is a value.
+    // SAFETY: it holds integers and optional pointers, for which zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
     action
 }
 
 #[expect(unsafe_code, reason = "rustix has no signal sets")]
-fn none() -> libc::sigset_t {
-    // SAFETY: it holds integers; sigemptyset only writes to it.
+pub(super) fn set_of(signals: &[c_int]) -> libc::sigset_t {
+    // SAFETY: a set holds integers, both calls only write to it, and the signals exist.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
         set
     }
-}
-
-#[expect(unsafe_code, reason = "as above")]
-fn only(signal: c_int) -> libc::sigset_t {
-    let mut set = none();
-    // SAFETY: it is a set, and the signal exists.
-    unsafe { libc::sigaddset(&raw mut set, signal) };
-    set
-}
-
-#[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "as above")]
-fn all() -> libc::sigset_t {
-    let mut set = none();
-    // SAFETY: it is a set.
-    unsafe { libc::sigfillset(&raw mut set) };
-    set
 }
 
 #[expect(unsafe_code, reason = "rustix has no signal masks")]
 fn change_mask(how: c_int, set: &libc::sigset_t) -> libc::sigset_t {
     let mut before = *set;
-    // SAFETY: both point to signal sets. It cannot fail for these values of `how`.
+    // SAFETY: both point to signal sets. The call cannot fail for these values of `how`.
     unsafe { libc::pthread_sigmask(how, set, &raw mut before) };
     before
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{getpid, kill_process};
+
     use super::*;
     use crate::poll;
-    use rustix::process::{getpid, kill_process};
 
     #[test]
     fn signals_arrive_in_a_readable_descriptor() {
@@ -238,9 +184,9 @@ mod tests {
     }
 
     #[test]
-    fn the_mask_is_as_before_afterwards() {
-        let blocked = without_ttou(|| change_mask(libc::SIG_BLOCK, &only(libc::SIGTTOU)));
-        let after = change_mask(libc::SIG_BLOCK, &only(libc::SIGTTOU));
+    fn the_signal_mask_is_restored() {
+        let blocked = without_ttou(|| change_mask(libc::SIG_BLOCK, &set_of(&[libc::SIGTTOU])));
+        let after = change_mask(libc::SIG_BLOCK, &set_of(&[libc::SIGTTOU]));
         change_mask(libc::SIG_SETMASK, &after);
         assert!(has(&blocked, libc::SIGTTOU));
         assert!(!has(&after, libc::SIGTTOU));

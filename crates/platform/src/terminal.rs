@@ -1,4 +1,4 @@
-//! The terminal that a person sits at, and which process group it listens to.
+//! Controlling terminal: its foreground process group (job control) and its size.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::termios::{tcgetpgrp, tcgetwinsize, tcsetpgrp};
 
 use super::signal;
 
-/// This process's controlling terminal.
+/// The controlling terminal of this process.
 #[derive(Debug)]
 pub struct Terminal {
     descriptor: OwnedFd,
@@ -21,9 +21,9 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// The terminal on standard input, if this process's group may read it now.
+    /// Returns the terminal on standard input, if this process's group is its foreground group.
     pub fn on_stdin() -> Option<Self> {
-        // Fails at once, with one system call, when it is no terminal or not this session's.
+        // Fails with one system call when stdin is not a terminal, or a terminal of another session.
         let foreground = tcgetpgrp(stdin()).ok()?;
         let own_group = getpgrp();
         if foreground != own_group {
@@ -32,62 +32,63 @@ impl Terminal {
         Some(Self { descriptor: fcntl_dupfd_cloexec(stdin(), 0).ok()?, own_group })
     }
 
-    /// The terminal of this session, whatever standard input is.
+    /// Returns the terminal of this session, whatever standard input is.
     pub fn of_session() -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
         let descriptor = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
         Some(Self { descriptor, own_group: getpgrp() })
     }
 
-    /// Whether it listens to this process's group.
+    /// Says whether this process's group is in the foreground.
     pub fn is_ours(&self) -> bool {
-        self.listens_to(self.own_group)
+        self.is_foreground(self.own_group)
     }
 
-    /// Whether it listens to `group`.
-    pub fn listens_to(&self, group: Pid) -> bool {
+    /// Says whether `group` is in the foreground.
+    pub fn is_foreground(&self, group: Pid) -> bool {
         tcgetpgrp(&self.descriptor) == Ok(group)
     }
 
-    /// Makes it listen to `group`.
+    /// Puts `group` in the foreground.
     pub fn give_to(&self, group: Pid) -> io::Result<()> {
-        self.set(group)
+        self.set_foreground(group)
     }
 
-    /// Has a command take the terminal itself, between fork and exec, for the process group that it begins.
+    /// Makes a command put its own process group in the foreground between fork and exec.
     ///
-    /// Taken later, the command could have been stopped for reading it; a Ctrl-Z of that time is thrown away when
-    /// the command is continued.
+    /// If this process did it later, the kernel could stop the command for reading from the background. A Ctrl-Z that
+    /// is pressed at that time would be lost when the command is continued.
     pub fn give_at_start(&self, command: &mut Command) -> io::Result<()> {
         let descriptor = fcntl_dupfd_cloexec(&self.descriptor, 0)?;
-        take_at_start(command, descriptor);
+        take_before_exec(command, descriptor);
         Ok(())
     }
 
-    /// Makes it listen to this process's group again after a command took it and then could not be run.
-    pub fn take_back_from_the_dead(&self) -> io::Result<()> {
+    /// Puts this process's group in the foreground again if the foreground group has no processes: a command took the
+    /// terminal and then could not be executed.
+    pub fn take_back_from_empty_group(&self) -> io::Result<()> {
         let foreground = tcgetpgrp(&self.descriptor)?;
         if test_kill_process_group(foreground) == Err(Errno::SRCH) {
-            self.set(self.own_group)
+            self.set_foreground(self.own_group)
         } else {
             Ok(())
         }
     }
 
-    /// Makes it listen to this process's group again, unless somebody else than `group` has it by now.
+    /// Puts this process's group in the foreground again, if `group` is still there.
     pub fn take_back_from(&self, group: Pid) -> io::Result<()> {
-        if self.listens_to(group) { self.set(self.own_group) } else { Ok(()) }
+        if self.is_foreground(group) { self.set_foreground(self.own_group) } else { Ok(()) }
     }
 
-    fn set(&self, group: Pid) -> io::Result<()> {
+    fn set_foreground(&self, group: Pid) -> io::Result<()> {
         Ok(signal::without_ttou(|| tcsetpgrp(self.descriptor.as_fd(), group))?)
     }
 }
 
-#[expect(unsafe_code, reason = "what runs between fork and exec has to be async-signal-safe")]
-fn take_at_start(command: &mut Command, descriptor: OwnedFd) {
+#[expect(unsafe_code, reason = "code between fork and exec has to be async-signal-safe")]
+fn take_before_exec(command: &mut Command, descriptor: OwnedFd) {
     let take = move || {
-        // Without the terminal it can still run, and asks for it when it needs it.
+        // The command can also run without the terminal. It is stopped when it needs it, and gets it then.
         let _ = signal::without_ttou(|| tcsetpgrp(&descriptor, getpgrp()));
         Ok(())
     };
@@ -95,7 +96,7 @@ fn take_at_start(command: &mut Command, descriptor: OwnedFd) {
     unsafe { command.pre_exec(take) };
 }
 
-/// How much a terminal shows.
+/// The size of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Characters in a line.
@@ -105,7 +106,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// The size of the terminal behind a descriptor; None when it is no terminal or does not tell.
+    /// Returns the size of the terminal at a descriptor; `None` when it is not a terminal or reports no size.
     pub fn of(descriptor: impl AsFd) -> Option<Self> {
         let size = tcgetwinsize(descriptor).ok()?;
         let size = Self { columns: size.ws_col.into(), rows: size.ws_row.into() };
@@ -113,8 +114,8 @@ impl Size {
     }
 }
 
-/// Whether standard output feeds another program, as in `… | less`, which may need the terminal itself.
+/// Says whether standard output goes to another program, as in `… | less`, which may need the terminal itself.
 pub fn stdout_is_piped() -> bool {
-    let mode = rustix::fs::fstat(stdout()).map(|facts| FileType::from_raw_mode(facts.st_mode));
+    let mode = rustix::fs::fstat(stdout()).map(|stat| FileType::from_raw_mode(stat.st_mode));
     matches!(mode, Ok(FileType::Fifo | FileType::Socket))
 }

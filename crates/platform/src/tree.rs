@@ -1,10 +1,10 @@
-//! Ending a process with everything that it started.
+//! Process trees: finds and stops a process with all of its descendants.
 //!
-//! Nobody is signalled by number alone: each process is known by its start time and, on Linux, signalled through a
-//! handle that was verified after it was opened. A wrapper that is a subreaper inherits what its command left behind
-//! and finds it among its own descendants. A stranger can only follow the tree as long as it hangs together, the
-//! root's process group, and a mark in the environment; whether anything is left then is for the kernel lock to say.
-//! Systems other than Linux and macOS do not show who started whom: there only the root itself is ended.
+//! No process is signalled by its pid alone: its start time is compared, and on Linux the signal goes through a pidfd
+//! that is verified after opening. A wrapper is a subreaper: orphans of its command become its children, so it finds
+//! them among its descendants. Another process can only follow parent links that are not broken, the process group of
+//! the root, and a mark in the environment. Whether anything is left after that, the liveness lock says. Systems other
+//! than Linux and macOS do not show parents: there only the root itself is stopped.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,120 +15,122 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::liveness::{ProcessRef, ProcessState};
 use rustix::process::{Signal, kill_process};
 
-use super::facts::{self, Facts, State};
 use super::process::{self, checked, reference};
+use super::process_table::{self, ProcessInfo, TaskState};
 use super::{pidfd, poll};
 
-/// How long killed processes may take to go; those that do not are stuck in the kernel.
-const KILL_PATIENCE: Duration = Duration::from_secs(5);
-/// After this time marks are looked for once more, before it is said that there are none.
+/// How long killed processes may take to end. A process that takes longer is stuck in the kernel.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+/// After this time the search for marks is repeated once, before it reports that there are none.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How often processes without a handle are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often processes without a pidfd are polled.
+const POLL_EVERY: Duration = Duration::from_millis(10);
 
-/// Makes this process the parent of whatever its descendants leave behind. Only Linux can; elsewhere nothing happens.
+/// Makes this process the parent of orphaned descendants (subreaper). Does nothing on systems other than Linux.
 pub fn become_subreaper() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(())
 }
 
-/// Everything that the process started, and what that started, as far as it still hangs together.
+/// Returns the descendants of a process, as far as the parent links reach.
 pub fn descendants(pid: u32) -> io::Result<Vec<ProcessRef>> {
-    let everyone = facts::everyone()?;
-    let below = closure(&everyone, HashSet::from([pid]));
+    let processes = process_table::all()?;
+    let below = with_descendants(&processes, HashSet::from([pid]));
     let alive =
-        |facts: &&Facts| facts.pid != pid && below.contains(&facts.pid) && facts.state != State::Zombie;
-    Ok(everyone.iter().filter(alive).map(reference).collect())
+        |info: &&ProcessInfo| info.pid != pid && below.contains(&info.pid) && info.state != TaskState::Zombie;
+    Ok(processes.iter().filter(alive).map(reference).collect())
 }
 
-/// Every process of this user that was started with this variable, and what it was. Only Linux tells.
+/// Returns every process of this user that was started with this variable, and the value. Only Linux shows it.
 pub fn marked(name: &str) -> io::Result<Vec<(ProcessRef, String)>> {
-    let alive = facts::everyone()?.into_iter().filter(|facts| facts.state != State::Zombie);
+    let alive = process_table::all()?.into_iter().filter(|info| info.state != TaskState::Zombie);
     let marked =
-        alive.filter_map(|facts| Some((reference(&facts), facts::environment_value(facts.pid, name)?)));
+        alive.filter_map(|info| Some((reference(&info), process_table::environment_value(info.pid, name)?)));
     Ok(marked.collect())
 }
 
-/// Whether a process was started with this `NAME=value` in its environment.
-pub fn carries(pid: u32, mark: &str) -> bool {
-    facts::has_environment_entry(pid, mark.as_bytes())
+/// Says whether a process was started with this `NAME=value` in its environment.
+pub fn has_mark(pid: u32, mark: &str) -> bool {
+    process_table::has_environment_entry(pid, mark.as_bytes())
 }
 
-/// The process that a worker started with this mark: it leads a process group, and cannot lead a session therefore.
-/// What it started may lead groups of their own, but began later.
+/// Returns the process that a worker started with this mark. It leads a process group, and so it does not lead a
+/// session. Its descendants may lead groups too, but they started later.
 pub fn marked_leader(mark: &str) -> Option<ProcessRef> {
-    let everyone = facts::everyone().ok()?;
-    let leads = |facts: &&Facts| {
-        facts.group == facts.pid && facts.session != facts.pid && facts.state != State::Zombie
+    let processes = process_table::all().ok()?;
+    let leads = |info: &&ProcessInfo| {
+        info.group == info.pid && info.session != info.pid && info.state != TaskState::Zombie
     };
-    let marked = everyone.iter().filter(leads).filter(|facts| carries(facts.pid, mark));
-    marked.min_by_key(|facts| (facts.started, facts.pid)).map(reference)
+    let marked = processes.iter().filter(leads).filter(|info| has_mark(info.pid, mark));
+    marked.min_by_key(|info| (info.started, info.pid)).map(reference)
 }
 
-/// What is to be ended.
+/// Where the tree starts that is to be stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// A process, all below it, and its process group if it leads one.
+    /// A process, its descendants, and its process group if it leads one.
     Process(ProcessRef),
-    /// Everything below this process, which is a subreaper and stays.
+    /// The descendants of this process, which is a subreaper. This process itself goes on.
     OwnDescendants,
-    /// Only what carries the mark.
+    /// Only processes with the mark.
     Marked,
 }
 
-/// How to end a tree.
+/// How to stop a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Stop<'a> {
-    /// What is to be ended.
+    /// Where the tree starts.
     pub root: Root,
-    /// How long it may take to end by itself after it was asked.
+    /// How long the processes may take to end after SIGTERM.
     pub grace: Duration,
-    /// `NAME=value`: processes with this in their environment belong to the tree as well.
+    /// `NAME=value`: processes with this in their environment belong to the tree too.
     pub mark: Option<&'a str>,
 }
 
-/// Asks the whole tree to end (TERM), waits until it has or the grace is over, and then kills what is left.
+/// Sends SIGTERM to the whole tree, waits until it has ended or the grace is over, and then kills the rest.
 ///
-/// Returns those that could not be ended: owned by another user, or stuck in the kernel. This process and its
-/// ancestors are never among the targets; a root that is one of them is refused.
+/// Returns the processes that could not be stopped: those of another user, and those stuck in the kernel. This process
+/// and its ancestors are never stopped; a root that is one of them is refused.
 pub fn stop_tree(stop: &Stop<'_>) -> io::Result<Vec<ProcessRef>> {
-    let mut hunt = Hunt::begin(stop)?;
+    let mut stopping = TreeStop::new(stop)?;
     let grace_ends = Instant::now().checked_add(stop.grace);
     let mut looks_again = stop.mark.is_some();
     loop {
-        for target in hunt.find()? {
+        for target in stopping.find()? {
             target.send(Signal::TERM);
-            // A stopped process acts on it only when it goes on.
-            if target.facts.state == State::Stopped {
+            // A stopped process handles SIGTERM only after it is continued.
+            if target.info.state == TaskState::Stopped {
                 target.send(Signal::CONT);
             }
-            hunt.targets.push(target);
+            stopping.targets.push(target);
         }
-        if hunt.targets.is_empty() {
-            // A process that exchanges its program shows its mark only most of the time.
+        if stopping.targets.is_empty() {
+            // During exec a process may not show its mark.
             if std::mem::take(&mut looks_again) {
                 std::thread::sleep(LOOK_AGAIN);
                 continue;
             }
             return Ok(Vec::new());
         }
-        if !hunt.wait_for_one(grace_ends)? {
+        if !stopping.wait_for_one(grace_ends)? {
             break;
         }
     }
-    hunt.kill()
+    stopping.kill()
 }
 
-struct Hunt<'a> {
+/// A tree that is being stopped.
+struct TreeStop<'a> {
     stop: &'a Stop<'a>,
+    /// This process and its ancestors, which are never signalled.
     spared: HashSet<u32>,
     targets: Vec<Target>,
 }
 
-impl<'a> Hunt<'a> {
-    fn begin(stop: &'a Stop<'a>) -> io::Result<Self> {
-        let spared = own_line()?;
+impl<'a> TreeStop<'a> {
+    fn new(stop: &'a Stop<'a>) -> io::Result<Self> {
+        let spared = own_ancestors()?;
         match stop.root {
             Root::Process(root) if spared.contains(&root.pid) => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -140,24 +142,24 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    /// Those that belong to the tree, live and are not yet among the targets.
+    /// Finds the live processes of the tree that are not targets yet.
     fn find(&self) -> io::Result<Vec<Target>> {
-        let mut everyone = facts::everyone()?;
-        let mut seeds: HashSet<u32> = self.targets.iter().map(|target| target.facts.pid).collect();
+        let mut processes = process_table::all()?;
+        let mut seeds: HashSet<u32> = self.targets.iter().map(|target| target.info.pid).collect();
         match self.stop.root {
             Root::OwnDescendants => {
                 seeds.insert(std::process::id());
             }
             Root::Marked => {}
             Root::Process(root) => {
-                if everyone.is_empty() {
-                    everyone.extend(facts::of(root.pid).ok());
+                if processes.is_empty() {
+                    processes.extend(process_table::info(root.pid).ok());
                 }
-                let root_lives = everyone.iter().any(|facts| reference(facts) == root);
-                let in_group = |facts: &Facts| facts.group == root.pid;
-                // A group's number is given again once its last member is gone.
-                if root_lives || self.targets.iter().any(|target| in_group(&target.facts)) {
-                    seeds.extend(everyone.iter().filter(|facts| in_group(facts)).map(|facts| facts.pid));
+                let root_lives = processes.iter().any(|info| reference(info) == root);
+                let in_group = |info: &ProcessInfo| info.group == root.pid;
+                // The kernel may reuse the id of a group after its last member has ended.
+                if root_lives || self.targets.iter().any(|target| in_group(&target.info)) {
+                    seeds.extend(processes.iter().filter(|info| in_group(info)).map(|info| info.pid));
                 }
                 if root_lives {
                     seeds.insert(root.pid);
@@ -165,21 +167,20 @@ impl<'a> Hunt<'a> {
             }
         }
         if let Some(mark) = self.stop.mark {
-            let marked = |facts: &&Facts| facts::has_environment_entry(facts.pid, mark.as_bytes());
-            seeds.extend(everyone.iter().filter(marked).map(|facts| facts.pid));
+            seeds.extend(processes.iter().filter(|info| has_mark(info.pid, mark)).map(|info| info.pid));
         }
-        let tree = closure(&everyone, seeds);
-        let known: HashSet<ProcessRef> = self.targets.iter().map(|target| reference(&target.facts)).collect();
-        let fresh = everyone.into_iter().filter(|facts| {
-            tree.contains(&facts.pid)
-                && facts.state != State::Zombie
-                && !self.spared.contains(&facts.pid)
-                && !known.contains(&reference(facts))
+        let tree = with_descendants(&processes, seeds);
+        let known: HashSet<ProcessRef> = self.targets.iter().map(|target| reference(&target.info)).collect();
+        let fresh = processes.into_iter().filter(|info| {
+            tree.contains(&info.pid)
+                && info.state != TaskState::Zombie
+                && !self.spared.contains(&info.pid)
+                && !known.contains(&reference(info))
         });
         Ok(fresh.filter_map(Target::open).collect())
     }
 
-    /// Waits until at least one target has ended, and forgets those; false when the time was up first.
+    /// Waits until at least one target has ended, and removes those that have. Returns false when the time is up.
     fn wait_for_one(&mut self, until: Option<Instant>) -> io::Result<bool> {
         loop {
             let before = self.targets.len();
@@ -190,7 +191,7 @@ impl<'a> Hunt<'a> {
             let limit = if all_have_handles {
                 remaining
             } else {
-                remaining.min(Some(LOOK_EVERY)).or(Some(LOOK_EVERY))
+                remaining.min(Some(POLL_EVERY)).or(Some(POLL_EVERY))
             };
             poll::wait(&handles, limit)?;
             self.targets.retain(|target| !target.has_ended());
@@ -203,9 +204,9 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    /// Kills until nothing is left, and returns what cannot be killed.
+    /// Kills until no process is left, and returns those that cannot be killed.
     fn kill(mut self) -> io::Result<Vec<ProcessRef>> {
-        let patience_ends = Instant::now().checked_add(KILL_PATIENCE);
+        let give_up_at = Instant::now().checked_add(KILL_LIMIT);
         loop {
             self.freeze()?;
             if self.targets.is_empty() {
@@ -214,13 +215,13 @@ impl<'a> Hunt<'a> {
             for target in &self.targets {
                 target.send(Signal::KILL);
             }
-            if !self.wait_for_one(patience_ends)? {
-                return Ok(self.targets.iter().map(|target| reference(&target.facts)).collect());
+            if !self.wait_for_one(give_up_at)? {
+                return Ok(self.targets.iter().map(|target| reference(&target.info)).collect());
             }
         }
     }
 
-    /// Stops everyone first, so that nobody who is about to die leaves a child that no scan has seen.
+    /// Sends SIGSTOP to every target first, so that no dying process leaves a new child that the search has missed.
     fn freeze(&mut self) -> io::Result<()> {
         let mut fresh = std::mem::take(&mut self.targets);
         while !fresh.is_empty() {
@@ -236,26 +237,26 @@ impl<'a> Hunt<'a> {
 }
 
 struct Target {
-    facts: Facts,
+    info: ProcessInfo,
     handle: Option<Arc<OwnedFd>>,
 }
 
 impl Target {
-    /// None when it ended in the meantime.
-    fn open(facts: Facts) -> Option<Self> {
-        match process::watch(reference(&facts)) {
-            process::Watch::Exit(handle) => Some(Self { facts, handle: Some(handle) }),
+    /// Opens a pidfd where there are any. Returns `None` when the process has ended meanwhile.
+    fn open(info: ProcessInfo) -> Option<Self> {
+        match process::watch(reference(&info)) {
+            process::Watch::Exit(handle) => Some(Self { info, handle: Some(handle) }),
             process::Watch::Gone => None,
-            process::Watch::Unavailable => Some(Self { facts, handle: None }),
+            process::Watch::Unavailable => Some(Self { info, handle: None }),
         }
     }
 
-    /// What cannot be signalled shows by not ending.
+    /// Sends a signal. An error is ignored: the caller notices that the process does not end.
     fn send(&self, signal: Signal) {
         let _ = match &self.handle {
             Some(handle) => pidfd::send(handle, signal).ok(),
-            None if process::look(reference(&self.facts)) == ProcessState::Running => {
-                checked(self.facts.pid).and_then(|pid| kill_process(pid, signal).ok())
+            None if process::look(reference(&self.info)) == ProcessState::Running => {
+                checked(self.info.pid).and_then(|pid| kill_process(pid, signal).ok())
             }
             None => None,
         };
@@ -264,7 +265,7 @@ impl Target {
     fn has_ended(&self) -> bool {
         match &self.handle {
             Some(handle) => pidfd::has_ended(handle).unwrap_or(false),
-            None => match process::look(reference(&self.facts)) {
+            None => match process::look(reference(&self.info)) {
                 ProcessState::Gone | ProcessState::Reused => true,
                 ProcessState::Running | ProcessState::Unreadable => false,
             },
@@ -272,30 +273,26 @@ impl Target {
     }
 }
 
-/// The seeds and everything below them.
-fn closure(everyone: &[Facts], mut tree: HashSet<u32>) -> HashSet<u32> {
+/// Adds all descendants to a set of pids.
+fn with_descendants(processes: &[ProcessInfo], mut tree: HashSet<u32>) -> HashSet<u32> {
     loop {
         let before = tree.len();
-        tree.extend(
-            everyone
-                .iter()
-                .filter(|facts| tree.contains(&facts.parent))
-                .map(|facts| facts.pid)
-                .collect::<Vec<_>>(),
-        );
+        let children: Vec<u32> =
+            processes.iter().filter(|info| tree.contains(&info.parent)).map(|info| info.pid).collect();
+        tree.extend(children);
         if tree.len() == before {
             return tree;
         }
     }
 }
 
-/// This process and everything above it, init included.
-fn own_line() -> io::Result<HashSet<u32>> {
-    let own = facts::own()?;
-    let mut line = HashSet::from([1, own.pid]);
+/// Returns the pids of this process and its ancestors, init included.
+fn own_ancestors() -> io::Result<HashSet<u32>> {
+    let own = process_table::own_info()?;
+    let mut pids = HashSet::from([1, own.pid]);
     let mut parent = own.parent;
-    while parent != 0 && line.insert(parent) {
-        parent = facts::of(parent).map_or(0, |facts| facts.parent);
+    while parent != 0 && pids.insert(parent) {
+        parent = process_table::info(parent).map_or(0, |info| info.parent);
     }
-    Ok(line)
+    Ok(pids)
 }

@@ -1,4 +1,4 @@
-//! The file system that a folder lies on: its kind, what it has left, and whether it can be written.
+//! Volume: the file system of a folder, with its type, free space and mount flags.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -8,41 +8,41 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::fs;
 
-/// A file system as it is at one moment.
+/// The state of a file system at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// Tells file systems apart.
+    /// The device number, which is different for every file system.
     pub device: u64,
-    /// Its name, such as `ext4`, where it is known.
+    /// The type, such as `ext4`, where it is known.
     pub kind: Option<&'static str>,
-    /// Its name when its locks cannot be relied on because it is a network's.
+    /// The type if it is a network file system, whose locks are not reliable.
     pub network: Option<&'static str>,
-    /// Whether nobody can write to it.
+    /// Whether it is mounted read-only.
     pub read_only: bool,
     /// Bytes that this user may still write.
     pub free_bytes: u64,
-    /// Files that this user may still make; none where the file system does not count them.
+    /// Files that this user may still create; `None` where the file system has no fixed number of inodes.
     pub free_files: Option<u64>,
 }
 
 impl Volume {
-    /// Looks at the file system of a folder that is there.
+    /// Reads the state of the file system that an existing folder is on.
     pub fn of(folder: &Path) -> io::Result<Self> {
-        let facts = statvfs(folder)?;
+        let stat = statvfs(folder)?;
         Ok(Self {
             device: folder.metadata()?.dev(),
             kind: kind_of(folder),
-            network: fs::refuse_network(folder)?,
-            read_only: facts.f_flag.contains(StatVfsMountFlags::RDONLY),
-            free_bytes: facts.f_bavail.saturating_mul(facts.f_frsize),
-            free_files: (facts.f_files > 0).then_some(facts.f_favail),
+            network: fs::network_file_system(folder)?,
+            read_only: stat.f_flag.contains(StatVfsMountFlags::RDONLY),
+            free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+            free_files: (stat.f_files > 0).then_some(stat.f_favail),
         })
     }
 }
 
 #[cfg(target_os = "linux")]
 fn kind_of(folder: &Path) -> Option<&'static str> {
-    // The kernel's 32-bit magic numbers, sign-extended on some machines.
+    // Some machines sign-extend the kernel's 32-bit magic numbers.
     match rustix::fs::statfs(folder).ok()?.f_type as u32 {
         0xef53 => Some("ext4"),
         0x5846_5342 => Some("xfs"),
@@ -59,7 +59,7 @@ fn kind_of(folder: &Path) -> Option<&'static str> {
     }
 }
 
-/// Other systems have no numbers for it.
+/// Other systems have no magic numbers.
 #[cfg(not(target_os = "linux"))]
 fn kind_of(_folder: &Path) -> Option<&'static str> {
     None

@@ -1,4 +1,4 @@
-//! The wall clock: for people, and for files of formats that know no other.
+//! Wall clock: times for people, and for foreign file formats that use no other clock.
 //!
 //! No lease of the store depends on it.
 
@@ -12,25 +12,25 @@ use jiff::tz::TimeZone;
 use lockkeeper_core::time::Moment;
 use thiserror::Error;
 
-/// Where the store's clock and the wall clock stand at one moment.
+/// The offset between the store's clock and the wall clock, measured at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Dial {
+pub struct ClockOffset {
     moment: Moment,
     wall: Timestamp,
 }
 
-impl Dial {
-    /// Reads the wall clock against a moment of the store.
+impl ClockOffset {
+    /// Reads the wall clock at this moment of the store's clock.
     pub fn at(moment: Moment) -> Self {
         Self { moment, wall: wall() }
     }
 
-    /// What the wall clock shows for a moment, as RFC 3339 with milliseconds in UTC.
+    /// Converts a moment to wall clock time, as RFC 3339 with milliseconds in UTC.
     pub fn utc(&self, moment: Moment) -> String {
         WallTime(self.timestamp(moment).as_microsecond()).to_string()
     }
 
-    /// What the wall clock shows for a moment, in milliseconds since 1970.
+    /// Converts a moment to wall clock time, in milliseconds since 1970.
     pub fn unix_millis(&self, moment: Moment) -> i64 {
         self.timestamp(moment).as_millisecond()
     }
@@ -43,12 +43,12 @@ impl Dial {
     }
 }
 
-/// A point on the wall clock, in microseconds since 1970: what files of foreign formats are dated by.
+/// A wall clock time in microseconds since 1970. Foreign file formats use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(i64);
 
 impl WallTime {
-    /// The first moment of 1970.
+    /// 1970-01-01T00:00:00Z.
     pub const UNIX_EPOCH: Self = Self(0);
 
     /// Reads the wall clock.
@@ -56,61 +56,61 @@ impl WallTime {
         Self(wall().as_microsecond())
     }
 
-    /// The time this many microseconds after 1970.
+    /// Returns the time this many microseconds after 1970.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// The time this many seconds after the first moment of 1970, if the calendar has it.
+    /// Returns the time this many seconds after 1970; `None` when it is outside the calendar.
     pub fn from_unix_seconds(seconds: f64) -> Option<Self> {
         let micros = (seconds * 1e6).floor();
-        // Timestamp checks the range; a cast of what is far outside stays outside.
+        // Timestamp checks the range. A cast of a number far outside stays outside.
         let timestamp = Timestamp::from_microsecond(micros as i64).ok().filter(|_| micros.is_finite());
         timestamp.map(|timestamp| Self(timestamp.as_microsecond()))
     }
 
-    /// Microseconds since 1970.
+    /// Returns microseconds since 1970.
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// The same time as formats with milliseconds have it.
+    /// Rounds down to whole milliseconds.
     #[must_use]
     pub const fn in_milliseconds(self) -> Self {
         Self(self.0 - self.0.rem_euclid(1_000))
     }
 
-    /// The time `span` later, or the last one there is.
+    /// Returns the time `span` later, or the latest possible time.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// The time `span` earlier, or the first one there is.
+    /// Returns the time `span` earlier, or the earliest possible time.
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// How long ago `earlier` was; zero when it lies in the future.
+    /// Returns how long ago `earlier` was; zero when it is in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// `2025-12-14T15:01:02+09:00`, in the local time zone.
+    /// Formats as `2025-12-14T15:01:02+09:00`, in the local time zone.
     pub fn local(self) -> String {
         self.timestamp().to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
     }
 
-    /// `20260131-120000`, in UTC.
+    /// Formats as `20260131-120000`, in UTC.
     pub fn compact(self) -> String {
         TimeZone::UTC.to_datetime(self.timestamp()).strftime("%Y%m%d-%H%M%S").to_string()
     }
 
-    /// Reads RFC 3339 and what Python's `isoformat` writes.
+    /// Parses RFC 3339 and the output of Python's `isoformat`.
     ///
-    /// A text without an offset may mean UTC or local time. It is read as the one that lies nearer to `written_at`,
-    /// when the file that it stands in was written.
+    /// A text without an offset may mean UTC or local time. The reading that is nearer to `written_at`, the
+    /// modification time of the file, is taken.
     pub fn read(text: &str, written_at: Self) -> Option<Self> {
         if let Ok(timestamp) = text.parse::<Timestamp>() {
             return Some(Self(timestamp.as_microsecond()));
@@ -128,9 +128,9 @@ impl WallTime {
 }
 
 impl fmt::Display for WallTime {
-    /// ISO 8601 with milliseconds in UTC: `2026-01-31T12:00:00.000Z`.
+    /// Formats as ISO 8601 with milliseconds in UTC: `2026-01-31T12:00:00.000Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Status lines are many, and this takes a fraction of what a format string takes.
+        // There are many status lines, and this is several times faster than strftime.
         let shown = TimeZone::UTC.to_datetime(self.timestamp());
         let (date, time) = (shown.date(), shown.time());
         let (year, month, day) = (date.year(), date.month(), date.day());
@@ -143,7 +143,7 @@ impl fmt::Display for WallTime {
 impl FromStr for WallTime {
     type Err = NotATime;
 
-    /// Reads ISO 8601 with any offset; without one it is UTC.
+    /// Parses ISO 8601 with any offset. A text without an offset is UTC.
     fn from_str(text: &str) -> Result<Self, NotATime> {
         if let Ok(timestamp) = text.parse::<Timestamp>() {
             return Ok(Self(timestamp.as_microsecond()));
@@ -154,7 +154,7 @@ impl FromStr for WallTime {
     }
 }
 
-/// A text that is no time.
+/// A text is not a time.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not a time such as 2026-01-31T12:00:00.000Z")]
 pub struct NotATime(String);
@@ -164,7 +164,7 @@ fn wall() -> Timestamp {
     Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Seconds since 1970 on the wall clock, for formats that have nothing else.
+/// Returns seconds since 1970 on the wall clock, for formats that use whole seconds.
 pub fn epoch_seconds() -> i64 {
     wall().as_second()
 }
@@ -174,17 +174,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_shown_relative_to_now() {
-        let dial = Dial { moment: Moment::from_micros(10_000_000), wall: Timestamp::UNIX_EPOCH };
-        assert_eq!(dial.utc(Moment::from_micros(10_000_000)), "1970-01-01T00:00:00.000Z");
-        assert_eq!(dial.utc(Moment::from_micros(8_500_000)), "1969-12-31T23:59:58.500Z");
-        assert_eq!(dial.utc(Moment::from_micros(11_250_000)), "1970-01-01T00:00:01.250Z");
+    fn moments_are_converted_relative_to_now() {
+        let offset = ClockOffset { moment: Moment::from_micros(10_000_000), wall: Timestamp::UNIX_EPOCH };
+        assert_eq!(offset.utc(Moment::from_micros(10_000_000)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(offset.utc(Moment::from_micros(8_500_000)), "1969-12-31T23:59:58.500Z");
+        assert_eq!(offset.utc(Moment::from_micros(11_250_000)), "1970-01-01T00:00:01.250Z");
     }
 
     #[test]
-    fn a_moment_beyond_the_calendar_is_its_last_one() {
-        let dial = Dial { moment: Moment::from_micros(0), wall: Timestamp::UNIX_EPOCH };
-        assert!(dial.utc(Moment::from_micros(i64::MAX)).starts_with("9999-"));
+    fn a_moment_after_the_calendar_becomes_its_last_moment() {
+        let offset = ClockOffset { moment: Moment::from_micros(0), wall: Timestamp::UNIX_EPOCH };
+        assert!(offset.utc(Moment::from_micros(i64::MAX)).starts_with("9999-"));
     }
 
     #[test]

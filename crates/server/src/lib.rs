@@ -2,6 +2,8 @@
 //!
 //! [`run`] serves a listening socket with an [`AppState`] until a [`Shutdown`] ends it. Calls to the engine block, so each
 //! runs on a blocking thread of the runtime. No HTTP call waits for a lease.
+//!
+//! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
 mod access_policy;
 mod api;

@@ -1,4 +1,4 @@
-//! What types alone do not tell: names that are there twice, numbers that do not fit, circles of dependencies.
+//! Semantic checks: duplicate names, impossible numbers, and cycles of dependencies.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -7,15 +7,15 @@ use lockkeeper_core::plan::{Cycle, Dependency, find_cycle};
 
 use super::model::{Group, Phase, Stages};
 use super::problem::Problem;
-use super::resolve::{At, Edge, edges};
+use super::resolve::{Edge, GroupIndex, edges};
 
-/// The code of the one error that does not keep a file from being planned.
+/// The code of the only error that does not prevent a plan.
 pub(super) const MORE_THAN_AGENTS: &str = "MORE_THAN_AGENTS";
 
-/// So many circles are told; more would take long to find, and nobody mends them at once.
-const MAX_CIRCLES: usize = 20;
+/// The most cycles that are reported. To find more would take long, and nobody fixes them all at once.
+const MAX_CYCLES: usize = 20;
 
-/// Everything that is wrong with what a file says.
+/// Checks the content of a file.
 pub(super) fn check(stages: &Stages) -> Vec<Problem> {
     let mut problems = Vec::new();
     unique_groups(stages, &mut problems);
@@ -140,12 +140,15 @@ fn check_rules(stages: &Stages, problems: &mut Vec<Problem>) {
 fn check_dependencies(stages: &Stages, problems: &mut Vec<Problem>) {
     let (mut left, unresolved) = edges(stages);
     problems.extend(unresolved);
-    let places: Vec<At> = (0..stages.phases.len())
-        .flat_map(|phase| (0..stages.phases[phase].groups.len()).map(move |group| At { phase, group }))
+    let places: Vec<GroupIndex> = (0..stages.phases.len())
+        .flat_map(|phase| {
+            (0..stages.phases[phase].groups.len()).map(move |group| GroupIndex { phase, group })
+        })
         .collect();
-    let number: HashMap<At, usize> = places.iter().enumerate().map(|(number, at)| (*at, number)).collect();
-    // Each circle is told by one problem, and its edges are left out for the next search.
-    for _ in 0..MAX_CIRCLES {
+    let number: HashMap<GroupIndex, usize> =
+        places.iter().enumerate().map(|(number, at)| (*at, number)).collect();
+    // Each cycle is one problem. Its edges are removed before the next search.
+    for _ in 0..MAX_CYCLES {
         let dependencies: Vec<Dependency> = left
             .iter()
             .map(|edge| Dependency {
@@ -154,17 +157,17 @@ fn check_dependencies(stages: &Stages, problems: &mut Vec<Problem>) {
                 completion: edge.completion,
             })
             .collect();
-        let Some(Cycle(circle)) = find_cycle(places.len(), &dependencies) else { break };
-        let around: Vec<At> = circle.iter().map(|number| places[*number]).collect();
+        let Some(Cycle(cycle)) = find_cycle(places.len(), &dependencies) else { break };
+        let around: Vec<GroupIndex> = cycle.iter().map(|number| places[*number]).collect();
         let next = around.iter().cycle().skip(1);
-        let arrows: HashSet<(At, At)> = around.iter().copied().zip(next.copied()).collect();
-        let on_circle: Vec<bool> =
+        let arrows: HashSet<(GroupIndex, GroupIndex)> = around.iter().copied().zip(next.copied()).collect();
+        let on_cycle: Vec<bool> =
             left.iter().map(|edge| arrows.contains(&(edge.source, edge.target))).collect();
-        let Some(first) = left.iter().zip(&on_circle).find_map(|(edge, on)| on.then_some(edge)) else {
+        let Some(first) = left.iter().zip(&on_cycle).find_map(|(edge, on)| on.then_some(edge)) else {
             break;
         };
-        problems.push(circle_problem(stages, first, &around));
-        let mut keep = on_circle.iter().map(|on| !on);
+        problems.push(cycle_problem(stages, first, &around));
+        let mut keep = on_cycle.iter().map(|on| !on);
         left.retain(|_| keep.next().unwrap_or(true));
     }
     for edge in left.iter().filter(|edge| edge.source.phase > edge.target.phase) {
@@ -178,7 +181,7 @@ fn check_dependencies(stages: &Stages, problems: &mut Vec<Problem>) {
     }
 }
 
-fn circle_problem(stages: &Stages, edge: &Edge, around: &[At]) -> Problem {
+fn cycle_problem(stages: &Stages, edge: &Edge, around: &[GroupIndex]) -> Problem {
     let names: Vec<String> = around.iter().map(|at| format!("`{}`", name(stages, *at))).collect();
     if let [only] = names.as_slice() {
         return Problem::error("CYCLE", edge.place, format!("{only} waits for itself"));
@@ -188,7 +191,7 @@ fn circle_problem(stages: &Stages, edge: &Edge, around: &[At]) -> Problem {
         .with_hint("none of them could ever begin: leave one of the waits out")
 }
 
-fn name(stages: &Stages, at: At) -> &str {
+fn name(stages: &Stages, at: GroupIndex) -> &str {
     &stages.phases[at.phase].groups[at.group].id.value
 }
 

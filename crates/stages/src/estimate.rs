@@ -1,4 +1,4 @@
-//! How long a group takes, by what the file says of its agents.
+//! Duration estimates of groups, from the durations of their agents in the file.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,10 +8,10 @@ use lockkeeper_core::time::format_span;
 
 use super::model::{Group, Phase};
 
-/// What a group or an agent is thought to take when nothing in the phase says how long anything takes.
+/// The estimate if the phase has no duration at all.
 pub(super) const UNKNOWN: Duration = Duration::from_secs(60);
 
-/// How long each group of a phase takes. Where the file is silent, an agent takes as long as the others do on average.
+/// Estimates each group of a phase. An agent without a duration takes as long as the others on average.
 pub(super) fn estimates(phase: &Phase, chosen: &[usize]) -> Vec<Duration> {
     let known: Vec<Duration> = phase
         .groups
@@ -24,7 +24,7 @@ pub(super) fn estimates(phase: &Phase, chosen: &[usize]) -> Vec<Duration> {
     chosen.iter().map(|place| estimate(&phase.groups[*place], usual)).collect()
 }
 
-/// The agents of a group take turns at its slots, the longest first.
+/// Estimates one group: its agents share its slots, the longest first.
 fn estimate(group: &Group, usual: Duration) -> Duration {
     if let Some(span) = group.estimated_time {
         return span;
@@ -48,7 +48,7 @@ fn estimate(group: &Group, usual: Duration) -> Duration {
     end
 }
 
-/// A span for people, with a tenth where it is short: `1.5s`, `10m 0s`.
+/// Formats a duration for people, with tenths of a second if it is short: `1.5s`, `10m 0s`.
 pub fn span_in_words(span: Duration) -> String {
     let tenths = span.as_millis() / 100;
     if (10..100).contains(&tenths) && !tenths.is_multiple_of(10) {
@@ -59,7 +59,7 @@ pub fn span_in_words(span: Duration) -> String {
 }
 
 impl Group {
-    /// How many of its agents work at a time: all of them, unless the file says fewer.
+    /// Returns how many of its agents work at a time: all of them, unless the file says fewer.
     pub fn slots(&self) -> usize {
         let agents = self.agents.len().max(1);
         let wanted = self.max_concurrent.as_ref().and_then(|most| usize::try_from(most.value).ok());

@@ -1,51 +1,51 @@
-//! A file as it lies on disk, and all that can be said about it.
+//! STAGES.yml as a file: reading, limits, and its list of problems.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use lockkeeper_formats::yaml::MAX_BYTES;
 use thiserror::Error;
 
 use super::check;
 use super::model::Stages;
 use super::place::{Place, Source};
-use super::problem::{Problem, UnknownKey, Weight};
+use super::problem::{Level, Problem, UnknownKey};
 use super::read::{self, Reading};
-use super::yaml::MAX_BYTES;
 
-/// A file that was read, whatever is wrong with it.
+/// A file that was read, with all of its problems.
 #[derive(Debug)]
 pub struct File {
-    /// What it is called, for messages.
+    /// Its name, for messages.
     pub name: String,
     /// Its text.
     pub source: Source,
-    /// What it says.
+    /// Its content.
     pub stages: Stages,
-    /// What is wrong with it, in the order of its lines.
+    /// Its problems, in the order of lines.
     pub problems: Vec<Problem>,
-    /// The keys that mean nothing here, in the order of its lines.
+    /// The keys that this program does not know, in the order of lines.
     pub unknown: Vec<UnknownKey>,
 }
 
 /// Why a file cannot be read at all.
 #[derive(Debug, Error)]
 pub enum StagesError {
-    /// The system says no.
+    /// The system refuses to read it.
     #[error("cannot read `{}`", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It is a folder, a device or the like.
+    /// It is a folder, a device or a pipe.
     #[error("`{}` is not a file", .path.display())]
     NotAFile {
-        /// What was named.
+        /// The path.
         path: PathBuf,
     },
-    /// It is larger than any plan.
+    /// It is too large.
     #[error("`{name}` has more than {MAX_BYTES} bytes")]
     TooLarge {
         /// The file.
@@ -54,7 +54,7 @@ pub enum StagesError {
 }
 
 impl StagesError {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Unreadable { .. } | Self::NotAFile { .. } => {
@@ -70,11 +70,11 @@ impl File {
     ///
     /// # Errors
     ///
-    /// It is not there, not a file, not to be read, or too large. What is wrong with its text is no error here, but
-    /// listed in [`File::problems`].
+    /// The file is missing, not a file, not readable, or too large. Problems of its text are not errors: they are in
+    /// [`File::problems`].
     pub fn load(path: &Path) -> Result<Self, StagesError> {
         let unreadable = |source| StagesError::Unreadable { path: path.to_owned(), source };
-        // A pipe that nobody writes to would be waited for.
+        // Opening a pipe without a writer would block.
         if !fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(StagesError::NotAFile { path: path.to_owned() });
         }
@@ -82,11 +82,11 @@ impl File {
         Self::from_reader(&path.display().to_string(), file)
     }
 
-    /// Reads all that comes, as the text of a file of this name.
+    /// Reads to the end, as the text of a file with this name.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is too large.
+    /// The text cannot be read, or is too large.
     pub fn from_reader(name: &str, reader: impl Read) -> Result<Self, StagesError> {
         let mut bytes = Vec::new();
         let unreadable = |source| StagesError::Unreadable { path: PathBuf::from(name), source };
@@ -94,11 +94,11 @@ impl File {
         Self::parse(name, &bytes)
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
     ///
-    /// It is too large.
+    /// The text is too large.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, StagesError> {
         if bytes.len() > MAX_BYTES {
             return Err(StagesError::TooLarge { name: name.to_owned() });
@@ -121,19 +121,19 @@ impl File {
         let Reading { stages, mut problems, mut unknown } = reading;
         problems.extend(check::check(&stages));
         if stages.validation.strict {
-            problems.iter_mut().for_each(|problem| problem.weight = Weight::Error);
+            problems.iter_mut().for_each(|problem| problem.level = Level::Error);
         }
-        problems.sort_by_key(|problem| (problem.place, problem.weight));
+        problems.sort_by_key(|problem| (problem.place, problem.level));
         unknown.sort_by_key(|key| key.place);
         Ok(Self { name: name.to_owned(), source, stages, problems, unknown })
     }
 
-    /// What has to be mended first.
+    /// Returns the errors, without the warnings.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
-        self.problems.iter().filter(|problem| problem.weight == Weight::Error)
+        self.problems.iter().filter(|problem| problem.level == Level::Error)
     }
 
-    /// What keeps the file from being planned.
+    /// Returns the errors that prevent a plan.
     pub fn obstacles(&self) -> impl Iterator<Item = &Problem> {
         self.errors().filter(|problem| problem.code != check::MORE_THAN_AGENTS)
     }

@@ -1,12 +1,14 @@
-//! STAGES.yml: phases of groups that work side by side, and what is done where they would collide.
+//! STAGES.yml: reads and checks the file, plans its phases, and draws the plans.
 //!
-//! A [`File`] is read whole: what is wrong with it is listed with line and column, all at once, and what is not
-//! understood is kept and told. [`plan`](File::plan) then asks the rules how a phase runs.
+//! A [`File`] is always read to its end: all problems are listed at once, with line and column, and unknown keys are
+//! listed too. [`plan`](File::plan) then asks the rules in `core` how the groups of a phase run.
+//!
+//! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
 mod check;
-pub mod encoding;
 mod estimate;
 mod file;
+pub mod json;
 mod model;
 pub mod picture;
 mod place;
@@ -14,17 +16,16 @@ mod plan;
 mod problem;
 mod read;
 mod resolve;
-mod shape;
-mod yaml;
+mod views;
 
 pub use estimate::span_in_words;
 pub use file::{File, StagesError};
+pub use lockkeeper_formats::yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use model::{
     Agent, Autotune, Dependency, Downgrade, Endpoint, Group, Monitoring, Phase, Resolution, Response, Stages,
     Trigger, Validation,
 };
 pub use place::{Place, Placed, Source};
 pub use plan::{Conditions, PhasePlan, SelectError};
-pub use problem::{Problem, UnknownKey, Weight};
-pub use shape::{BondShape, CauseShape, ConflictShape, FolderShape, GroupShape, PlanShape};
-pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
+pub use problem::{Level, Problem, UnknownKey};
+pub use views::{BondView, CauseView, ConflictView, FolderView, GroupView, PlanView};

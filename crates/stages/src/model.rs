@@ -1,4 +1,4 @@
-//! What a STAGES.yml says, in types.
+//! Data model of a STAGES.yml.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ pub struct Stages {
     pub dependencies: Vec<Dependency>,
     /// The rules for conflicts.
     pub rules: Vec<Placed<Rule>>,
-    /// What to do when things go badly while groups run.
+    /// What to do when problems occur while groups run.
     pub downgrades: Vec<Downgrade>,
-    /// How conflicts are resolved that no rule covers, and how long is waited.
+    /// The default for conflicts without a rule, and limits of waiting.
     pub resolution: Resolution,
-    /// Between which numbers of groups at a time parallelism may tune itself.
+    /// The bounds for automatic parallelism.
     pub autotune: Option<Placed<Autotune>>,
-    /// What is written down while groups run.
+    /// What is logged while groups run.
     pub monitoring: Monitoring,
     /// What is checked before anything runs.
     pub validation: Validation,
@@ -35,111 +35,111 @@ pub struct Phase {
     pub name: Placed<String>,
     /// Its groups, in the order of the file.
     pub groups: Vec<Group>,
-    /// Whether its groups may run side by side, where the file says so for the whole phase.
+    /// Whether its groups may run at the same time, if the file says so for the whole phase.
     pub can_parallel: Option<Placed<bool>>,
-    /// How many groups run at a time, where the file says so.
+    /// The most groups that run at a time, if the file says so.
     pub max_groups: Option<Placed<u64>>,
 }
 
 /// A set of agents that work on the same paths.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What it is called in commands, locks and logs.
+    /// Its id in commands, locks and logs.
     pub id: Placed<String>,
-    /// What people call it.
+    /// Its name for people.
     pub name: Option<String>,
-    /// Who works in it.
+    /// Its agents.
     pub agents: Vec<Agent>,
-    /// Whether it may run beside other groups.
+    /// Whether it may run at the same time as other groups.
     pub can_parallel: Placed<bool>,
-    /// How many of its agents work at a time.
+    /// The most agents that work at a time.
     pub max_concurrent: Option<Placed<u64>>,
-    /// What it may touch.
+    /// The paths that it may change.
     pub conflict_paths: Vec<Placed<Pattern>>,
-    /// What is run for each of its agents, or once if it has none.
+    /// The command that is run for each agent, or once if there are none.
     pub command: Option<Vec<String>>,
-    /// How long the whole group takes, where the file says so.
+    /// The duration of the whole group, if the file says so.
     pub estimated_time: Option<Duration>,
 }
 
-/// Who does a part of a group's work.
+/// An agent, which does a part of the work of a group.
 #[derive(Clone, Debug)]
 pub struct Agent {
-    /// What it is called.
+    /// Its name.
     pub name: Placed<String>,
-    /// What it is to do, in words.
+    /// Its task, in words.
     pub task: Option<String>,
-    /// How long that takes.
+    /// The duration of the task.
     pub estimated_time: Option<Duration>,
-    /// What is run for it.
+    /// The command that is run for it.
     pub command: Option<Vec<String>>,
 }
 
 /// One end of a dependency: a group, or a whole phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The phase, where it was named.
+    /// The phase, if the text has one.
     pub phase: Option<String>,
     /// The group or the phase.
     pub name: String,
-    /// The whole text; an id may have a dot in it that does not stand behind a phase.
+    /// The whole text: a dot may also be part of an id.
     pub whole: String,
-    /// Where it stands.
+    /// Where it is in the file.
     pub place: Place,
 }
 
 /// The target waits for the source.
 #[derive(Clone, Debug)]
 pub struct Dependency {
-    /// What comes first.
+    /// The group or phase that comes first.
     pub source: Endpoint,
-    /// What waits for it.
+    /// The group or phase that waits.
     pub target: Endpoint,
-    /// Whether the source has to have ended, and not only begun.
+    /// Whether the target waits for the end of the source, and not only for its start.
     pub wait_for_completion: bool,
 }
 
-/// Something that may happen while groups run, and the answer to it.
+/// A downgrade rule: a trigger and a response.
 #[derive(Clone, Debug)]
 pub struct Downgrade {
     /// Its name, or the text of its condition.
     pub name: Placed<String>,
-    /// What has to happen.
+    /// When it applies.
     pub trigger: Trigger,
-    /// What is done then.
+    /// What happens then.
     pub response: Response,
-    /// How long is waited before going on, or between attempts.
+    /// How long to wait before going on, or between attempts.
     pub delay: Option<Duration>,
-    /// How often is tried again.
+    /// The number of retries.
     pub retries: Option<u64>,
 }
 
-/// What makes a downgrade happen.
+/// When a downgrade rule applies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trigger {
-    /// A lock was waited for in vain.
+    /// The wait for a lock timed out.
     LockTimeout {
-        /// For how long.
+        /// After this time.
         after: Option<Duration>,
     },
     /// Agents failed.
     Failures {
-        /// How many.
+        /// The number of failures.
         count: u64,
     },
-    /// The machine's load is high.
+    /// The load of the machine is high.
     Load {
-        /// Above which one-minute average.
+        /// The one-minute average must be above this.
         above: f64,
     },
     /// Memory is short.
     Memory {
-        /// Above which share of it, from 0 to 1.
+        /// The share in use, from 0 to 1, must be above this.
         above: f64,
     },
-    /// The same groups met again and again.
+    /// The same groups conflict repeatedly.
     RepeatedConflict {
-        /// How often.
+        /// The number of conflicts.
         times: u64,
     },
     /// A group on the longest path is late or fails.
@@ -151,39 +151,39 @@ pub enum Trigger {
         /// Longer than this.
         after: Option<Duration>,
     },
-    /// Something that this program does not watch for.
+    /// This program does not detect it.
     Other,
 }
 
-/// What is done in answer to a trigger.
+/// What happens when a downgrade rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// As for a conflict.
+    /// The action of a conflict rule.
     Act(Action),
     /// Fewer groups run at a time.
     ReduceParallelism,
     /// The failed work is tried again.
     Retry,
-    /// Nothing new begins for a while.
+    /// No group starts for a while.
     Pause,
-    /// It goes first.
+    /// The group goes first.
     Prioritize,
-    /// It is only told.
+    /// It is only reported.
     Notify,
-    /// Something that this program does not do.
+    /// This program does not know it.
     Other(String),
 }
 
-/// How conflicts are resolved.
+/// The default for conflicts, and limits of waiting.
 #[derive(Clone, Debug)]
 pub struct Resolution {
-    /// What happens to groups that overlap where no rule covers it.
+    /// The action for groups that overlap without a rule.
     pub default_strategy: Option<Placed<Action>>,
-    /// How long a group waits for what another holds.
+    /// How long a group waits for a lock.
     pub timeout: Duration,
-    /// How often a group that failed is tried again.
+    /// How many times a failed group is tried again.
     pub retries: u64,
-    /// How many groups may wait in line.
+    /// How many groups may wait in the queue.
     pub queue_size: u64,
 }
 
@@ -193,7 +193,7 @@ impl Default for Resolution {
     }
 }
 
-/// The bounds of parallelism that tunes itself.
+/// The bounds for automatic parallelism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Autotune {
     /// Whether it is on.
@@ -202,7 +202,7 @@ pub struct Autotune {
     pub min: u64,
     /// The most groups at a time.
     pub max: u64,
-    /// By how many it changes.
+    /// How many groups are added or removed at a time.
     pub step: u64,
 }
 
@@ -212,14 +212,14 @@ impl Default for Autotune {
     }
 }
 
-/// What is written down while groups run.
+/// What is logged while groups run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Monitoring {
-    /// Whether it is on; without a word about it, when there is a file to write to.
+    /// Whether it is on. If the file does not say so, it is on when there is an output file.
     pub enabled: Option<bool>,
-    /// The file of JSON Lines.
+    /// The output file, in JSON Lines.
     pub output: Option<String>,
-    /// What is measured.
+    /// The metrics to record.
     pub metrics: Vec<String>,
 }
 
@@ -235,7 +235,7 @@ pub struct Validation {
 }
 
 impl Stages {
-    /// Finds a phase by its name; `P3`, `p3`, `Phase3` and `3` are the same.
+    /// Finds a phase by its name. `P3`, `p3`, `Phase3` and `3` are the same name.
     pub fn phase(&self, name: &str) -> Option<&Phase> {
         let exact = self.phases.iter().find(|phase| phase.name.value == name);
         exact.or_else(|| self.phases.iter().find(|phase| same_phase(&phase.name.value, name)))
@@ -259,7 +259,7 @@ mod tests {
     use super::same_phase;
 
     #[test]
-    fn a_phase_goes_by_several_names() {
+    fn a_phase_has_several_spellings() {
         for name in ["P3", "p3", "Phase3", "phase_3", "Phase 3", "3", "P03"] {
             assert!(same_phase("P3", name), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Plans and executions as pictures: for Graphviz, as SVG that needs nothing else, and as drawings for a page.
+//! Pictures of plans and executions: Graphviz, self-contained SVG, and inline SVG for a page.
 
 mod dot;
 mod drawing;

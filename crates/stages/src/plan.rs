@@ -1,4 +1,4 @@
-//! From what a file says to a plan: one phase, all of its groups or some of them.
+//! Planning: passes a phase of the file, or some of its groups, to the planner in `core`.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use super::resolve::edges;
 /// What a plan depends on besides the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions {
-    /// The machine's one-minute average; `None` where it is not to matter.
+    /// The one-minute load average of the machine; `None` to ignore the load.
     pub load: Option<f64>,
-    /// Above which load groups run one by one; `None` for what the file says, else 4.0.
+    /// The load above which groups run one by one; `None` for the limit of the file, or 4.0.
     pub max_load: Option<f64>,
-    /// By how many cores the load is divided; `None` for the load as it is.
+    /// The number of cores to divide the load by; `None` for no division.
     pub cores: Option<NonZeroUsize>,
-    /// How many groups run at a time; `None` for what the file says.
+    /// The most groups that run at a time; `None` for the limit of the file.
     pub jobs: Option<NonZeroUsize>,
 }
 
@@ -31,9 +31,9 @@ pub enum SelectError {
     /// The file has no such phase.
     #[error("there is no phase `{name}`")]
     UnknownPhase {
-        /// What was asked for.
+        /// The name that the user gave.
         name: String,
-        /// What there is.
+        /// The phases of the file.
         known: Vec<String>,
     },
     /// The phase has no such group.
@@ -41,9 +41,9 @@ pub enum SelectError {
     UnknownGroup {
         /// The phase.
         phase: String,
-        /// What was asked for.
+        /// The name that the user gave.
         name: String,
-        /// What there is.
+        /// The groups of the phase.
         known: Vec<String>,
     },
     /// Its groups wait for each other.
@@ -52,7 +52,7 @@ pub enum SelectError {
 }
 
 impl SelectError {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::UnknownPhase { known, .. } => format!("the phases are {}", known.join(", ")),
@@ -62,22 +62,22 @@ impl SelectError {
     }
 }
 
-/// How one phase runs, with all that the plan speaks of.
+/// The plan of one phase, with the groups, conflicts and rules that it refers to.
 #[derive(Debug)]
 pub struct PhasePlan {
     /// The phase.
     pub phase: String,
-    /// The groups that were planned; places in the plan are places in this list.
+    /// The planned groups. The plan refers to them by their index in this list.
     pub groups: Vec<Group>,
-    /// How long each of them is thought to take.
+    /// The estimated duration of each group.
     pub estimates: Vec<Duration>,
-    /// What was found between them.
+    /// The conflicts between them.
     pub findings: Findings,
-    /// The rules that the findings speak of.
+    /// The rules that the findings refer to.
     pub rules: Vec<Rule>,
-    /// Groups of other phases, or ones that were left out, that some of these wait for: taken as done.
+    /// Groups outside the plan that some of these wait for. They count as done.
     pub assumed: Vec<String>,
-    /// How they run.
+    /// The plan.
     pub plan: Plan,
 }
 
@@ -86,7 +86,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// A phase or group that is not in the file; groups that wait for each other.
+    /// The file has no such phase or group, or groups wait for each other.
     pub fn plan(
         &self,
         phase: &str,
@@ -117,7 +117,7 @@ impl File {
                 can_parallel: group.can_parallel.value,
             })
             .collect();
-        let plan = plan::plan(&plan::Question {
+        let plan = plan::plan(&plan::PlanInput {
             groups: &members,
             dependencies: &dependencies,
             findings: &findings,
@@ -154,7 +154,7 @@ fn detected(group: &Group) -> conflict::Group {
     conflict::Group { id: group.id.value.clone(), paths }
 }
 
-/// The dependencies between chosen groups, and what else they wait for.
+/// Returns the dependencies between the chosen groups, and the other groups that they wait for.
 fn dependencies(stages: &Stages, phase: &Phase, chosen: &[usize]) -> (Vec<Dependency>, Vec<String>) {
     let mut places = vec![None; phase.groups.len()];
     chosen.iter().enumerate().for_each(|(place, group)| places[*group] = Some(place));
@@ -193,7 +193,7 @@ fn load(stages: &Stages, conditions: &Conditions) -> Option<Load> {
     Some(Load { average: conditions.load?, limit, cores })
 }
 
-/// How many groups the file lets run at a time.
+/// Returns the most groups that the file allows at a time.
 fn slots(stages: &Stages, phase: &Phase) -> Option<NonZeroUsize> {
     let of_phase = phase.max_groups.as_ref().map(|most| most.value);
     let tuned = stages.autotune.as_ref().filter(|tune| tune.value.enabled).map(|tune| tune.value.max);
@@ -202,17 +202,17 @@ fn slots(stages: &Stages, phase: &Phase) -> Option<NonZeroUsize> {
 }
 
 impl PhasePlan {
-    /// The id of a planned group.
+    /// Returns the id of a planned group.
     pub fn id(&self, place: usize) -> &str {
         self.groups.get(place).map_or("", |group| group.id.value.as_str())
     }
 
-    /// The name of the rule behind a ruling; `None` for the default.
+    /// Returns the name of the rule of a ruling; `None` for the default.
     pub fn rule_name(&self, ruling: Ruling) -> Option<&str> {
         ruling.rule.and_then(|place| self.rules.get(place)).map(|rule| rule.name.as_str())
     }
 
-    /// Why one group waits for another, or excludes it, in a few words.
+    /// Explains in a few words why one group waits for another, or excludes it.
     pub fn explain(&self, bond: &Bond) -> String {
         let by = |ruling: Ruling| match self.rule_name(ruling) {
             Some(rule) => format!("rule {rule}"),
@@ -236,7 +236,7 @@ impl PhasePlan {
         }
     }
 
-    /// How long all groups take one after the other, by the estimates.
+    /// Returns the estimated duration of all groups one after the other.
     pub fn work(&self) -> Duration {
         self.estimates.iter().fold(Duration::ZERO, |sum, span| sum.saturating_add(*span))
     }

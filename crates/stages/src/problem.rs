@@ -1,19 +1,21 @@
-//! What is wrong with a file, or worth a second look, and where.
+//! Diagnostics: errors and warnings about a file, with their positions.
 
 use std::fmt;
 
+use lockkeeper_formats::yaml::YamlError;
+
 use super::place::Place;
 
-/// How much a problem weighs.
+/// How serious a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Weight {
-    /// The file cannot be run as it is.
+pub enum Level {
+    /// The file cannot be run.
     Error,
-    /// It can be run, but hardly as it was meant.
+    /// The file can be run, but probably does not do what its author meant.
     Warning,
 }
 
-impl Weight {
+impl Level {
     /// The name used in output.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -23,34 +25,34 @@ impl Weight {
     }
 }
 
-impl fmt::Display for Weight {
+impl fmt::Display for Level {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.as_str())
     }
 }
 
-/// One thing that is wrong, where it stands, and the way out.
+/// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How much it weighs.
-    pub weight: Weight,
-    /// A stable name for programs.
+    /// How serious it is.
+    pub level: Level,
+    /// A stable code for programs.
     pub code: &'static str,
-    /// Where it stands.
+    /// Where it is in the file.
     pub place: Place,
     /// What is wrong, in one sentence.
     pub message: String,
-    /// The way out.
+    /// What the user can do about it.
     pub hint: Option<String>,
 }
 
 impl Problem {
     pub(super) fn error(code: &'static str, place: Place, message: impl Into<String>) -> Self {
-        Self { weight: Weight::Error, code, place, message: message.into(), hint: None }
+        Self { level: Level::Error, code, place, message: message.into(), hint: None }
     }
 
     pub(super) fn warning(code: &'static str, place: Place, message: impl Into<String>) -> Self {
-        Self { weight: Weight::Warning, ..Self::error(code, place, message) }
+        Self { level: Level::Warning, ..Self::error(code, place, message) }
     }
 
     #[must_use]
@@ -59,13 +61,20 @@ impl Problem {
     }
 }
 
-/// A key that means nothing to this program. It is kept, and told of.
+impl From<YamlError> for Problem {
+    fn from(error: YamlError) -> Self {
+        let YamlError { code, place, message, hint } = error;
+        Self { level: Level::Error, code, place, message, hint }
+    }
+}
+
+/// A key that this program does not know. It is kept and listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownKey {
-    /// Where it lies in the tree, such as `parallel_groups.P3[0].colour`.
+    /// Its path in the tree, such as `parallel_groups.P3[0].colour`.
     pub path: String,
-    /// Where it stands.
+    /// Where it is in the file.
     pub place: Place,
-    /// Its value in short.
+    /// A short form of its value.
     pub value: String,
 }

@@ -1,4 +1,4 @@
-//! Dependencies by name, made into dependencies between groups.
+//! Name resolution: turns dependencies between names into edges between groups.
 
 use std::collections::HashMap;
 
@@ -6,15 +6,15 @@ use super::model::{Endpoint, Stages, same_phase};
 use super::place::Place;
 use super::problem::Problem;
 
-/// The most dependencies between groups, whole phases written out.
+/// The most edges between groups, after whole phases are expanded.
 const MAX_EDGES: usize = 200_000;
 
-/// For so many unknown names it is looked whether a known one is near.
+/// The most unknown names for which a similar name is proposed.
 const MAX_PROPOSALS: usize = 20;
 
-/// A group, by the places of its phase and of itself in it.
+/// The index of a phase, and of a group in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct At {
+pub(super) struct GroupIndex {
     pub(super) phase: usize,
     pub(super) group: usize,
 }
@@ -22,13 +22,13 @@ pub(super) struct At {
 /// The target waits for the source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
-    pub(super) source: At,
-    pub(super) target: At,
+    pub(super) source: GroupIndex,
+    pub(super) target: GroupIndex,
     pub(super) completion: bool,
     pub(super) place: Place,
 }
 
-/// Finds both ends of every dependency; those that lead nowhere are told.
+/// Finds both ends of every dependency. An unknown name is a problem.
 pub(super) fn edges(stages: &Stages) -> (Vec<Edge>, Vec<Problem>) {
     let directory = Directory::new(stages);
     let (mut edges, mut problems) = (Vec::new(), Vec::new());
@@ -42,7 +42,7 @@ pub(super) fn edges(stages: &Stages) -> (Vec<Edge>, Vec<Problem>) {
         };
         let (source, target) = (find(&dependency.source), find(&dependency.target));
         let (Some(sources), Some(targets)) = (source, target) else { continue };
-        // The end that was written out, not the group that carries a depends_on.
+        // The position of the source, which the author wrote. The target of a depends_on is the group itself.
         let place = dependency.source.place;
         if edges.len() + sources.len() * targets.len() > MAX_EDGES {
             let message = format!("these are more than {MAX_EDGES} dependencies, whole phases written out");
@@ -60,24 +60,24 @@ pub(super) fn edges(stages: &Stages) -> (Vec<Edge>, Vec<Problem>) {
 /// The groups by their ids.
 struct Directory<'a> {
     stages: &'a Stages,
-    groups: HashMap<&'a str, Vec<At>>,
+    groups: HashMap<&'a str, Vec<GroupIndex>>,
 }
 
 impl<'a> Directory<'a> {
     fn new(stages: &'a Stages) -> Self {
-        let mut groups: HashMap<&str, Vec<At>> = HashMap::new();
+        let mut groups: HashMap<&str, Vec<GroupIndex>> = HashMap::new();
         for (phase, content) in stages.phases.iter().enumerate() {
             for (group, found) in content.groups.iter().enumerate() {
-                groups.entry(&found.id.value).or_default().push(At { phase, group });
+                groups.entry(&found.id.value).or_default().push(GroupIndex { phase, group });
             }
         }
         Self { stages, groups }
     }
 
     /// The group of a name, or all groups of the phase of this name.
-    fn find(&self, end: &Endpoint, propose: bool) -> Result<Vec<At>, Box<Problem>> {
+    fn find(&self, end: &Endpoint, propose: bool) -> Result<Vec<GroupIndex>, Box<Problem>> {
         let named = |id: &str| self.groups.get(id).map_or(&[][..], Vec::as_slice);
-        let in_phase = |at: &&At| {
+        let in_phase = |at: &&GroupIndex| {
             end.phase
                 .as_ref()
                 .is_some_and(|phase| same_phase(&self.stages.phases[at.phase].name.value, phase))
@@ -87,18 +87,18 @@ impl<'a> Directory<'a> {
             (Some(at), _) => Ok(vec![*at]),
             (None, [only]) => Ok(vec![*only]),
             (None, []) => self.whole_phase(end).ok_or_else(|| self.unknown(end, propose)),
-            // Of the same phase: that is told elsewhere.
+            // Twice in one phase: another check reports that.
             (None, [first, rest @ ..]) if rest.iter().all(|at| at.phase == first.phase) => Ok(vec![*first]),
             (None, [first, ..]) => Err(Box::new(self.ambiguous(end, *first))),
         }
     }
 
-    fn whole_phase(&self, end: &Endpoint) -> Option<Vec<At>> {
+    fn whole_phase(&self, end: &Endpoint) -> Option<Vec<GroupIndex>> {
         let phase = self.stages.phases.iter().position(|phase| same_phase(&phase.name.value, &end.whole))?;
-        Some((0..self.stages.phases[phase].groups.len()).map(|group| At { phase, group }).collect())
+        Some((0..self.stages.phases[phase].groups.len()).map(|group| GroupIndex { phase, group }).collect())
     }
 
-    fn ambiguous(&self, end: &Endpoint, first: At) -> Problem {
+    fn ambiguous(&self, end: &Endpoint, first: GroupIndex) -> Problem {
         let phase = &self.stages.phases[first.phase].name.value;
         Problem::error("AMBIGUOUS_GROUP", end.place, format!("`{}` is in several phases", end.whole))
             .with_hint(format!("name the phase too: {phase}.{}", end.whole))
@@ -108,7 +108,7 @@ impl<'a> Directory<'a> {
         let ids = || self.groups.keys().filter(|id| propose && id.len() <= 64).take(1_000);
         let near =
             if end.name.len() <= 64 { ids().min_by_key(|id| (distance(id, &end.name), **id)) } else { None };
-        // A third of the letters may be wrong.
+        // A third of the characters may be wrong.
         let close = |id: &&&str| distance(id, &end.name) * 3 <= end.name.chars().count();
         let hint = match near.filter(close) {
             Some(id) => format!("is it `{id}`?"),
@@ -119,7 +119,7 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// How many characters have to be changed, added or left out.
+/// Returns the Levenshtein distance: how many characters have to be changed, added or removed.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

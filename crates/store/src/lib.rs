@@ -1,6 +1,8 @@
 //! Stores: where leases, tickets, requests and runs are kept.
 //!
 //! [`LeaseStore`] has the contract for leases and tickets. [`RunStore`] has the contract for requests and runs.
+//!
+//! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
 pub mod encoding;
 mod error;

@@ -64,7 +64,9 @@ impl SqliteStore {
     /// Opens the store in `folder`, which is made if it is not there.
     pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         make_folder(folder)?;
-        if let Some(kind) = local::refuse_network(folder).map_err(|error| failed("look at", folder, error))? {
+        if let Some(kind) =
+            local::network_file_system(folder).map_err(|error| failed("look at", folder, error))?
+        {
             return Err(StoreError::NetworkFileSystem { address: folder.display().to_string(), kind });
         }
         let lock_path = folder.join("gate");

@@ -1,8 +1,8 @@
-//! Who has which pattern: every pattern once, however many groups have it.
+//! Claims: every distinct pattern once, with the groups that have it.
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::choice::Rulebook;
+use super::rule_choice::Rulebook;
 use super::{Group, SameDir};
 use crate::pattern::Pattern;
 
@@ -45,21 +45,20 @@ impl<'a> Claims<'a> {
         &self.groups[start..self.ends[place]]
     }
 
-    /// Says whether two groups are behind two patterns.
+    /// Says whether the two patterns belong to two different groups.
     pub(super) fn are_of_two_groups(&self, a: usize, b: usize) -> bool {
         let (left, right) = (self.holders(a), self.holders(b));
         left.len() > 1 || right.len() > 1 || left != right
     }
 
-    /// Goes through the pairs of groups that have one of two patterns each; `true` where the first group has
-    /// the second pattern.
+    /// Returns the pairs of groups that have one pattern each; `true` if the first group has the second pattern.
     pub(super) fn pairs(&self, a: usize, b: usize) -> impl Iterator<Item = (usize, usize, bool)> {
         let both = self.holders(a).iter().flat_map(move |g| self.holders(b).iter().map(move |h| (*g, *h)));
         both.filter(move |(g, h)| g < h || (g > h && a != b)).map(|(g, h)| (g.min(h), g.max(h), g > h))
     }
 
-    /// Finds the folders that groups share without meeting; `overlapping` counts for each pattern those of its
-    /// folder, and of other groups, that it meets.
+    /// Finds the folders that groups share without an overlap. `overlapping` has, for each pattern, the number of patterns
+    /// of other groups in the same folder that it overlaps.
     pub(super) fn same_dir(&self, overlapping: &[usize], rulebook: &Rulebook<'_>) -> Vec<SameDir> {
         let mut parents: Vec<(&str, usize)> =
             self.patterns.iter().enumerate().map(|(place, pattern)| (pattern.parent(), place)).collect();
@@ -77,9 +76,9 @@ impl<'a> Claims<'a> {
             .collect()
     }
 
-    /// Returns the groups that have a pattern in a folder which does not meet that of another group there.
+    /// Returns the groups that have a pattern in a folder which does not overlap a pattern of another group there.
     fn neighbours(&self, patterns: &[(&str, usize)], overlapping: &[usize]) -> Vec<usize> {
-        // The groups that have a pattern alone, once for each.
+        // For each pattern that only one group has, that group.
         let holders = patterns.iter().map(|(_, place)| self.holders(*place));
         let mut alone: Vec<usize> = holders.filter(|groups| groups.len() == 1).flatten().copied().collect();
         alone.sort_unstable();

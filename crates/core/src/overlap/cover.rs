@@ -1,11 +1,11 @@
-//! Whether one pattern matches everything that another matches.
+//! Pattern coverage: whether one pattern matches every path that another matches.
 
 use std::collections::HashMap;
 
-use super::may_meet;
+use super::may_overlap;
 use crate::pattern::{Automaton, Label, Pattern, State, after, is_within};
 
-/// The most transitions and set members looked at before an answer is given up; real pairs need some hundreds.
+/// The most transitions and set members that are visited before the search gives up. Real pairs need some hundreds.
 const MAX_WORK: usize = 1 << 22;
 
 /// Whether one pattern covers another, with the proof that it does not.
@@ -15,28 +15,28 @@ pub enum Coverage {
     Covered,
     /// This path of the other is not matched.
     Missing(String),
-    /// The patterns are too intricate to tell within bounds.
+    /// The patterns are too complex to decide within the bound.
     Unknown,
 }
 
 /// Says whether `a` matches every path that `b` matches.
 ///
-/// `true` is always right. `false` is right too unless the patterns are hostile: where [`coverage`] gives up,
-/// the answer is `false`.
+/// `true` is always right. `false` is right too, unless the patterns are malicious: when [`coverage`] gives up, the answer
+/// is `false`.
 pub fn covers(a: &Pattern, b: &Pattern) -> bool {
     if a.is_literal() && is_within(b.literal_prefix(), a.literal_prefix()) {
         return true;
     }
-    // A path at hand is enough to say no.
+    // One example path is enough to say no.
     a.matches_clean(b.example()) && coverage(a, b) == Coverage::Covered
 }
 
 /// Looks for a path of `b` that `a` does not match.
 ///
-/// Tracks which states `a` may be in after everything that `b` can read (a subset construction made only as
-/// far as needed), which can grow exponentially, so the work is bounded.
+/// Tracks which states `a` may be in after everything that `b` can read: a lazy subset construction. It can grow
+/// exponentially, so the work is bounded.
 pub fn coverage(a: &Pattern, b: &Pattern) -> Coverage {
-    if !may_meet(a, b) {
+    if !may_overlap(a, b) {
         return Coverage::Missing(b.example().to_owned());
     }
     let short = if a.prefix_state() <= b.prefix_state() { a } else { b };
@@ -46,7 +46,7 @@ pub fn coverage(a: &Pattern, b: &Pattern) -> Coverage {
     }
 }
 
-/// Where a search stands: a state of `b`, the sorted states `a` may be in, and how it got there.
+/// A visited point of the search: a state of `b`, the sorted states that `a` may be in, and how it was reached.
 struct Visit {
     state: State,
     set: Vec<State>,
@@ -80,7 +80,7 @@ fn coverage_from(a: &Automaton, b: &Automaton, from: State, max_work: usize) -> 
                 if work > max_work {
                     return Coverage::Unknown;
                 }
-                // With more states to be in, `a` matches no less: only the smallest sets can miss a path.
+                // A larger set of states matches no less, so only the smallest sets can miss a path.
                 if !known.iter().any(|place| is_subset(&visits[*place].set, &next)) {
                     known.push(visits.len());
                     visits.push(Visit { state: edge.target, set: next, before: place, read });
@@ -108,7 +108,7 @@ fn is_subset(smaller: &[State], larger: &[State]) -> bool {
     smaller.len() <= larger.len() && smaller.iter().all(|state| rest.any(|other| other == state))
 }
 
-/// Returns the characters at which some transition of the set begins or ceases to apply, sorted.
+/// Returns the sorted characters at which some transition of the set starts or stops to apply.
 fn cuts(automaton: &Automaton, set: &[State]) -> Vec<char> {
     let mut cuts = vec!['.', '0'];
     for edge in set.iter().flat_map(|state| automaton.edges(*state)) {
@@ -126,16 +126,16 @@ fn cuts(automaton: &Automaton, set: &[State]) -> Vec<char> {
     cuts
 }
 
-/// Returns characters of the label, one for each stretch between cuts that it touches.
+/// Returns characters of the label, one for each range between cuts that it touches.
 fn representatives(label: &Label, cuts: &[char]) -> Vec<char> {
     if let Label::Char(own) = label {
         return vec![*own];
     }
     let set = label.to_set();
-    // A stretch whose first character is outside the label is represented by where the label's range begins.
+    // If the first character of a range is outside the label, the start of the label's own range represents it.
     let starts = set.ranges().iter().map(|range| range.0);
     let mut chosen: Vec<char> = cuts.iter().copied().filter(|cut| set.contains(*cut)).chain(starts).collect();
-    // What can be read in several ways is read in letters.
+    // Letters come first, so that the path is readable.
     chosen.extend(set.pick());
     chosen.sort_unstable_by_key(|character| {
         (*character != 'x', !character.is_ascii_alphanumeric(), *character)

@@ -1,122 +1,121 @@
-//! Finds the pairs that can meet among many patterns, without comparing every two.
+//! Pair index: finds the pairs of patterns that can overlap, without comparing every two.
 //!
-//! Two patterns can only meet when their literal starts agree (one is, by components, a start of the other),
-//! their literal ends agree, and their components do as far as both have one name at each place: `a/*/b/**` never
-//! meets `a/*/c/**`. Sorted by their starts, the patterns in front of one that agree with it are those in the
-//! folders above it. Of these, the ones in which anything may follow the start are kept by their ends, numbered
-//! in the order of the ends read backwards: the ends that agree with one are a range and a few single numbers.
-//! The others are kept in a [`Spines`] for each folder. So the time is that of sorting, and of one exact search
-//! for each pair that agrees.
+//! Two patterns can overlap only if three things agree: their literal prefixes (one is, by components, a prefix of the
+//! other), their literal suffixes, and the names of their components, as far as both patterns have a fixed component at
+//! the same position: `a/*/b/**` never overlaps `a/*/c/**`. The patterns are sorted by prefix. Then the patterns before
+//! a pattern that agree with it are those in its ancestor folders. Of these, the patterns without fixed components are
+//! indexed by suffix. Suffixes are numbered in the order in which they read backwards, so the suffixes that agree with
+//! one are a range and a few single numbers. The other patterns are in a [`ComponentTrie`] for each folder. So the cost
+//! is that of sorting, plus one exact search for each pair that agrees.
 //!
-//! The worst case remains quadratic: patterns such as `*a*` and `?x?y?` have nothing literal to go by, and each
-//! two of them are searched. Nothing known does fundamentally better, since texts with `?` and two letters can
-//! spell the orthogonal vectors problem.
+//! The worst case is quadratic: patterns such as `*a*` and `?x?y?` have no literal part, so each two of them are
+//! searched. No known algorithm is fundamentally better, because patterns with `?` and two letters can encode the
+//! orthogonal vectors problem.
 
-mod ends;
-mod spines;
+mod component_trie;
+mod suffixes;
 
 use std::collections::BTreeSet;
 
-use ends::Ends;
-use spines::Spines;
-
-use super::{Meeting, relate};
+use super::{Comparison, relate};
 use crate::pattern::Pattern;
+use component_trie::ComponentTrie;
+use suffixes::Suffixes;
 
-/// Calls `found` with each two of the patterns that share a path, by their places, the lower one first.
+/// Calls `found` with the indexes of each two patterns that share a path, the lower one first.
 ///
-/// Pairs that are not `wanted` are left out before they are searched. The order of the calls is not defined.
-pub fn meetings(
+/// Pairs that are not `wanted` are skipped before the search. The order of the calls is not defined.
+pub fn overlapping_pairs(
     patterns: &[&Pattern],
     wanted: impl Fn(usize, usize) -> bool,
-    mut found: impl FnMut(usize, usize, Meeting),
+    mut found: impl FnMut(usize, usize, Comparison),
 ) {
     candidates(patterns, |one, other| {
         let (a, b) = (one.min(other), one.max(other));
         if wanted(a, b) {
-            let meeting = relate(patterns[a], patterns[b]);
-            if meeting.relation.is_conflict() {
-                found(a, b, meeting);
+            let comparison = relate(patterns[a], patterns[b]);
+            if comparison.relation.is_conflict() {
+                found(a, b, comparison);
             }
         }
     });
 }
 
-/// Calls `found` once with each two of the patterns that agree as far as can be told without a search.
+/// Calls `found` once with each two patterns that agree without an exact search.
 fn candidates(patterns: &[&Pattern], mut found: impl FnMut(usize, usize)) {
     let texts = starts(patterns);
     let mut rest = texts.as_slice();
     let mut order: Vec<(&[u8], bool, usize)> = Vec::with_capacity(patterns.len());
     for (place, pattern) in patterns.iter().enumerate() {
         let (start, after) = rest.split_at(pattern.literal_prefix().len());
-        // Those with a spine come last in a folder, and so find in its spines only what has one as well.
-        order.push((start, !pattern.spine().is_empty(), place));
+        // Patterns with fixed components come last in a folder, so each of them is compared with the trie only once.
+        order.push((start, !pattern.fixed_components().is_empty(), place));
         rest = after;
     }
     order.sort_unstable();
-    let ends = Ends::new(patterns);
-    let mut above = Above::default();
-    for (start, has_spine, place) in order {
-        above.leave_for(start, &ends);
-        for range in ends.agreeing(place) {
+    let suffixes = Suffixes::new(patterns);
+    let mut above = AncestorFolders::default();
+    for (start, has_components, place) in order {
+        above.keep_ancestors_of(start, &suffixes);
+        for range in suffixes.agreeing(place) {
             above.by_end.range((range.start, 0)..(range.end, 0)).for_each(|(_, other)| found(place, *other));
         }
-        for (folder, spines) in &above.spines {
+        for (folder, tries) in &above.tries {
             let below = start[folder.len()..].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-            let spine = spines::names(patterns[place].spine());
-            let names: Vec<&[u8]> = below.chain(spine).collect();
-            spines.agreeing(&names, patterns[place].is_open(), &mut |other| {
-                if ends.agree(place, other) {
+            let components = component_trie::names(patterns[place].fixed_components());
+            let names: Vec<&[u8]> = below.chain(components).collect();
+            tries.agreeing(&names, patterns[place].is_open(), &mut |other| {
+                if suffixes.agree(place, other) {
                     found(place, other);
                 }
             });
         }
-        if has_spine {
-            above.enter_spine(start, patterns[place], place);
+        if has_components {
+            above.insert_with_components(start, patterns[place], place);
         } else {
-            above.enter(start, &ends, place);
+            above.insert(start, &suffixes, place);
         }
     }
 }
 
-/// The patterns whose literal start is the folder at hand or one above it.
+/// The patterns whose literal prefix is the current folder or an ancestor of it.
 #[derive(Default)]
-struct Above<'a> {
-    /// Those without a spine, in the order in which they were entered.
+struct AncestorFolders<'a> {
+    /// Patterns without fixed components, in the order of insertion.
     places: Vec<(&'a [u8], usize)>,
-    /// The same by the numbers of their ends.
+    /// The same patterns by the numbers of their suffixes.
     by_end: BTreeSet<(usize, usize)>,
-    /// Those with a spine, by folder.
-    spines: Vec<(&'a [u8], Spines<'a>)>,
+    /// Patterns with fixed components, by folder.
+    tries: Vec<(&'a [u8], ComponentTrie<'a>)>,
 }
 
-impl<'a> Above<'a> {
-    /// Drops the folders that a literal start is not in.
-    fn leave_for(&mut self, start: &[u8], ends: &Ends) {
+impl<'a> AncestorFolders<'a> {
+    /// Removes the folders that are not ancestors of a literal prefix.
+    fn keep_ancestors_of(&mut self, start: &[u8], suffixes: &Suffixes) {
         while let Some((_, left)) = self.places.pop_if(|(folder, _)| !starts_in(start, folder)) {
-            self.by_end.remove(&(ends.number(left), left));
+            self.by_end.remove(&(suffixes.number(left), left));
         }
-        while self.spines.pop_if(|(folder, _)| !starts_in(start, folder)).is_some() {}
+        while self.tries.pop_if(|(folder, _)| !starts_in(start, folder)).is_some() {}
     }
 
-    fn enter(&mut self, start: &'a [u8], ends: &Ends, place: usize) {
-        self.by_end.insert((ends.number(place), place));
+    fn insert(&mut self, start: &'a [u8], suffixes: &Suffixes, place: usize) {
+        self.by_end.insert((suffixes.number(place), place));
         self.places.push((start, place));
     }
 
-    fn enter_spine(&mut self, start: &'a [u8], pattern: &'a Pattern, place: usize) {
-        if self.spines.last().is_none_or(|(folder, _)| *folder != start) {
-            self.spines.push((start, Spines::default()));
+    fn insert_with_components(&mut self, start: &'a [u8], pattern: &'a Pattern, place: usize) {
+        if self.tries.last().is_none_or(|(folder, _)| *folder != start) {
+            self.tries.push((start, ComponentTrie::default()));
         }
-        if let Some((_, spines)) = self.spines.last_mut() {
-            spines.enter(pattern, place);
+        if let Some((_, tries)) = self.tries.last_mut() {
+            tries.insert(pattern, place);
         }
     }
 }
 
-/// Writes the literal starts into one text, since thousands of small ones take longer.
+/// Writes the literal prefixes into one buffer, because thousands of small ones are slower.
 ///
-/// They have NUL, which no path has, for `/`: a folder is followed by all that is in it, `a`, `a/b`, `a-b`.
+/// Each `/` becomes NUL, which no path contains. So a folder sorts directly before its content: `a`, `a/b`, `a-b`.
 fn starts(patterns: &[&Pattern]) -> Vec<u8> {
     let mut texts = Vec::with_capacity(patterns.len() * 32);
     for pattern in patterns {
@@ -132,8 +131,8 @@ fn starts_in(start: &[u8], folder: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{may_meet, overlap};
     use super::*;
+    use crate::overlap::{may_overlap, overlap};
 
     const TEXTS: [&str; 34] = [
         ".",
@@ -174,9 +173,9 @@ mod tests {
 
     /// Requirement 206.
     #[test]
-    fn the_candidates_are_all_that_meet_and_only_pairs_whose_literal_ends_agree() {
+    fn the_candidates_are_all_overlapping_pairs_and_only_pairs_whose_literal_parts_agree() {
         let patterns: Vec<Pattern> = TEXTS.iter().map(|text| text.parse().unwrap()).collect();
-        // Some of them twice.
+        // Some patterns are there twice.
         let patterns: Vec<&Pattern> = patterns.iter().chain(&patterns[..10]).collect();
         let mut found = Vec::new();
         candidates(&patterns, |a, b| found.push((a.min(b), a.max(b))));
@@ -186,13 +185,13 @@ mod tests {
             let (left, right) = (patterns[a], patterns[b]);
             let is_found = found.binary_search(&(a, b)).is_ok();
             assert!(is_found || overlap(left, right).is_none(), "{left} {right}");
-            assert!(!is_found || may_meet(left, right), "{left} {right}");
+            assert!(!is_found || may_overlap(left, right), "{left} {right}");
         }
         assert!(found.len() > 100 && found.len() < 600, "{} of {} pairs", found.len(), 44 * 43 / 2);
     }
 
     #[test]
-    fn names_behind_wildcards_tell_patterns_apart() {
+    fn names_after_wildcards_distinguish_patterns() {
         let patterns: Vec<Pattern> =
             (0..100).map(|number| format!("src/*/{{a,b}}/part{number}/**").parse().unwrap()).collect();
         let mut searched = 0;

@@ -1,4 +1,4 @@
-//! Searches of products of automata, breadth first, so that a witness is a shortest one.
+//! Product search: breadth-first search of the product of automata, so that a witness is a shortest one.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ pub(super) struct Search {
     pub(super) states: usize,
 }
 
-/// Says that a search passed its bound.
+/// A search exceeded its bound.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GaveUp;
 
@@ -36,7 +36,7 @@ pub(crate) fn shortest(automaton: &Automaton) -> Option<String> {
             return Some(spell(&visits, place, |state, rest| automaton.accepts(*state, rest)));
         }
         for Edge { label, target } in automaton.edges(state) {
-            if let Some(read) = label.meet(label)
+            if let Some(read) = label.common_char(label)
                 && !std::mem::replace(&mut seen[usize::from(*target)], true)
             {
                 visits.push(Visit { state: *target, before: place as u32, read });
@@ -63,7 +63,7 @@ pub(super) fn pair(a: &Automaton, b: &Automaton, from: State) -> Search {
         }
         for left in a.edges(p) {
             for right in b.edges(q) {
-                let Some(read) = left.label.meet(&right.label) else { continue };
+                let Some(read) = left.label.common_char(&right.label) else { continue };
                 // Nothing leads back into the prefix, so targets are beyond it.
                 let index =
                     (usize::from(left.target) - skipped) * width + (usize::from(right.target) - skipped);
@@ -116,7 +116,7 @@ fn each_choice<'a>(
 ) -> Result<(), GaveUp> {
     let Some((first, rest)) = edges.split_first() else { return step(chosen) };
     for edge in *first {
-        if chosen.iter().all(|other| other.label.meet(&edge.label).is_some()) {
+        if chosen.iter().all(|other| other.label.common_char(&edge.label).is_some()) {
             chosen.push(edge);
             each_choice(rest, chosen, step)?;
             chosen.pop();

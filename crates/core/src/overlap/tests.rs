@@ -11,7 +11,7 @@ fn met(a: &str, b: &str) -> Option<String> {
 }
 
 fn related(a: &str, b: &str) -> (Relation, Option<String>) {
-    let Meeting { relation, witness } = relate(&pattern(a), &pattern(b));
+    let Comparison { relation, witness } = relate(&pattern(a), &pattern(b));
     (relation, witness)
 }
 

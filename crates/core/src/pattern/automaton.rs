@@ -1,4 +1,4 @@
-//! The automaton of a pattern: states, and characters that lead from one to the next.
+//! Automaton of a pattern (NFA): states, and characters that lead from one to the next.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) enum Label {
     Char(char),
     /// Any character of a component.
     Any,
-    /// Any character of a component but a dot, which needs care at the start of a name.
+    /// Any character of a component but a dot, because `.` and `..` are not names.
     AnyButDot,
     /// A character of the set.
     Set(Arc<CharSet>),
@@ -31,7 +31,7 @@ impl Label {
     }
 
     /// Returns a readable character that both labels read.
-    pub(crate) fn meet(&self, other: &Self) -> Option<char> {
+    pub(crate) fn common_char(&self, other: &Self) -> Option<char> {
         match (self, other) {
             (Self::Char(own), label) | (label, Self::Char(own)) => label.contains(*own).then_some(*own),
             (Self::Any | Self::AnyButDot, Self::Any | Self::AnyButDot) => Some('x'),

@@ -1,4 +1,4 @@
-//! Reads `[…]`, by the rules of git's wildmatch.
+//! Character classes: parses `[…]` by the rules of git's wildmatch.
 
 use super::error::PatternError;
 use super::set::CharSet;

@@ -1,9 +1,9 @@
-//! Builds the automaton of a pattern.
+//! Compiler: builds the automaton of a pattern.
 //!
-//! Braces mean what their alternatives would mean written out, but are never written out: the elements become
-//! a graph whose forks are the alternatives, and one walk over it carries along what the elements before have
-//! said about the current component. So `a/{,b}/c` drops the doubled slash of its first alternative,
-//! `{a,}**/b` knows which `**` stands for folders, and a `..` that only some alternative makes is found.
+//! Braces have the meaning of their expanded alternatives, but are never expanded. The elements become a graph whose
+//! forks are the alternatives. One walk over the graph carries what is known about the current component. So `a/{,b}/c`
+//! drops the doubled slash of its first alternative, `{a,}**/b` knows which `**` stands for folders, and a `..` that only
+//! some alternative makes is found.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -134,9 +134,9 @@ impl Walk {
         let mut found = Found { reach: vec![(step, context)], edges: Vec::new(), accepting: false };
         let mut seen = HashSet::new();
         while let Some((step, context)) = found.reach.pop() {
-            // Steps only lead forward, so a single file of them meets nothing twice.
-            let single_file = found.reach.is_empty() && seen.is_empty();
-            if single_file || seen.insert((step, context)) {
+            // Steps only lead forward, so without a fork no step is visited twice.
+            let no_fork = found.reach.is_empty() && seen.is_empty();
+            if no_fork || seen.insert((step, context)) {
                 self.follow(step, context, &mut found)?;
             }
         }

@@ -1,4 +1,4 @@
-//! Why a text is not a pattern, and what to write instead.
+//! Pattern errors, and what to write instead.
 
 use thiserror::Error;
 
@@ -120,7 +120,7 @@ impl PatternError {
         }
     }
 
-    /// Returns the way out, as one clause for `hint:`.
+    /// What the user can do about it.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Empty => "write `.` for the whole repository",

@@ -1,4 +1,4 @@
-//! Brings a pattern into the one form it is compared, shown and indexed by.
+//! Normal form of a pattern: the form in which it is compared, shown and indexed.
 
 use super::error::PatternError;
 use super::parse::{Kind, Node};
@@ -13,8 +13,8 @@ pub(super) struct Normal {
     pub(super) prefix: String,
     /// The components after the prefix that every matched path has, each after a slash: its literal name, or
     /// nothing where it has wildcards.
-    pub(super) spine: String,
-    /// Whether matched paths may have more components than prefix and spine.
+    pub(super) fixed_components: String,
+    /// Whether matched paths may have more components than the prefix and the fixed components.
     pub(super) open: bool,
     /// Literal characters that every matched path ends with.
     pub(super) suffix: String,
@@ -73,10 +73,10 @@ pub(super) fn normalise(mut nodes: Vec<Node>) -> Result<Normal, PatternError> {
         .map(|component| component.iter().filter_map(character).collect())
         .collect::<Vec<String>>()
         .join("/");
-    let (spine, names) = spine(&components);
+    let (fixed_components, names) = fixed_components(&components);
     let open = folder || literal || names < components.len();
     let suffix = suffix(&kept);
-    Ok(Normal { nodes: kept, text, prefix, spine, open, suffix, parent_length, literal })
+    Ok(Normal { nodes: kept, text, prefix, fixed_components, open, suffix, parent_length, literal })
 }
 
 /// The repository itself, a literal path of no components: `.`.
@@ -85,7 +85,7 @@ fn root() -> Normal {
         nodes: vec![Node { column: 0, kind: Kind::Stars { certain: true } }],
         text: ".".to_owned(),
         prefix: String::new(),
-        spine: String::new(),
+        fixed_components: String::new(),
         open: true,
         suffix: String::new(),
         parent_length: 0,
@@ -125,18 +125,18 @@ fn boundary(kind: &Kind) -> Option<bool> {
 }
 
 /// Collects the components after the literal ones that are one name each, and how many there are with those.
-fn spine(components: &[&[Node]]) -> (String, usize) {
-    let mut spine = String::new();
+fn fixed_components(components: &[&[Node]]) -> (String, usize) {
+    let mut fixed = String::new();
     let literal = components.iter().take_while(|component| is_literal(component)).count();
     let names =
         components[literal..].iter().take_while(|component| is_one_name(component)).map(|component| {
-            spine.push('/');
+            fixed.push('/');
             if is_literal(component) {
-                spine.extend(component.iter().filter_map(character));
+                fixed.extend(component.iter().filter_map(character));
             }
         });
     let names = names.count();
-    (spine, literal + names)
+    (fixed, literal + names)
 }
 
 /// Says whether a component is one name whatever its wildcards stand for: never several, never none.

@@ -1,4 +1,4 @@
-//! Reads the text of a pattern into a tree.
+//! Parser: turns the text of a pattern into a tree.
 
 use super::class::class;
 use super::error::PatternError;

@@ -1,4 +1,4 @@
-//! Sets of characters that a path component may contain.
+//! Character sets, as sorted ranges.
 
 /// Every character of a component: all Unicode scalar values but NUL and `/`.
 const COMPONENT: [(char, char); 3] = [('\u{1}', '.'), ('0', '\u{d7ff}'), ('\u{e000}', '\u{10ffff}')];

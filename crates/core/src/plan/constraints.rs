@@ -1,23 +1,23 @@
-//! Who waits for whom, and who excludes whom.
+//! Constraints: which groups wait for which, and which exclude each other.
 
 use std::collections::HashSet;
 
-use super::{Bond, Cause, Question, Step};
+use super::{Bond, Cause, PlanInput, Step};
 use crate::conflict::Strategy;
 
-/// Groups of one folder up to this many exclude each other two by two; more of them take turns, which needs far fewer
-/// bonds.
+/// Up to this number, the groups of one folder exclude each other pair by pair. More groups take turns, which needs far
+/// fewer bonds.
 const MANY: usize = 200;
 
-/// The steps of a phase, without their times. `order` respects the dependencies; whoever has to take turns does so in
-/// this order, so that no wait closes a circle.
-pub(super) fn steps(question: &Question<'_>, order: &[usize], one_by_one: bool) -> Vec<Step> {
+/// Returns the steps of a phase, without their times. `order` respects the dependencies. Groups take turns in this order,
+/// so that no wait closes a cycle.
+pub(super) fn steps(input: &PlanInput<'_>, order: &[usize], one_by_one: bool) -> Vec<Step> {
     let mut position = vec![0; order.len()];
     for (place, group) in order.iter().enumerate() {
         position[*group] = place;
     }
     let mut bonds = Bonds { steps: vec![Step::default(); order.len()], position, bound: HashSet::new() };
-    for dependency in question.dependencies {
+    for dependency in input.dependencies {
         bonds.depend(dependency.source, dependency.target, dependency.completion);
     }
     if one_by_one {
@@ -26,14 +26,14 @@ pub(super) fn steps(question: &Question<'_>, order: &[usize], one_by_one: bool) 
         }
         return bonds.steps;
     }
-    for (place, conflict) in question.findings.conflicts.iter().enumerate() {
+    for (place, conflict) in input.findings.conflicts.iter().enumerate() {
         let (a, b, cause) = (conflict.group1, conflict.group2, Cause::Conflict(place));
         match conflict.ruling.action.strategy() {
             Strategy::Mutex => bonds.exclude(a, b, cause),
             Strategy::Queue | Strategy::Serial | Strategy::Abort => bonds.take_turns(a, b, cause),
         }
     }
-    for (place, folder) in question.findings.same_dir.iter().enumerate() {
+    for (place, folder) in input.findings.same_dir.iter().enumerate() {
         let Some(ruling) = folder.ruling else { continue };
         let cause = Cause::Folder(place);
         match ruling.action.strategy() {
@@ -55,7 +55,7 @@ pub(super) fn steps(question: &Question<'_>, order: &[usize], one_by_one: bool) 
 struct Bonds {
     steps: Vec<Step>,
     position: Vec<usize>,
-    /// Pairs of which one already waits for the other's end, the smaller first.
+    /// Pairs in which one group already waits for the end of the other, the lower index first.
     bound: HashSet<(usize, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! Orders that respect dependencies, and the cycles that leave none.
+//! Topological sort of dependencies, and the cycles that prevent it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,12 +7,12 @@ use thiserror::Error;
 
 use super::Dependency;
 
-/// Groups that wait for each other in a circle: each waits for the one before it, and the first for the last.
+/// Groups that wait for each other in a cycle: each waits for the one before it, and the first for the last.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{} groups wait for each other in a circle", .0.len())]
+#[error("{} groups wait for each other in a cycle", .0.len())]
 pub struct Cycle(pub Vec<usize>);
 
-/// Finds a circle among dependencies between `count` groups, the shortest through one of its groups.
+/// Finds a cycle in the dependencies between `count` groups: the shortest one through one of its groups.
 pub fn find_cycle(count: usize, dependencies: &[Dependency]) -> Option<Cycle> {
     topological(count, dependencies).err()
 }
@@ -39,12 +39,12 @@ pub(super) fn topological(count: usize, dependencies: &[Dependency]) -> Result<V
     if order.len() == count {
         return Ok(order);
     }
-    Err(Cycle(circle(&waits, &followers)))
+    Err(Cycle(cycle(&waits, &followers)))
 }
 
-/// A circle among the groups that still wait.
-fn circle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
-    // Each of them waits for another of them, so that going back leads into a circle.
+/// Returns a cycle among the groups that still wait.
+fn cycle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
+    // Each of them waits for another of them, so walking back leads into a cycle.
     let mut before = vec![None; waits.len()];
     for source in (0..waits.len()).filter(|at| waits[*at] > 0) {
         followers[source].iter().for_each(|target| before[*target] = Some(source));
@@ -55,26 +55,26 @@ fn circle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
         seen[group] = true;
         at = before[group];
     }
-    let mut circle = at.and_then(|start| circle_through(start, followers)).unwrap_or_default();
-    // It is told from the group on that comes first in the file.
-    let first = (0..circle.len()).min_by_key(|place| circle[*place]).unwrap_or(0);
-    circle.rotate_left(first);
-    circle
+    let mut cycle = at.and_then(|start| cycle_through(start, followers)).unwrap_or_default();
+    // The cycle starts with the group that comes first in the file.
+    let first = (0..cycle.len()).min_by_key(|place| cycle[*place]).unwrap_or(0);
+    cycle.rotate_left(first);
+    cycle
 }
 
-/// The shortest way from a group along the arrows back to itself.
-fn circle_through(start: usize, followers: &[Vec<usize>]) -> Option<Vec<usize>> {
+/// Returns the shortest path from a group along the edges back to itself.
+fn cycle_through(start: usize, followers: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut came_from = vec![None; followers.len()];
     let mut line = std::collections::VecDeque::from([start]);
     while let Some(at) = line.pop_front() {
         for next in &followers[at] {
             if *next == start {
-                let mut circle = vec![at];
-                while let Some(before) = came_from[circle[circle.len() - 1]] {
-                    circle.push(before);
+                let mut cycle = vec![at];
+                while let Some(before) = came_from[cycle[cycle.len() - 1]] {
+                    cycle.push(before);
                 }
-                circle.reverse();
-                return Some(circle);
+                cycle.reverse();
+                return Some(cycle);
             }
             if came_from[*next].is_none() {
                 came_from[*next] = Some(at);

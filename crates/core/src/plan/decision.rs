@@ -1,8 +1,8 @@
-//! Which mode, about what, and why.
+//! Decision of the mode, its scope and its reason.
 
 use std::cmp::Reverse;
 
-use super::{Load, Mode, Question, Scope};
+use super::{Load, Mode, PlanInput, Scope};
 use crate::conflict::{Action, Ruling};
 
 /// The mode of a phase, with the sentence that explains it.
@@ -12,27 +12,27 @@ pub(super) struct Decision {
     pub(super) reason: String,
 }
 
-/// Tries the rules in their order.
-pub(super) fn decide(question: &Question<'_>) -> Decision {
+/// Decides by the first case that applies.
+pub(super) fn decide(input: &PlanInput<'_>) -> Decision {
     let whole = |mode, reason: String| Decision { mode, scope: Scope::Phase, reason };
-    match question.groups {
+    match input.groups {
         [] => {
             return whole(Mode::Direct, "the phase has no groups, so there is nothing to arrange".to_owned());
         }
         [only] => return whole(Mode::Direct, format!("`{}` is the only group: it runs directly", only.id)),
         _ => {}
     }
-    let verdict = strictest(question);
-    let asked = asked_for_serial(question).map(|reason| whole(Mode::Serial, reason));
+    let verdict = strictest(input);
+    let asked = asked_for_serial(input).map(|reason| whole(Mode::Serial, reason));
     match (verdict, asked) {
-        // What a rule says of the whole phase says more than that somebody wants to be alone.
-        (Some(verdict), None) => return verdict.decision(question),
-        (Some(verdict), Some(_)) if verdict.scope == Scope::Phase => return verdict.decision(question),
+        // A rule about the whole phase is a better reason than `can_parallel: false`.
+        (Some(verdict), None) => return verdict.decision(input),
+        (Some(verdict), Some(_)) if verdict.scope == Scope::Phase => return verdict.decision(input),
         (Some(_) | None, Some(asked)) => return asked,
         (None, None) => {}
     }
-    let count = question.groups.len();
-    match question.load {
+    let count = input.groups.len();
+    match input.load {
         Some(load) if load.is_high() => whole(
             Mode::Serial,
             format!("{}: the {count} groups run one after the other", told(load, "is above")),
@@ -50,15 +50,15 @@ fn told(load: Load, relation: &str) -> String {
     format!("the load of {:.2}{per_core} {relation} {}", load.value(), load.limit)
 }
 
-fn asked_for_serial(question: &Question<'_>) -> Option<String> {
-    if !question.can_parallel {
+fn asked_for_serial(input: &PlanInput<'_>) -> Option<String> {
+    if !input.can_parallel {
         return Some("the phase says can_parallel: false, so its groups run one after the other".to_owned());
     }
-    let group = question.groups.iter().find(|group| !group.can_parallel)?;
+    let group = input.groups.iter().find(|group| !group.can_parallel)?;
     Some(format!("`{}` says can_parallel: false, so the groups run one after the other", group.id))
 }
 
-/// What one conflict, or one folder that groups share, leads to.
+/// The mode that follows from one conflict, or from one shared folder.
 struct Verdict {
     mode: Mode,
     scope: Scope,
@@ -66,15 +66,15 @@ struct Verdict {
     subject: Subject,
 }
 
-/// The place of a conflict, or of a shared folder, among the findings.
+/// The index of a conflict, or of a shared folder, in the findings.
 enum Subject {
     Conflict(usize),
     Folder(usize),
 }
 
-/// The strictest of all; of equally strict ones that which is about the whole phase, then the first.
-fn strictest(question: &Question<'_>) -> Option<Verdict> {
-    let findings = question.findings;
+/// Returns the strictest verdict. Of equally strict ones, a verdict about the whole phase comes first.
+fn strictest(input: &PlanInput<'_>) -> Option<Verdict> {
+    let findings = input.findings;
     let conflicts = findings.conflicts.iter().enumerate();
     let of_conflicts =
         conflicts.map(|(place, conflict)| Verdict::new(conflict.ruling, Subject::Conflict(place)));
@@ -100,9 +100,9 @@ impl Verdict {
         Self { mode, scope, ruling, subject }
     }
 
-    fn decision(&self, question: &Question<'_>) -> Decision {
-        let (what, count) = self.told(question);
-        let who = match self.ruling.rule.and_then(|place| question.rules.get(place)) {
+    fn decision(&self, input: &PlanInput<'_>) -> Decision {
+        let (what, count) = self.told(input);
+        let who = match self.ruling.rule.and_then(|place| input.rules.get(place)) {
             Some(rule) => format!("rule `{}` ({})", rule.name, self.ruling.severity),
             None => "no rule covers that, so the default".to_owned(),
         };
@@ -118,8 +118,8 @@ impl Verdict {
             (Action::MutexLock, _) => format!("lets one of {them} run at a time"),
             (Action::QueueExecution, _) => format!("puts {them} in line, in the order of the file"),
         };
-        let ruled = question.findings.same_dir.iter().filter(|folder| folder.ruling.is_some()).count();
-        let more = match question.findings.conflicts.len() + ruled {
+        let ruled = input.findings.same_dir.iter().filter(|folder| folder.ruling.is_some()).count();
+        let more = match input.findings.conflicts.len() + ruled {
             0 | 1 => String::new(),
             2 => " (1 more conflict)".to_owned(),
             all => format!(" ({} more conflicts)", all - 1),
@@ -127,17 +127,17 @@ impl Verdict {
         Decision { mode: self.mode, scope: self.scope, reason: format!("{what}: {who} {then}{more}") }
     }
 
-    /// What was found, and between how many groups.
-    fn told(&self, question: &Question<'_>) -> (String, usize) {
-        let id = |place: usize| question.groups.get(place).map_or("?", |group| group.id.as_str());
+    /// Describes the conflict, and returns the number of its groups.
+    fn told(&self, input: &PlanInput<'_>) -> (String, usize) {
+        let id = |place: usize| input.groups.get(place).map_or("?", |group| group.id.as_str());
         match self.subject {
             Subject::Conflict(place) => {
-                let conflict = &question.findings.conflicts[place];
+                let conflict = &input.findings.conflicts[place];
                 let (a, b) = (id(conflict.group1), id(conflict.group2));
                 (format!("`{a}` and `{b}` both match `{}`", conflict.witness), 2)
             }
             Subject::Folder(place) => {
-                let folder = &question.findings.same_dir[place];
+                let folder = &input.findings.same_dir[place];
                 let ids: Vec<String> =
                     folder.groups.iter().map(|group| format!("`{}`", id(*group))).collect();
                 (format!("{} stand in the folder `{}`", ids.join(", "), folder.folder), ids.len())

@@ -1,4 +1,4 @@
-//! Following a plan without doing it: when would each group begin and end?
+//! Schedule simulation: when each group would start and end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use super::{Cause, Member, Step};
 
-/// What the order of groups does not change. Times are in microseconds.
-pub(super) struct Course {
+/// The part of a schedule that does not depend on the order of groups. Times are in microseconds.
+pub(super) struct SchedulingProblem {
     pub(super) spans: Vec<u64>,
-    /// How many waits each group has.
+    /// The number of groups that each group waits for.
     pub(super) waits: Vec<usize>,
-    /// Who waits for a group's end.
+    /// The groups that wait for the end of a group.
     pub(super) after_end: Vec<Vec<usize>>,
-    /// Who waits for a group's beginning.
+    /// The groups that wait for the start of a group.
     pub(super) after_begin: Vec<Vec<usize>>,
-    /// Who never runs beside a group, sorted.
+    /// The groups that never run at the same time as a group, sorted.
     pub(super) excludes: Vec<Vec<usize>>,
     pub(super) slots: usize,
 }
 
-impl Course {
+impl SchedulingProblem {
     pub(super) fn new(groups: &[Member], steps: &[Step], slots: Option<NonZeroUsize>) -> Self {
         let micros =
             |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
         let count = groups.len();
-        let mut course = Self {
+        let mut problem = Self {
             spans: groups.iter().map(|group| micros(group.estimate).max(1)).collect(),
             waits: steps.iter().map(|step| step.after.len()).collect(),
             after_end: vec![Vec::new(); count],
@@ -37,25 +37,25 @@ impl Course {
                 .collect(),
             slots: slots.map_or(usize::MAX, NonZeroUsize::get),
         };
-        course.excludes.iter_mut().for_each(|others| others.sort_unstable());
+        problem.excludes.iter_mut().for_each(|others| others.sort_unstable());
         for (group, step) in steps.iter().enumerate() {
             for bond in &step.after {
                 match bond.cause {
-                    Cause::Beginning => course.after_begin[bond.group].push(group),
+                    Cause::Beginning => problem.after_begin[bond.group].push(group),
                     Cause::Completion | Cause::Conflict(_) | Cause::Folder(_) | Cause::Phase => {
-                        course.after_end[bond.group].push(group);
+                        problem.after_end[bond.group].push(group);
                     }
                 }
             }
         }
-        course
+        problem
     }
 
     pub(super) fn count(&self) -> usize {
         self.spans.len()
     }
 
-    /// How much there is to look at in one dispatch.
+    /// Returns the cost of one simulation.
     pub(super) fn size(&self) -> usize {
         self.count() + self.excludes.iter().chain(&self.after_end).map(Vec::len).sum::<usize>()
     }
@@ -69,35 +69,40 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn times(&self, course: &Course) -> Vec<(Duration, Duration)> {
+    pub(super) fn times(&self, problem: &SchedulingProblem) -> Vec<(Duration, Duration)> {
         let time = |(begin, span): (&u64, &u64)| {
             (Duration::from_micros(*begin), Duration::from_micros(begin.saturating_add(*span)))
         };
-        self.begins.iter().zip(&course.spans).map(time).collect()
+        self.begins.iter().zip(&problem.spans).map(time).collect()
     }
 }
 
-/// Starts, whenever something ends, what comes first by `rank` among what may start.
+/// Simulates the schedule: whenever a group ends, starts the group with the lowest `rank` that may start.
 ///
-/// `tails` are the times from the beginning of each group to the end of all that waits for it. `None` as soon as they
-/// show that it takes longer than `limit`.
-pub(super) fn dispatch(course: &Course, rank: &[usize], tails: &[u64], limit: u64) -> Option<Schedule> {
+/// `tails` are the times from the start of each group to the end of all groups that wait for it. Returns `None` as soon
+/// as they show that the schedule takes longer than `limit`.
+pub(super) fn dispatch(
+    problem: &SchedulingProblem,
+    rank: &[usize],
+    tails: &[u64],
+    limit: u64,
+) -> Option<Schedule> {
     let mut state = State {
-        course,
+        problem,
         rank,
-        waits: course.waits.clone(),
-        blocked: vec![0; course.count()],
-        begun: vec![false; course.count()],
+        waits: problem.waits.clone(),
+        blocked: vec![0; problem.count()],
+        begun: vec![false; problem.count()],
         ready: BTreeSet::new(),
         running: BinaryHeap::new(),
-        schedule: Schedule { begins: vec![0; course.count()], length: 0 },
+        schedule: Schedule { begins: vec![0; problem.count()], length: 0 },
     };
-    for group in 0..course.count() {
+    for group in 0..problem.count() {
         state.offer(group);
     }
     let mut now = 0_u64;
     loop {
-        while state.running.len() < course.slots {
+        while state.running.len() < problem.slots {
             let Some((_, group)) = state.ready.pop_first() else { break };
             if now.saturating_add(tails[group]) > limit {
                 return None;
@@ -118,7 +123,7 @@ pub(super) fn dispatch(course: &Course, rank: &[usize], tails: &[u64], limit: u6
 }
 
 struct State<'a> {
-    course: &'a Course,
+    problem: &'a SchedulingProblem,
     rank: &'a [usize],
     waits: Vec<usize>,
     /// How many groups run that exclude it.
@@ -138,27 +143,27 @@ impl State<'_> {
     }
 
     fn begin(&mut self, group: usize, now: u64) {
-        let course = self.course;
+        let problem = self.problem;
         self.begun[group] = true;
         self.schedule.begins[group] = now;
-        self.running.push(Reverse((now.saturating_add(course.spans[group]), group)));
-        for other in &course.excludes[group] {
+        self.running.push(Reverse((now.saturating_add(problem.spans[group]), group)));
+        for other in &problem.excludes[group] {
             self.blocked[*other] += 1;
             self.ready.remove(&(self.rank[*other], *other));
         }
-        for follower in &course.after_begin[group] {
+        for follower in &problem.after_begin[group] {
             self.waits[*follower] -= 1;
             self.offer(*follower);
         }
     }
 
     fn end(&mut self, group: usize) {
-        let course = self.course;
-        for other in &course.excludes[group] {
+        let problem = self.problem;
+        for other in &problem.excludes[group] {
             self.blocked[*other] -= 1;
             self.offer(*other);
         }
-        for follower in &course.after_end[group] {
+        for follower in &problem.after_end[group] {
             self.waits[*follower] -= 1;
             self.offer(*follower);
         }

@@ -1,24 +1,24 @@
-//! Following a plan as groups really begin and end: who may begin now, who waits for whom, who is skipped.
+//! Progress of a plan: which groups may start now, which wait for which, and which are skipped.
 
 use super::{Bond, Cause, Plan};
 
-/// What became of a group so far.
+/// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
-    /// It has not begun.
+pub enum GroupState {
+    /// It has not started.
     Waiting,
     /// It runs.
     Running,
-    /// It ended well.
+    /// It succeeded.
     Succeeded,
-    /// It ended badly.
+    /// It failed.
     Failed,
-    /// It never began, because something that it depends on failed or was skipped.
+    /// It never starts, because a group that it depends on failed or was skipped.
     Skipped,
 }
 
-impl Standing {
-    /// Says whether nothing more will become of it.
+impl GroupState {
+    /// Says whether the state is final.
     pub const fn is_over(self) -> bool {
         match self {
             Self::Waiting | Self::Running => false,
@@ -27,46 +27,46 @@ impl Standing {
     }
 }
 
-/// How far a plan has been followed.
+/// The progress of a plan.
 ///
-/// Groups that only take turns go on when the one before them failed; groups that depend on it are skipped.
+/// When a group fails, groups that only take turns with it go on, and groups that depend on it are skipped.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
     plan: &'a Plan,
-    standings: Vec<Standing>,
+    states: Vec<GroupState>,
 }
 
 impl<'a> Progress<'a> {
-    /// The beginning of a plan. One that lets nothing run is over at once.
+    /// Starts a plan. A plan in which nothing runs is over at once.
     pub fn new(plan: &'a Plan) -> Self {
-        Self { plan, standings: vec![Standing::Waiting; plan.steps.len()] }
+        Self { plan, states: vec![GroupState::Waiting; plan.steps.len()] }
     }
 
-    /// A plan that has been followed so far; standings that are missing are of groups that have not begun.
-    pub fn at(plan: &'a Plan, standings: &[Standing]) -> Self {
+    /// Continues a plan with these states. Groups without a state have not started.
+    pub fn at(plan: &'a Plan, states: &[GroupState]) -> Self {
         let mut progress = Self::new(plan);
-        for (place, standing) in progress.standings.iter_mut().zip(standings) {
-            *place = *standing;
+        for (place, state) in progress.states.iter_mut().zip(states) {
+            *place = *state;
         }
         progress
     }
 
-    /// Returns what became of each group, by its place.
-    pub fn standings(&self) -> &[Standing] {
-        &self.standings
+    /// Returns the state of each group.
+    pub fn states(&self) -> &[GroupState] {
+        &self.states
     }
 
-    /// Says whether nothing more will happen.
+    /// Says whether all groups have a final state.
     pub fn is_over(&self) -> bool {
-        self.standings.iter().all(|standing| standing.is_over())
+        self.states.iter().all(|state| state.is_over())
     }
 
     /// Returns the groups that may begin together now, the preferred first, so that no more than `slots` run.
     pub fn startable(&self, slots: usize) -> Vec<usize> {
         let mut running: Vec<usize> =
-            (0..self.standings.len()).filter(|group| self.standings[*group] == Standing::Running).collect();
+            (0..self.states.len()).filter(|group| self.states[*group] == GroupState::Running).collect();
         let mut begun = Vec::new();
-        // Who waits for a beginning may come before it in the order, so it is gone through until nothing is added.
+        // A group that waits for a start may come earlier in the order, so the search repeats until nothing is added.
         while let Some(group) = self.next(&running, &begun).filter(|_| running.len() < slots) {
             running.push(group);
             begun.push(group);
@@ -74,81 +74,80 @@ impl<'a> Progress<'a> {
         begun
     }
 
-    /// The first that may begin beside those that run, `begun` among them.
+    /// Returns the first group that may start while `running` run. `begun` are the ones that start now.
     fn next(&self, running: &[usize], begun: &[usize]) -> Option<usize> {
         let waits =
             |group: usize| self.plan.steps[group].after.iter().any(|bond| self.is_before(bond, begun));
         let excluded =
             |group: usize| self.plan.steps[group].excludes.iter().any(|bond| running.contains(&bond.group));
-        let waiting = |group: usize| self.standings[group] == Standing::Waiting && !begun.contains(&group);
+        let waiting = |group: usize| self.states[group] == GroupState::Waiting && !begun.contains(&group);
         let mut order = self.plan.order.iter().copied();
         order.find(|group| waiting(*group) && !waits(*group) && !excluded(*group))
     }
 
-    /// Returns what keeps a group from beginning: waits that are not over, and groups that run and exclude it.
+    /// Returns what a group waits for: groups that have to end or start first, and running groups that exclude it.
     pub fn waits_for(&self, group: usize) -> Vec<Bond> {
-        if self.standings[group] != Standing::Waiting {
+        if self.states[group] != GroupState::Waiting {
             return Vec::new();
         }
         let step = &self.plan.steps[group];
         let waits = step.after.iter().filter(|bond| self.is_before(bond, &[]));
-        let excluded = step.excludes.iter().filter(|bond| self.standings[bond.group] == Standing::Running);
+        let excluded = step.excludes.iter().filter(|bond| self.states[bond.group] == GroupState::Running);
         waits.chain(excluded).copied().collect()
     }
 
-    /// Notes that a group began.
+    /// Records that a group has started.
     pub fn begin(&mut self, group: usize) {
-        debug_assert_eq!(self.standings[group], Standing::Waiting, "a group begins once");
-        self.standings[group] = Standing::Running;
+        debug_assert_eq!(self.states[group], GroupState::Waiting, "a group begins once");
+        self.states[group] = GroupState::Running;
     }
 
-    /// Notes that a group ended, and returns those that never begin because of it.
+    /// Records that a group has ended. Returns the groups that are skipped because of it.
     pub fn end(&mut self, group: usize, success: bool) -> Vec<usize> {
-        debug_assert_eq!(self.standings[group], Standing::Running, "a group ends once");
-        self.standings[group] = if success { Standing::Succeeded } else { Standing::Failed };
+        debug_assert_eq!(self.states[group], GroupState::Running, "a group ends once");
+        self.states[group] = if success { GroupState::Succeeded } else { GroupState::Failed };
         if success { Vec::new() } else { self.skip_dependents() }
     }
 
-    /// Notes that a group will not be begun at all, and returns the others that do not begin because of it.
+    /// Skips a group. Returns the other groups that are skipped because of it.
     pub fn skip(&mut self, group: usize) -> Vec<usize> {
-        debug_assert_eq!(self.standings[group], Standing::Waiting, "only what has not begun can be skipped");
-        self.standings[group] = Standing::Skipped;
+        debug_assert_eq!(self.states[group], GroupState::Waiting, "only what has not begun can be skipped");
+        self.states[group] = GroupState::Skipped;
         self.skip_dependents()
     }
 
-    /// Skips all that depends on what failed or was skipped, and what depends on that.
+    /// Skips all groups that depend, directly or indirectly, on a group that failed or was skipped.
     fn skip_dependents(&mut self) -> Vec<usize> {
         let mut skipped = Vec::new();
         loop {
-            let lost = |bond: &Bond| match (bond.cause, self.standings[bond.group]) {
-                (Cause::Completion, Standing::Failed | Standing::Skipped)
-                | (Cause::Beginning, Standing::Skipped) => true,
-                (Cause::Completion, Standing::Waiting | Standing::Running | Standing::Succeeded)
+            let lost = |bond: &Bond| match (bond.cause, self.states[bond.group]) {
+                (Cause::Completion, GroupState::Failed | GroupState::Skipped)
+                | (Cause::Beginning, GroupState::Skipped) => true,
+                (Cause::Completion, GroupState::Waiting | GroupState::Running | GroupState::Succeeded)
                 | (
                     Cause::Beginning,
-                    Standing::Waiting | Standing::Running | Standing::Succeeded | Standing::Failed,
+                    GroupState::Waiting | GroupState::Running | GroupState::Succeeded | GroupState::Failed,
                 )
                 | (Cause::Conflict(_) | Cause::Folder(_) | Cause::Phase, _) => false,
             };
-            let waiting =
-                (0..self.standings.len()).filter(|group| self.standings[*group] == Standing::Waiting);
+            let waiting = (0..self.states.len()).filter(|group| self.states[*group] == GroupState::Waiting);
             let next: Vec<usize> =
                 waiting.filter(|group| self.plan.steps[*group].after.iter().any(lost)).collect();
             if next.is_empty() {
                 skipped.sort_unstable();
                 return skipped;
             }
-            next.iter().for_each(|group| self.standings[*group] = Standing::Skipped);
+            next.iter().for_each(|group| self.states[*group] = GroupState::Skipped);
             skipped.extend(next);
         }
     }
 
-    /// Says whether the other group still has to come first; `begun` are about to begin.
+    /// Says whether the other group still has to come first. `begun` start now.
     fn is_before(&self, bond: &Bond, begun: &[usize]) -> bool {
-        let standing = self.standings[bond.group];
+        let state = self.states[bond.group];
         match bond.cause {
-            Cause::Beginning => standing == Standing::Waiting && !begun.contains(&bond.group),
-            Cause::Completion | Cause::Conflict(_) | Cause::Folder(_) | Cause::Phase => !standing.is_over(),
+            Cause::Beginning => state == GroupState::Waiting && !begun.contains(&bond.group),
+            Cause::Completion | Cause::Conflict(_) | Cause::Folder(_) | Cause::Phase => !state.is_over(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Groups whose declared paths are apart, but whose work will likely meet.
+//! Predicted collisions: groups whose declared paths do not overlap, but that will probably change the same path.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ pub struct Forecast {
     pub predictions: Vec<Prediction>,
 }
 
-/// A path on which two groups will likely meet.
+/// A path that two groups will probably both change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collision {
     /// The one group, by its place.
@@ -30,7 +30,7 @@ pub struct Collision {
 }
 
 impl Collision {
-    /// How likely both touch it; who declares a path is taken to touch it.
+    /// Returns how likely both groups touch it. A group that declares a path touches it for certain.
     pub fn likelihood(&self) -> f64 {
         self.a_likelihood.unwrap_or(1.0) * self.b_likelihood.unwrap_or(1.0)
     }

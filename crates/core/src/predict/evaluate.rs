@@ -1,11 +1,11 @@
-//! How good predictions are, measured on commits that were not learned from.
+//! Evaluation: measures predictions on commits that were not used for learning.
 //!
-//! The newest fifth of the commits is held out, and asked about in two ways. Each path of a held-out commit is hidden
-//! in turn, and has to be predicted from the others: the last file that somebody forgot. And each path is given alone,
-//! and the others have to be predicted: all the files that somebody did not declare.
+//! The newest fifth of the commits is held out for two tests. In the first test, each path of a held-out commit is hidden
+//! in turn, and has to be predicted from the others: the last file that somebody forgot. In the second test, each path is
+//! given alone, and the others have to be predicted: all the files that somebody did not declare.
 //!
-//! Two baselines answer the questions of the first kind: the files that change most of all, and the files of the same
-//! folders, most changed first.
+//! Two baselines take the first test too: the files that change most often, and the files of the same folders, most
+//! changed first.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub const KS: [usize; 4] = [1, 3, 5, 10];
 /// The most questions, so that a huge history is measured in seconds too.
 const QUESTIONS: usize = 20_000;
 
-/// What was foretold, and what of it came true.
+/// The number of predictions, and how many were right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
     /// Paths that were predicted.
@@ -43,7 +43,7 @@ impl Score {
     }
 }
 
-/// How one way of predicting orders the paths.
+/// How well one method ranks the hidden path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rank {
     /// Scores of the first [`KS`] of each answer.
@@ -68,7 +68,7 @@ impl Rank {
     }
 }
 
-/// What came of the measurement.
+/// The result of the evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
     /// Commits that were learned from.
@@ -97,7 +97,7 @@ pub struct Evaluation {
 pub fn evaluate(changes: &[Change], folders: &[u32], half_life: Duration, least_together: u32) -> Evaluation {
     let (held_out, learned) = changes.split_at(changes.len() / 5);
     let history = History::new(learned, half_life);
-    let standing = Standing::new(&history, folders);
+    let popularity = Popularity::new(&history, folders);
     let mut result = Evaluation { learned: learned.len(), ..Evaluation::default() };
     for change in held_out {
         let paths: HashSet<PathId> = change.paths.iter().copied().collect();
@@ -112,7 +112,7 @@ pub fn evaluate(changes: &[Change], folders: &[u32], half_life: Duration, least_
         sorted.sort_unstable();
         for hidden in &sorted {
             let given: Vec<PathId> = sorted.iter().filter(|path| *path != hidden).copied().collect();
-            ask(&mut result, &history, &standing, &given, *hidden, least_together);
+            ask(&mut result, &history, &popularity, &given, *hidden, least_together);
             ask_from_one(&mut result, &history, *hidden, &given, least_together);
         }
     }
@@ -122,7 +122,7 @@ pub fn evaluate(changes: &[Change], folders: &[u32], half_life: Duration, least_
 fn ask(
     result: &mut Evaluation,
     history: &History,
-    standing: &Standing<'_>,
+    popularity: &Popularity<'_>,
     given: &[PathId],
     hidden: PathId,
     least_together: u32,
@@ -138,9 +138,9 @@ fn ask(
         score.predicted += count as u64;
         score.hits += u64::from(place.is_some_and(|place| place < count));
     }
-    let (length, place) = standing.in_folders(given, hidden);
+    let (length, place) = popularity.in_folders(given, hidden);
     result.folder.add(length, place);
-    let (length, place) = standing.anywhere(given, hidden);
+    let (length, place) = popularity.anywhere(given, hidden);
     result.popular.add(length, place);
 }
 
@@ -162,8 +162,8 @@ fn ask_from_one(
     }
 }
 
-/// How often each path changed, in order, for the baselines.
-struct Standing<'f> {
+/// The paths by the number of their changes, for the baselines.
+struct Popularity<'f> {
     folders: &'f [u32],
     /// The place of each path among all that were touched, if it was.
     places: Vec<Option<usize>>,
@@ -173,7 +173,7 @@ struct Standing<'f> {
     members: Vec<Vec<usize>>,
 }
 
-impl<'f> Standing<'f> {
+impl<'f> Popularity<'f> {
     fn new(history: &History, folders: &'f [u32]) -> Self {
         let known = u32::try_from(history.path_count()).unwrap_or(u32::MAX);
         let mut paths: Vec<PathId> = (0..known).map(PathId).filter(|path| history.times(*path) > 0).collect();

@@ -1,8 +1,8 @@
-//! Past commits, as sets of paths that were touched together.
+//! Commit history as sets of paths that were touched together.
 
 use std::time::Duration;
 
-/// A file through all of its names: a rename does not make it another.
+/// The id of a file. It stays the same when the file is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
 
@@ -45,10 +45,10 @@ pub struct History {
 }
 
 impl History {
-    /// Learns from changes, newest first; a commit counts half when it is one half-life older than the newest.
+    /// Learns from changes, newest first. A commit that is one half-life older than the newest counts half.
     ///
-    /// Commits that touched one path stay: they are evidence that it changes alone. A commit that claims to be from
-    /// the future of the others is itself the newest, whatever its place.
+    /// Commits with only one path count too: they are evidence that it changes alone. The commit with the latest time is
+    /// the newest, wherever it is in the list.
     pub fn new<'c>(changes: impl IntoIterator<Item = &'c Change>, half_life: Duration) -> Self {
         let mut history =
             Self { paths: Vec::new(), ends: Vec::new(), weights: Vec::new(), touching: Vec::new() };
@@ -77,7 +77,7 @@ impl History {
         }
         let newest = times.iter().copied().max().unwrap_or_default();
         let half_life = half_life.as_secs_f64().max(1.0);
-        // Ages of a few thousand years are exact enough in a float.
+        // A float is exact enough for ages of a few thousand years.
         history.weights =
             times.iter().map(|at| (-(newest.saturating_sub(*at) as f64) / half_life).exp2()).collect();
         history

@@ -1,11 +1,11 @@
-//! What a share of past commits says about the next one.
+//! Likelihood estimate: the lower bound of a share of past commits (Wilson's interval).
 
 use super::history::{CommitId, History};
 
-/// How many standard deviations lie between the share and its lower end: 95 % of the time it is above.
+/// The number of standard deviations for a one-sided confidence of 95 %.
 const DEVIATIONS: f64 = 1.645;
 
-/// Commits that are asked how many of them also did something.
+/// A set of commits, with their number and weights.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
     /// How many.
@@ -27,7 +27,7 @@ impl Sample {
         })
     }
 
-    /// The least share that commits of this weight may stand for.
+    /// Returns the lower bound of the share that commits of this weight have.
     pub(super) fn at_least(&self, weight: f64) -> f64 {
         if self.squares <= 0.0 {
             return 0.0;

@@ -1,4 +1,4 @@
-//! Patterns to declare, so that what is predicted is covered.
+//! Suggestions: patterns to declare, so that they cover the predicted paths.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 const DAY: i64 = 86_400;
 const HALF_LIFE: Duration = Duration::from_secs(365 * 86_400);
-const BAR: Bar = Bar { likelihood: 0.3, together: 3 };
+const BAR: Threshold = Threshold { likelihood: 0.3, together: 3 };
 
 /// Commits of one day, newest first.
 fn learn(commits: &[&[u32]]) -> History {
@@ -131,7 +131,7 @@ fn counts_agree_with_counting_by_hand() {
         let slices: Vec<&[u32]> = commits.iter().map(Vec::as_slice).collect();
         let history = learn(&slices);
         let declared = [random(12) as u32, random(12) as u32];
-        let all = Bar { likelihood: 0.0, together: 1 };
+        let all = Threshold { likelihood: 0.0, together: 1 };
         let paths: Vec<PathId> = declared.iter().copied().map(PathId).collect();
         for prediction in predict(&history, &[paths], all, |_| true) {
             let touches = |commit: &&Vec<u32>| declared.iter().any(|path| commit.contains(path));

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::transition::{self, Transition};
 use super::{Reason, Stamp};
 use crate::id::{RequestId, RunId};
-use crate::request::{Request, circle};
+use crate::request::{Request, find_cycle};
 
 /// Requests that are submitted together: all of them enter the queue, or none.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +133,7 @@ fn decide<'s>(
     inserts: &mut Vec<Insert<'s>>,
 ) -> Result<Vec<Submitted>, Refusal> {
     let Submission { requests, runs, queue_limit } = *submission;
-    if let Some(cycle) = circle(requests.iter().map(|request| (&request.id, request.after.as_slice()))) {
+    if let Some(cycle) = find_cycle(requests.iter().map(|request| (&request.id, request.after.as_slice()))) {
         return Err(Refusal::Cycle { cycle });
     }
     if requests.len() > 1 {

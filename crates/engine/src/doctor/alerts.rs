@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::alert::{Counts, Limits, raise};
 use lockkeeper_core::id::Owner;
-use lockkeeper_formats::group::Life;
+use lockkeeper_formats::group::Liveness;
 use lockkeeper_store::StoreError;
 
 use super::Context;
@@ -28,8 +28,8 @@ fn count(context: &Context<'_>) -> Counts {
     counts.downgrades = context.inputs.downgrades;
     if let Ok(survey) = context.survey() {
         let lines = survey.groups.iter().flat_map(|group| &group.findings);
-        counts.orphans += lines.filter(|line| line.life == Life::Dead).count();
-        counts.deadlocks += survey.circles().len();
+        counts.orphans += lines.filter(|line| line.liveness == Liveness::Dead).count();
+        counts.deadlocks += survey.cycles().len();
     }
     let tasks = context.tasks().unwrap_or_default().iter();
     counts.orphans +=

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_core::time::format_span;
-use lockkeeper_formats::group::{self, Life, Survey};
+use lockkeeper_formats::group::{self, Liveness, Survey};
 use lockkeeper_formats::registry::Entry;
 use lockkeeper_formats::sprint::{
     self, Answer, Caller, Input, Lang, LockInfo, Machine, Status as SprintStatus,
@@ -87,9 +87,9 @@ pub(super) fn swarm(context: &Context<'_>) -> Finding {
 }
 
 fn recovered_task(one: &swarm::Recovered) -> Recovered {
-    let worker = one.standing.record.as_ref().map(|record| format!(" of worker {}", record.worker_id));
+    let worker = one.state.record.as_ref().map(|record| format!(" of worker {}", record.worker_id));
     let what = format!("task {}{}", one.task, worker.unwrap_or_default());
-    Recovered { format: "swarm", what, why: reason(one.standing.verdict) }
+    Recovered { format: "swarm", what, why: reason(one.state.verdict) }
 }
 
 pub(super) fn aiflow(context: &Context<'_>) -> Finding {
@@ -115,9 +115,9 @@ pub(super) fn aiflow(context: &Context<'_>) -> Finding {
 }
 
 fn recovered_request(one: &aiflow::Recovered) -> Recovered {
-    let run = one.standing.record.as_ref().and_then(|record| record.run_id.as_ref());
+    let run = one.state.record.as_ref().and_then(|record| record.run_id.as_ref());
     let what = format!("{}{}", one.subject, run.map_or_else(String::new, |run| format!(", run {run}")));
-    Recovered { format: "aiflow", what, why: reason(one.standing.verdict) }
+    Recovered { format: "aiflow", what, why: reason(one.state.verdict) }
 }
 
 fn reason(verdict: Verdict) -> String {
@@ -179,7 +179,7 @@ fn lines(survey: &Survey, max_age: Duration) -> Finding {
     let mut finding = Finding::pass("no line of the registry belongs to a dead process");
     let closed = survey.closed();
     let lines = || survey.groups.iter().flat_map(|group| &group.findings);
-    let dead = lines().filter(|line| line.life == Life::Dead).map(|line| &line.entry);
+    let dead = lines().filter(|line| line.liveness == Liveness::Dead).map(|line| &line.entry);
     let left: Vec<String> = dead.chain(closed.iter().copied()).map(holder).collect();
     if !left.is_empty() {
         finding = finding.and(
@@ -188,7 +188,7 @@ fn lines(survey: &Survey, max_age: Duration) -> Finding {
             FULL,
         );
     }
-    let held = lines().filter(|line| line.life != Life::Dead && !closed.contains(&&line.entry));
+    let held = lines().filter(|line| line.liveness != Liveness::Dead && !closed.contains(&&line.entry));
     for line in held.filter(|line| line.age > max_age) {
         let detail = format!("{} has been held for {}", holder(&line.entry), format_span(line.age));
         finding = finding.and(
@@ -197,8 +197,8 @@ fn lines(survey: &Survey, max_age: Duration) -> Finding {
             "`lockkeeper group status` shows the process; end it if it hangs",
         );
     }
-    if let Some((path, number, text)) = survey.odd.first() {
-        let (more, path) = (survey.odd.len() - 1, path.display());
+    if let Some((path, number, text)) = survey.malformed.first() {
+        let (more, path) = (survey.malformed.len() - 1, path.display());
         let detail = format!("{path}:{number} cannot be parsed: {text} (and {more} more lines)");
         finding = finding.and(Status::Warn, detail, "correct or remove the line; the locks work without it");
     }

@@ -98,7 +98,7 @@ pub(super) fn deadlocks(context: &Context<'_>) -> Finding {
         Err(error) => finding = finding.and(Status::Fail, with_causes(&error), error.hint()),
     }
     // The check `group-locks` says why groups cannot be read.
-    for cycle in context.survey().map(Survey::circles).unwrap_or_default() {
+    for cycle in context.survey().map(Survey::cycles).unwrap_or_default() {
         let detail = format!("holders of groups wait for each other: {}", cycle.join(", "));
         finding = finding.and(Status::Fail, detail, "`lockkeeper group status` names the processes: end one");
     }

@@ -75,7 +75,7 @@ fn records(context: &Context<'_>) -> Vec<(String, WallTime)> {
 }
 
 pub(super) fn file_watching(context: &Context<'_>) -> Finding {
-    match Changes::try_out(context.existing_folder()) {
+    match Changes::probe(context.existing_folder()) {
         Ok(()) => Finding::pass("one more folder can be watched"),
         Err(error) => Finding::warn(
             format!("this user cannot watch one more folder: {error}; live views poll instead"),

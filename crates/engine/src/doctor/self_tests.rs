@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use lockkeeper_core::liveness::LockState;
-use lockkeeper_formats::guard::{Folder, GuardError, Strength};
+use lockkeeper_formats::guard::{Folder, GuardError, ReplaceMethod};
 use lockkeeper_formats::sprint::LOCK_FILE_NAME;
-use lockkeeper_platform::exclusion::{self, Exclusion};
+use lockkeeper_platform::lock_probe::{self, ProbeResult};
 use lockkeeper_platform::random;
 use lockkeeper_platform::volume::Volume;
 
@@ -25,10 +25,10 @@ pub(super) fn flock(context: &Context<'_>) -> Finding {
             continue;
         }
         let shown = folder.display();
-        let detail = match exclusion::try_out(&folder) {
-            Ok(Exclusion::Works | Exclusion::InUse) => continue,
-            Ok(Exclusion::LetsBothIn) => format!("{shown} can be locked by two processes at once"),
-            Ok(Exclusion::LetsNobodyIn) => format!("{shown} stays locked although nobody has it"),
+        let detail = match lock_probe::probe(&folder) {
+            Ok(ProbeResult::Works | ProbeResult::InUse) => continue,
+            Ok(ProbeResult::LetsBothIn) => format!("{shown} can be locked by two processes at once"),
+            Ok(ProbeResult::LetsNobodyIn) => format!("{shown} stays locked although nobody has it"),
             Err(error) => format!("cannot try to lock {shown}: {error}"),
         };
         finding = finding.and(Status::Fail, detail, ELSEWHERE);
@@ -66,8 +66,8 @@ pub(super) fn exchange(context: &Context<'_>) -> Finding {
     for folder in folders(context) {
         let strength = folder.and_then(|folder| Ok((folder.probe()?, folder.path().to_owned())));
         match strength {
-            Ok((Strength::Exchange, _)) => {}
-            Ok((Strength::MoveAside, path)) => {
+            Ok((ReplaceMethod::Exchange, _)) => {}
+            Ok((ReplaceMethod::TwoRenames, path)) => {
                 let detail = format!(
                     "in {} a stale lock is replaced in two steps; another program that breaks locks could take it \
                      between them",

@@ -9,7 +9,7 @@ use lockkeeper_core::size::SizeError;
 use lockkeeper_core::time::SpanError;
 use lockkeeper_formats::group::GroupIdError;
 use lockkeeper_formats::status::StatusError;
-use lockkeeper_platform::anchor::AnchorError;
+use lockkeeper_platform::holder_process::HolderProcessError;
 
 use super::{Exit, Report};
 use crate::history::HistoryError;
@@ -28,7 +28,7 @@ macro_rules! bad_input {
 }
 
 bad_input!(
-    AnchorError,
+    HolderProcessError,
     GroupIdError,
     IdError,
     NotARequestStatus,

@@ -56,7 +56,7 @@ impl From<GuardError> for Report {
             GuardError::Folder { .. } | GuardError::Unlockable { .. } => "LOCK_FOLDER_FAILED",
             GuardError::Network { .. } => "LOCK_FOLDER_ON_NETWORK",
             GuardError::Stuck { .. } => "LOCK_FOLDER_STUCK",
-            GuardError::Hostile { .. } => "LOCK_FILE_HOSTILE",
+            GuardError::UnsafeFile { .. } => "LOCK_FILE_HOSTILE",
             GuardError::Write { .. } | GuardError::ReadBack { .. } | GuardError::Rename { .. } => {
                 "LOCK_FILE_FAILED"
             }

@@ -1,6 +1,6 @@
 //! Reports about a STAGES.yml with errors, and about executions that failed.
 
-use lockkeeper_stages::encoding::refusal_to_json;
+use lockkeeper_stages::json::refusal_to_json;
 use lockkeeper_stages::{File, SelectError, StagesError};
 
 use super::{Exit, Report};

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::conflict::Action;
 use lockkeeper_core::id::{Name, Owner};
-use lockkeeper_core::plan::{Bond, Cause, Mode, Standing};
+use lockkeeper_core::plan::{Bond, Cause, GroupState, Mode};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::tune::{Sign as Smoothness, tune};
 use lockkeeper_platform::signal::Signals;
@@ -57,7 +57,7 @@ pub struct Options {
 }
 
 /// Called with each event, and every [`TICK`] without one. The second argument has the state of every group.
-pub type PhaseListener<'w> = &'w mut dyn FnMut(Option<&PhaseEvent>, &[Standing]);
+pub type PhaseListener<'w> = &'w mut dyn FnMut(Option<&PhaseEvent>, &[GroupState]);
 
 /// Executor of one phase.
 pub struct PhaseExecutor<'c> {
@@ -139,7 +139,7 @@ impl<'c> PhaseExecutor<'c> {
                 if state.progress.is_over() {
                     break Ok(());
                 }
-                let nothing_runs = !state.progress.standings().contains(&Standing::Running);
+                let nothing_runs = !state.progress.states().contains(&GroupState::Running);
                 if nothing_runs && control.is_stopped() {
                     break Ok(());
                 }
@@ -158,7 +158,7 @@ impl<'c> PhaseExecutor<'c> {
             let _ = thread.join();
         }
         executed?;
-        state.outcome.standings = state.progress.standings().to_vec();
+        state.outcome.standings = state.progress.states().to_vec();
         state.outcome.wall = begun.elapsed();
         if self.needs_rollback(&state) {
             state.outcome.rolled_back = self.roll_back(signals)?;
@@ -187,7 +187,7 @@ impl<'c> PhaseExecutor<'c> {
                 if let PhaseEvent::AgentEnded { run, .. } = &event {
                     self.count_failure(run, control, state, listener)?;
                 }
-                listener(Some(&event), state.progress.standings());
+                listener(Some(&event), state.progress.states());
             }
             Ok(Message::FromGroup(_, GroupMessage::LockTimeout(waited, handled))) => {
                 self.apply_rules(&TriggerEvent::LockTimeout(waited), control, state, listener)?;
@@ -203,7 +203,7 @@ impl<'c> PhaseExecutor<'c> {
                 self.group_ended(index, end?, took, control, state, listener)?;
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                listener(None, state.progress.standings());
+                listener(None, state.progress.states());
             }
         }
         let received = signals.take().map_err(RunError::Machine)?;
@@ -250,17 +250,20 @@ impl<'c> PhaseExecutor<'c> {
         if let Some(why) = &why {
             state.outcome.reasons.insert(index, why.clone());
         }
-        let standing = state.progress.standings()[index];
-        listener(Some(&PhaseEvent::GroupEnded { group: index, standing, why }), state.progress.standings());
+        let group_state = state.progress.states()[index];
+        listener(
+            Some(&PhaseEvent::GroupEnded { group: index, state: group_state, why }),
+            state.progress.states(),
+        );
         for other in skipped {
             let why = format!("{id}, which it depends on, did not succeed");
             let line = [("group_id", json!(self.plan.id(other))), ("reason", json!(why))];
             self.log.write("SKIPPED", fields(line))?;
             state.outcome.reasons.insert(other, why.clone());
-            let event = PhaseEvent::GroupEnded { group: other, standing: Standing::Skipped, why: Some(why) };
-            listener(Some(&event), state.progress.standings());
+            let event = PhaseEvent::GroupEnded { group: other, state: GroupState::Skipped, why: Some(why) };
+            listener(Some(&event), state.progress.states());
         }
-        if standing == Standing::Failed && !control.is_stopped() && self.critical[index] {
+        if group_state == GroupState::Failed && !control.is_stopped() && self.critical[index] {
             state.critical_failed = true;
             self.apply_rules(&TriggerEvent::CriticalPath, control, state, listener)?;
         }
@@ -282,7 +285,7 @@ impl<'c> PhaseExecutor<'c> {
             return Ok(());
         }
         self.log.write("TUNED", fields([("from", json!(before)), ("to", json!(state.slots))]))?;
-        listener(Some(&PhaseEvent::Tuned { slots: state.slots }), state.progress.standings());
+        listener(Some(&PhaseEvent::Tuned { slots: state.slots }), state.progress.states());
         Ok(())
     }
 

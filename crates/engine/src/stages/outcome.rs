@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::plan::{Plan, Progress, Standing};
+use lockkeeper_core::plan::{GroupState, Plan, Progress};
 use lockkeeper_core::tune::Bounds;
 use lockkeeper_platform::signal::Signal;
 
@@ -32,7 +32,7 @@ pub struct Outcome {
     /// The id of the execution.
     pub execution: String,
     /// The final state of each group, by its index in the plan.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<GroupState>,
     /// Why groups did not succeed, by their index.
     pub reasons: BTreeMap<usize, String>,
     /// How long the phase took.
@@ -66,7 +66,7 @@ impl Outcome {
 
     /// Whether every group succeeded.
     pub fn is_success(&self) -> bool {
-        self.standings.iter().all(|standing| *standing == Standing::Succeeded)
+        self.standings.iter().all(|standing| *standing == GroupState::Succeeded)
     }
 
     /// How long the groups would have taken one by one, without waits.
@@ -95,8 +95,8 @@ pub(super) struct State<'p> {
 
 impl State<'_> {
     pub(super) fn running(&self) -> usize {
-        let standings = self.progress.standings().iter();
-        standings.filter(|standing| **standing == Standing::Running).count()
+        let standings = self.progress.states().iter();
+        standings.filter(|standing| **standing == GroupState::Running).count()
     }
 }
 

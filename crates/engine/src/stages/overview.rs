@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::run::Run;
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::PlanShape;
+use lockkeeper_stages::PlanView;
 
 use super::agents::request_id;
 use super::record::{self, Execution, group_owner, lock_name};
@@ -161,7 +161,7 @@ pub struct Detail {
     /// The execution.
     pub entry: Entry,
     /// The plan that it started with; none if it was not saved.
-    pub plan: Option<PlanShape>,
+    pub plan: Option<PlanView>,
     /// Its groups in the order of the plan. A group that was started twice is listed twice.
     pub groups: Vec<GroupView>,
 }
@@ -225,7 +225,7 @@ fn waits_for(execution: &Execution, index: usize, listing: &Listing) -> Option<S
 fn agent_runs(
     execution: &Execution,
     index: usize,
-    plan: Option<&PlanShape>,
+    plan: Option<&PlanView>,
     runs: &Runs,
 ) -> Result<Vec<(String, Run)>, StageError> {
     let group = plan.and_then(|plan| plan.groups.get(index));

@@ -11,7 +11,7 @@ use lockkeeper_core::lease::{self, Outcome};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Lease, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
-use lockkeeper_stages::{PhasePlan, PlanShape};
+use lockkeeper_stages::{PhasePlan, PlanView};
 use serde::{Deserialize, Serialize};
 
 use super::StageError;
@@ -138,13 +138,13 @@ pub(super) fn lock_name(execution: &str) -> String {
 }
 
 /// The plan that an execution started with; none if it was not saved. The STAGES.yml may have changed since.
-pub fn plan_of(state: &Path, id: &str) -> Option<PlanShape> {
+pub fn plan_of(state: &Path, id: &str) -> Option<PlanView> {
     serde_json::from_slice(&fs::read(plan_path(state, id)).ok()?).ok()
 }
 
 /// Saves the plan in a file of its own: the record changes, the plan does not.
 fn save_plan(state: &Path, id: &str, plan: &PhasePlan) -> Result<(), StageError> {
-    let text = serde_json::to_vec(&PlanShape::of(plan)).expect("texts and numbers can always be written");
+    let text = serde_json::to_vec(&PlanView::of(plan)).expect("texts and numbers can always be written");
     make_folder(state)?;
     let path = plan_path(state, id);
     write_whole(&path, &text).map_err(|source| StageError::Io { action: "write to", path, source })

@@ -1,6 +1,6 @@
 //! View of two patterns that conflict.
 
-use lockkeeper_core::overlap::Meeting;
+use lockkeeper_core::overlap::Comparison;
 use serde::Serialize;
 
 /// Two patterns, and how they relate.
@@ -20,8 +20,8 @@ pub struct PatternConflictView {
 
 impl PatternConflictView {
     /// Shows how two patterns relate.
-    pub fn new(a: &str, b: &str, meeting: Meeting) -> Self {
-        let kind = meeting.relation.as_str();
-        Self { a: a.to_owned(), b: b.to_owned(), kind, witness: meeting.witness }
+    pub fn new(a: &str, b: &str, comparison: Comparison) -> Self {
+        let kind = comparison.relation.as_str();
+        Self { a: a.to_owned(), b: b.to_owned(), kind, witness: comparison.witness }
     }
 }

@@ -8,7 +8,7 @@ use lockkeeper_core::request::Request;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::Blocker;
-use lockkeeper_platform::wall_clock::Dial;
+use lockkeeper_platform::wall_clock::ClockOffset;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::verdict_word;
@@ -90,7 +90,7 @@ pub struct LeaseView {
 impl LeaseView {
     /// Shows a lease without the state of its holder.
     pub fn new(lease: &Lease, now: Moment) -> Self {
-        let dial = Dial::at(now);
+        let dial = ClockOffset::at(now);
         Self {
             id: lease.id.to_string(),
             token: lease.token.0,
@@ -206,7 +206,7 @@ impl TicketView {
             resources: ticket.claim.resources.iter().map(ResourceView::new).collect(),
             priority: ticket.priority.get(),
             position,
-            waiting_since: Dial::at(now).utc(ticket.enqueued_at),
+            waiting_since: ClockOffset::at(now).utc(ticket.enqueued_at),
             waits_for: obstacles(blockers),
             behind: behind.collect(),
             pid: ticket.claim.proof.process().map(|process| process.pid),

@@ -3,7 +3,7 @@
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::{Ending, Run};
 use lockkeeper_core::time::Moment;
-use lockkeeper_platform::wall_clock::{Dial, WallTime};
+use lockkeeper_platform::wall_clock::{ClockOffset, WallTime};
 use lockkeeper_store::runs::StoredEvent;
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ pub struct RunView {
 impl RunView {
     /// Shows a run. `now` relates the monotonic clock to the wall clock.
     pub fn new(run: &Run, now: Moment) -> Self {
-        let dial = Dial::at(now);
+        let dial = ClockOffset::at(now);
         let utc = |moment: Option<Moment>| moment.map(|moment| dial.utc(moment));
         let signal = match run.ending() {
             Some(Ending::Signaled(signal)) => Some(signal),
@@ -169,7 +169,9 @@ impl BlockedView {
                 let requests = requests.iter().map(ToString::to_string).collect();
                 Self { requests: Some(requests), ..because(Because::Dependencies) }
             }
-            Blocked::Retry(at) => Self { retry_at: Some(Dial::at(now).utc(*at)), ..because(Because::Retry) },
+            Blocked::Retry(at) => {
+                Self { retry_at: Some(ClockOffset::at(now).utc(*at)), ..because(Because::Retry) }
+            }
             Blocked::Position(ahead) => Self { ahead: Some(*ahead), ..because(Because::Queue) },
             Blocked::Behind(ahead) => {
                 Self { ahead: Some(*ahead), or_more: Some(true), ..because(Because::Queue) }

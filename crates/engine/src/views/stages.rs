@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockkeeper_core::run::Run;
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::PlanShape;
+use lockkeeper_stages::PlanView;
 use serde::Serialize;
 
 use crate::stages::overview::{Detail, Entry, GroupView};
@@ -25,7 +25,7 @@ pub struct ExecutionView {
     pub started_at: String,
     /// The plan that it started with, as `stages plan` shows it. Left out in lists, and where it was not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub plan: Option<PlanShape>,
+    pub plan: Option<PlanView>,
 }
 
 impl ExecutionView {

@@ -34,7 +34,7 @@ use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunFolder, Runs};
 use lockkeeper_platform::clock;
-use lockkeeper_platform::exec::{Running, start_found};
+use lockkeeper_platform::exec::{Running, start_cached};
 use lockkeeper_platform::wall_clock::WallTime;
 
 /// A command that runs longer than this is reported as started. Most commands of a busy queue are over before.
@@ -131,7 +131,7 @@ impl<'a> Attempt<'a> {
         };
         let spec =
             command::spec(&self.claimed, &self.context.settings.variables, &self.context.state, log.path());
-        let running = match start_found(&spec, self.claimed.lock.as_ref(), &mut self.slot.programs) {
+        let running = match start_cached(&spec, self.claimed.lock.as_ref(), &mut self.slot.programs) {
             Ok(running) => running,
             Err(error) => {
                 self.keep_log(log);

@@ -102,8 +102,8 @@ impl LockFiles {
         let wall = WallTime::now();
         self.held.iter_mut().all(|file| match file {
             // One failure is made up for by the next renewal.
-            LockFile::Request(lock) => lock.beat(wall).unwrap_or(true),
-            LockFile::Task(lock) => lock.beat(wall).unwrap_or(true),
+            LockFile::Request(lock) => lock.heartbeat(wall).unwrap_or(true),
+            LockFile::Task(lock) => lock.heartbeat(wall).unwrap_or(true),
         })
     }
 

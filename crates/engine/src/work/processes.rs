@@ -44,7 +44,7 @@ impl RunProcesses<'_> {
     /// the orphans that this process took in.
     pub(super) fn end_leftovers(&self, run: &Run) {
         let mark = mark(run);
-        let left = process::reap_orphans().into_iter().any(|orphan| tree::carries(orphan, &mark));
+        let left = process::reap_orphans().into_iter().any(|orphan| tree::has_mark(orphan, &mark));
         if left || run.process().is_some_and(|process| self.is_shared(process.holder)) {
             self.end_all(run);
             process::reap_orphans();
@@ -69,7 +69,7 @@ impl RunProcesses<'_> {
         let sharing = between_starts(|| self.leases.probe().liveness_file().processes(holder));
         let others = sharing.into_iter().filter(|process| !is_command_of_another(process.pid, holder));
         let others = others.filter(|process| !self.workers.contains(process));
-        others.filter(|process| !process::is_about_to_begin(process.pid)).collect()
+        others.filter(|process| !process::is_before_exec(process.pid)).collect()
     }
 
     fn end_tree(&self, run: &Run, root: Root, mark: Option<&str>) {

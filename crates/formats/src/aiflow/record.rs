@@ -1,21 +1,21 @@
-//! The record of a request or queue lock, and the rule by which it is stale.
+//! Aiflow lock record, and the rule that says when it is stale.
 
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
-use crate::hostile::Sighting;
-use crate::json::{self, Unread};
-use crate::{HeldReason, StaleReason, Verdict};
 use lockkeeper_platform::process::{self, IdentifyError, MAX_PID};
 use lockkeeper_platform::wall_clock::WallTime;
+use serde_json::{Map, Value};
+
+use crate::json_record::{self, RecordError};
+use crate::safe_open::Snapshot;
+use crate::{HeldReason, StaleReason, Verdict};
 
 const VERSION: &str = "1.0";
-/// What the format writes for the machine that it runs on.
+/// The host that the format writes for the local machine.
 const HERE: &str = "127.0.0.1";
 
-/// What a lock is for.
+/// What a lock protects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// The whole queue.
@@ -25,7 +25,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The word in `lock_type`.
+    /// Returns the value of `lock_type`.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -43,27 +43,27 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Who holds a request or the queue, and until when unless it says more.
+/// Who holds a request or the queue, and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AiflowRecord {
     /// What is locked.
     pub subject: Subject,
-    /// The request that is worked on: that of the lock, or the queue's present one.
+    /// The request of the lock, or the current request of the queue.
     pub request_id: Option<String>,
-    /// The run that is under way.
+    /// The current run.
     pub run_id: Option<String>,
-    /// The process that holds it. None when the record names none that could be one.
+    /// The process that holds the lock; `None` when the record has no valid pid.
     pub pid: Option<u32>,
     /// The machine of that process.
     pub host: String,
-    /// When it was taken.
+    /// When the lock was taken.
     pub created_at: WallTime,
-    /// When its time is up, unless it is extended.
+    /// When the lock expires unless it is extended.
     pub expires_at: WallTime,
 }
 
 impl AiflowRecord {
-    /// A new record of a process on this machine.
+    /// Creates a record for a process on this machine.
     pub(super) fn new(
         subject: &Subject,
         run_id: Option<&str>,
@@ -86,12 +86,13 @@ impl AiflowRecord {
         }
     }
 
-    /// The rule of the format: expired, and its process dead or unknown. A live process keeps an expired lock.
+    /// Applies the rule of the format: a lock is stale if it has expired and its process is dead or unknown. A live
+    /// process keeps an expired lock.
     pub fn judge(&self, now: WallTime) -> Verdict {
         if self.expires_at >= now {
             return Verdict::Held(HeldReason::InTime);
         }
-        // A number means something only on the machine that gave it; elsewhere time alone counts.
+        // A pid is only valid on its own machine. For another machine only the time counts.
         let Some(pid) = self.pid.filter(|_| self.is_of_this_machine()) else {
             return Verdict::Stale(StaleReason::Expired);
         };
@@ -110,16 +111,16 @@ impl AiflowRecord {
         loopback || self.host.as_bytes() == rustix::system::uname().nodename().to_bytes()
     }
 
-    /// Reads the record of a subject.
-    pub(super) fn read(subject: &Subject, sighting: &Sighting) -> Result<Self, Unread> {
-        let object = json::object(sighting)?;
-        let wrong = |what: String| Err(Unread::NotUnderstood(what));
+    /// Parses the record of a subject.
+    pub(super) fn read(subject: &Subject, snapshot: &Snapshot) -> Result<Self, RecordError> {
+        let object = json_record::object(snapshot)?;
+        let wrong = |what: String| Err(RecordError::NotUnderstood(what));
         match object.get("version") {
             Some(Value::String(version)) if version == VERSION => {}
             Some(version) => return wrong(format!("its version is {version}, not \"{VERSION}\"")),
             None => return wrong("it has no version".to_owned()),
         }
-        let kind = json::text(&object, "lock_type")?;
+        let kind = json_record::text(&object, "lock_type")?;
         if kind != subject.word() {
             return wrong(format!("its lock_type is `{}`, not `{}`", kind.escape_debug(), subject.word()));
         }
@@ -130,23 +131,23 @@ impl AiflowRecord {
         {
             return wrong(format!("its request_id is {:?}, not {id:?}", request_id.unwrap_or_default()));
         }
-        let written_at = sighting.modified_at();
+        let written_at = snapshot.modified_at();
         Ok(Self {
             subject: subject.clone(),
             request_id,
             run_id: optional("run_id"),
             pid: pid(object.get("pid")),
             host: optional("host").unwrap_or_default(),
-            created_at: json::time(&object, "created_at", written_at)?,
-            expires_at: json::time(&object, "expires_at", written_at)?,
+            created_at: json_record::time(&object, "created_at", written_at)?,
+            expires_at: json_record::time(&object, "expires_at", written_at)?,
         })
     }
 
     pub(super) fn content(&self) -> Vec<u8> {
-        json::content(&self.to_object())
+        json_record::content(&self.to_object())
     }
 
-    /// The same keys and spellings as in the file.
+    /// Returns the record with the keys and values of the file.
     pub fn to_object(&self) -> Map<String, Value> {
         let values: [(&str, Value); 8] = [
             ("version", VERSION.into()),
@@ -162,7 +163,7 @@ impl AiflowRecord {
     }
 }
 
-/// Zero and negative numbers mean groups of processes: they name nobody.
+/// Returns a valid pid. 0 and negative numbers mean process groups in `kill(2)`.
 fn pid(value: Option<&Value>) -> Option<u32> {
     let number = u32::try_from(value?.as_u64()?).ok()?;
     (1..=MAX_PID).contains(&number).then_some(number)

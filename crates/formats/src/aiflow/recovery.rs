@@ -1,54 +1,55 @@
-//! Stale locks of a project: found, told apart from the living, and put away.
+//! Recovery of stale aiflow locks.
 
 use std::io;
 
-use super::record::Subject;
-use super::{Aiflow, AiflowError, Standing};
-use crate::guard::Removal;
 use lockkeeper_platform::wall_clock::WallTime;
+
+use super::record::Subject;
+use super::{Aiflow, AiflowError, LockState};
+use crate::guard::Removal;
 
 /// How thorough a recovery is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Before a run: whole records whose time is up.
+    /// Before a run: removes complete records that are stale.
     Quick,
-    /// In the doctor: also records that were never written to their end, and whatever is wrong is told.
+    /// In the doctor: also removes incomplete records, and reports every problem.
     Full,
 }
 
-/// A stale lock that was put away.
+/// A stale lock that was removed.
 #[derive(Debug)]
 pub struct Recovered {
     /// What it locked.
     pub subject: Subject,
-    /// What was in it.
-    pub standing: Standing,
+    /// The state of the lock before.
+    pub state: LockState,
 }
 
 impl Recovered {
-    /// The code under which reports tell of it.
+    /// The reason code in reports.
     pub const REASON_CODE: &'static str = "LOCK_STALE_RECOVERED";
 }
 
-/// What a recovery did.
+/// The result of a recovery.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// Locks that are free again.
+    /// The locks that were removed.
     pub recovered: Vec<Recovered>,
-    /// Lock files that could not be put away, and, in the full pass, those that cannot be judged. They count as held.
+    /// The lock files that could not be removed and, in the full pass, those that cannot be judged. They count as held.
     pub problems: Vec<(Subject, AiflowError)>,
 }
 
-/// A lock file, and what is to be made of it if that can be told.
-pub type Listed = (Subject, Result<Standing, AiflowError>);
+/// A lock file, and its state or the reason why it cannot be judged.
+pub type Listed = (Subject, Result<LockState, AiflowError>);
 
 impl Aiflow {
-    /// Tells of every lock, in order; those that cannot be judged come with the reason.
+    /// Lists every lock, the queue first.
     pub fn list(&self, now: WallTime) -> Result<Vec<Listed>, AiflowError> {
         let mut found = Vec::new();
         for subject in self.subjects()? {
             match self.show(&subject, now) {
-                Ok(Some(standing)) => found.push((subject, Ok(standing))),
+                Ok(Some(state)) => found.push((subject, Ok(state))),
                 Ok(None) => {}
                 Err(error) => found.push((subject, Err(error))),
             }
@@ -56,13 +57,13 @@ impl Aiflow {
         Ok(found)
     }
 
-    /// Puts away stale locks. Each is judged again under the guard, so that nobody's new lock is removed.
+    /// Removes stale locks. Judges each one again under the guard, so that a new lock is never removed.
     pub fn recover(&self, pass: Pass, now: WallTime) -> Result<Recovery, AiflowError> {
         let mut recovery = Recovery::default();
-        for (subject, standing) in self.list(now)? {
-            match standing {
-                Ok(standing) if standing.verdict.is_stale() => {
-                    if pass == Pass::Full || standing.record.is_some() {
+        for (subject, state) in self.list(now)? {
+            match state {
+                Ok(state) if state.verdict.is_stale() => {
+                    if pass == Pass::Full || state.record.is_some() {
                         match self.recover_one(&subject, now) {
                             Ok(recovered) => recovery.recovered.extend(recovered),
                             Err(error) => recovery.problems.push((subject, error)),
@@ -79,11 +80,11 @@ impl Aiflow {
 
     fn recover_one(&self, subject: &Subject, now: WallTime) -> Result<Option<Recovered>, AiflowError> {
         let Some(file) = self.existing(subject)? else { return Ok(None) };
-        let removal = file.remove(&mut |sighting| super::verdict(subject, sighting, now).is_stale())?;
+        let removal = file.remove(&mut |snapshot| super::verdict(subject, snapshot, now).is_stale())?;
         match removal {
-            Removal::Removed(sighting) => {
-                let standing = super::standing(subject, &file.path(), &sighting, now)?;
-                Ok(Some(Recovered { subject: subject.clone(), standing }))
+            Removal::Removed(snapshot) => {
+                let state = super::state(subject, &file.path(), &snapshot, now)?;
+                Ok(Some(Recovered { subject: subject.clone(), state }))
             }
             Removal::Absent | Removal::Lost(_) => Ok(None),
         }

@@ -1,11 +1,11 @@
-//! The names of groups, which become file names and fields of the registry.
+//! Group names. They become file names and fields of the registry.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A file name has at most 255 bytes, `.lock` included.
+/// The most bytes of a name: a file name has at most 255, with `.lock`.
 const MAX_LENGTH: usize = 250;
 
 /// The name of a group.
@@ -13,12 +13,12 @@ const MAX_LENGTH: usize = 250;
 pub struct GroupId(String);
 
 impl GroupId {
-    /// The name as written.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name of its lock file.
+    /// Returns the name of its lock file.
     pub fn file_name(&self) -> String {
         format!("{}.lock", self.0)
     }
@@ -30,19 +30,19 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// Why a text cannot be the name of a group.
+/// Why a text is not the name of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GroupIdError {
-    /// There is nothing in it.
+    /// It is empty.
     #[error("the group's name is empty")]
     Empty,
-    /// It does not fit into a file name.
+    /// It is too long for a file name.
     #[error("the group's name is {0} bytes long, more than {MAX_LENGTH}")]
     TooLong(usize),
-    /// `.` and `..` are folders.
+    /// It is `.` or `..`, which are folders.
     #[error("`{0}` cannot be the name of a group")]
     Dots(String),
-    /// A character that a file name or the registry cannot have.
+    /// It has a character that a file name or the registry must not have.
     #[error("the group's name `{}` contains {character:?}", text.escape_debug())]
     Character {
         /// The whole text.
@@ -53,7 +53,7 @@ pub enum GroupIdError {
 }
 
 impl GroupIdError {
-    /// The way out, for the person who wrote it.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Empty => "name a group, such as impl-backend",
@@ -95,7 +95,7 @@ mod tests {
 
     /// Requirement 100.
     #[test]
-    fn a_group_is_its_lock_file() {
+    fn the_lock_file_is_named_after_the_group() {
         for name in ["impl-backend", "test.unit", "组", "a b", "...", "-x", "a..b"] {
             assert_eq!(name.parse::<GroupId>().unwrap().file_name(), format!("{name}.lock"));
         }
@@ -103,7 +103,7 @@ mod tests {
 
     /// Requirement 149.
     #[test]
-    fn names_that_would_leave_the_folder_or_the_line_are_refused() {
+    fn names_that_leave_the_folder_or_break_a_line_of_the_registry_are_refused() {
         let long = "x".repeat(251);
         for name in ["", ".", "..", "a/b", "../a", "/etc/passwd", "a:b", "a\nb", "a\0b", " a", "a\t", &long] {
             let refusal = name.parse::<GroupId>().unwrap_err();

@@ -1,25 +1,25 @@
-//! One group lock: taken, written into the registry, given back.
+//! One group lock: acquire, register, release.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use lockkeeper_platform::flock::{self, Waited};
+use lockkeeper_platform::lock_holders::{self, FileId, LockHolders, LockProcess};
 use rustix::fs::fstat;
 
-use super::folder::{Folders, Opened, Unusable};
-use super::survey::{Life, life_of};
+use super::folder::{FallbackReason, Folders, Opened};
+use super::survey::{Liveness, liveness_of};
 use super::{GroupError, GroupId, failed};
 use crate::registry::{Entry, RegistryError, Status};
-use lockkeeper_platform::flock::{self, Waited};
-use lockkeeper_platform::lockers::{self, FileId, Locker, Sight};
 
-/// How long and how to wait.
-pub struct Patience<'p> {
-    /// Until when.
+/// How to wait for a lock.
+pub struct WaitOptions<'p> {
+    /// When the wait ends.
     pub until: Option<Instant>,
-    /// What cuts the wait short when it can be read.
+    /// Descriptors that end the wait when they are readable.
     pub interrupts: &'p [BorrowedFd<'p>],
-    /// Told once, after this much time in vain.
+    /// A function that is called once, after this much time without the lock.
     pub after: (Duration, &'p mut dyn FnMut(&GroupLock)),
 }
 
@@ -28,17 +28,17 @@ pub struct Patience<'p> {
 pub struct GroupLock {
     group: GroupId,
     opened: Opened,
-    /// A caller's own description, whose number this is; without it, the opened file carries the lock.
+    /// The caller's own descriptor and its number; without it, the opened file carries the lock.
     inherited: Option<(OwnedFd, i32)>,
 }
 
 impl GroupLock {
-    /// Opens the lock on a description of its own: it lasts until the last process that shares it is gone.
+    /// Opens the lock file with a description of its own. The lock lasts until the last process that shares it has ended.
     pub fn open(folders: &Folders, group: &GroupId) -> Result<Self, GroupError> {
         Ok(Self { group: group.clone(), opened: folders.open(group)?, inherited: None })
     }
 
-    /// Takes up the lock on the description that the caller opened as `number`, as `flock NUMBER` does.
+    /// Uses the description that the caller opened as descriptor `number`, as `flock NUMBER` does.
     pub fn on_descriptor(folders: &Folders, group: &GroupId, number: i32) -> Result<Self, GroupError> {
         let descriptor = flock::inherited(number).map_err(|source| GroupError::Io {
             action: "use descriptor of",
@@ -47,42 +47,42 @@ impl GroupLock {
         })?;
         let descriptor = descriptor.ok_or(GroupError::NotOpen { number })?;
         let opened = folders.open(group)?;
-        let facts = fstat(&descriptor).map_err(failed("look at", &opened.path))?;
-        if !flock::same_file(&facts, &opened.facts) {
+        let stat = fstat(&descriptor).map_err(failed("look at", &opened.path))?;
+        if !flock::same_file(&stat, &opened.stat) {
             return Err(GroupError::OtherFile { number, path: opened.path });
         }
         Ok(Self { group: group.clone(), opened, inherited: Some((descriptor, number)) })
     }
 
-    /// The group.
+    /// Returns the group.
     pub fn group(&self) -> &GroupId {
         &self.group
     }
 
-    /// Where its file is.
+    /// Returns the path of its file.
     pub fn path(&self) -> &Path {
         &self.opened.path
     }
 
-    /// Why the file is not where it should be, if it is not.
-    pub fn unusable(&self) -> Option<&Unusable> {
-        self.opened.unusable.as_ref()
+    /// Returns why the file is in the fallback folder, if it is.
+    pub fn fallback(&self) -> Option<&FallbackReason> {
+        self.opened.fallback.as_ref()
     }
 
-    /// A descriptor that commands inherit, so that the lock outlives this process as long as they run.
+    /// Returns a descriptor that commands inherit, so that the lock lasts as long as they run.
     pub fn inheritable(&self) -> Result<OwnedFd, GroupError> {
         flock::inheritable(self.descriptor()).map_err(|source| self.failed("share", source))
     }
 
-    /// The process that the lock lives and dies with, if the caller's descriptor tells.
+    /// Returns the process that opened the caller's descriptor: the lock ends with it.
     pub fn opener(&self) -> Option<u32> {
         let (_, number) = self.inherited.as_ref()?;
-        lockers::opener(*number, self.file_id()).map(|process| process.pid)
+        lock_holders::opener(*number, self.file_id()).map(|process| process.pid)
     }
 
-    /// Whether the caller's description carries the lock; where the system does not tell, whether it can be taken.
+    /// Says whether the caller's description carries the lock. Where the system does not show that, tries to take it.
     pub fn is_ours(&self) -> Result<bool, GroupError> {
-        match lockers::carries_lock(flock::number(self.descriptor())) {
+        match lock_holders::carries_lock(flock::number(self.descriptor())) {
             Some(carries) => Ok(carries),
             None => self.try_lock(),
         }
@@ -94,31 +94,31 @@ impl GroupLock {
             if !self.try_lock()? {
                 return Ok(false);
             }
-            if self.stands(folders)? {
+            if self.is_current(folders)? {
                 return Ok(true);
             }
         }
     }
 
     /// Waits for the lock.
-    pub fn acquire(&mut self, folders: &Folders, patience: Patience<'_>) -> Result<Waited, GroupError> {
-        let Patience { until, interrupts, after: (delay, tell) } = patience;
+    pub fn acquire(&mut self, folders: &Folders, patience: WaitOptions<'_>) -> Result<Waited, GroupError> {
+        let WaitOptions { until, interrupts, after: (delay, tell) } = patience;
         loop {
             let mut told = || tell(self);
             let waited = flock::wait(self.descriptor(), until, interrupts, (delay, &mut told));
             let waited = waited.map_err(|source| self.failed("lock", source))?;
-            if waited != Waited::Locked || self.stands(folders)? {
+            if waited != Waited::Locked || self.is_current(folders)? {
                 return Ok(waited);
             }
         }
     }
 
-    /// Writes that `pid` holds it, and strikes off those of this group who died with it.
+    /// Registers `pid` as the holder, and marks the entries of dead holders of this group.
     pub fn register(&self, pid: u32, now: i64) -> Result<(), RegistryError> {
         let name = self.group.as_str();
         let entry = Entry::active(name, pid, now);
         let died = |found: &Entry| {
-            found.group == name && found.pid != pid && matches!(life_of(found, now), Life::Dead)
+            found.group == name && found.pid != pid && matches!(liveness_of(found, now), Liveness::Dead)
         };
         let is_active = |found: &&Entry| found.status == Status::Active;
         let ledger = self.opened.registry.read()?;
@@ -134,21 +134,20 @@ impl GroupLock {
         })
     }
 
-    /// Writes that `pid` waited since then in vain.
+    /// Registers that `pid` waited since then and did not get the lock.
     pub fn register_timeout(&self, pid: u32, since: i64, now: i64) -> Result<(), RegistryError> {
         let entry = Entry::active(self.group.as_str(), pid, since).ending(Status::Timeout, now);
         self.opened.registry.append(&entry)
     }
 
-    /// Writes that the lock is given back, and then gives it back: nobody ever reads of two holders.
+    /// Registers the release, and then unlocks. In this order, the registry never shows two holders.
     ///
-    /// That the registry cannot be written does not keep the lock; the error is handed out beside.
+    /// Unlocks even if the registry cannot be written. Returns that error as the value.
     pub fn release(&self, pid: u32, now: i64) -> Result<Option<RegistryError>, GroupError> {
         let written = self.opened.registry.edit(|ledger| {
             let name = self.group.as_str();
             let active = |entry: &Entry| entry.status == Status::Active && entry.group == name;
-            // Another process of the same script may have taken it. Only the holder's own line can be younger than
-            // every other, since we hold the lock.
+            // Another process of the same script may have taken the lock. As we hold it, the newest ACTIVE line is ours.
             let chosen = ledger
                 .entries()
                 .rfind(|entry| active(entry) && entry.pid == pid)
@@ -156,7 +155,7 @@ impl GroupLock {
                 .cloned();
             match chosen {
                 Some(chosen) => drop(ledger.end(Status::Released, now, |entry| *entry == chosen)),
-                // Somebody's edit lost it: the end of the story is told all the same.
+                // Another program's edit lost our line. The release is registered all the same.
                 None => ledger.push(Entry::active(name, pid, now).ending(Status::Released, now)),
             }
         });
@@ -164,15 +163,14 @@ impl GroupLock {
         Ok(written.err())
     }
 
-    /// Who holds and who waits, by the kernel's word.
-    pub fn sight(&self) -> Sight {
-        lockers::look(&[self.file_id()]).pop().unwrap_or_default()
+    /// Returns the processes that hold the lock or wait for it, according to the kernel.
+    pub fn lock_holders(&self) -> LockHolders {
+        lock_holders::find(&[self.file_id()]).pop().unwrap_or_default()
     }
 
-    /// The others who hold it, for messages; the newest ACTIVE line where the kernel does not tell.
+    /// Describes the holder for messages. Where the kernel shows none, the newest ACTIVE line counts.
     pub fn held_by(&self) -> String {
-        let sight = self.sight();
-        if let Some(holder) = sight.holders.first() {
+        if let Some(holder) = self.lock_holders().holders.first() {
             return describe(holder);
         }
         let ledger = self.opened.registry.read().unwrap_or_default();
@@ -187,10 +185,11 @@ impl GroupLock {
         flock::try_lock(self.descriptor()).map_err(|source| self.failed("lock", source))
     }
 
-    /// Whether the locked file is still the group's; if not, nobody else can know of our lock, and we try again.
-    fn stands(&mut self, folders: &Folders) -> Result<bool, GroupError> {
+    /// Says whether the locked file is still the group's file. If not, nobody else sees our lock: unlocks it, and opens
+    /// the current file for the next try.
+    fn is_current(&mut self, folders: &Folders) -> Result<bool, GroupError> {
         let found = folders.open(&self.group)?;
-        if flock::same_file(&found.facts, &self.opened.facts) {
+        if flock::same_file(&found.stat, &self.opened.stat) {
             return Ok(true);
         }
         flock::unlock(self.descriptor()).map_err(|source| self.failed("unlock", source))?;
@@ -209,7 +208,7 @@ impl GroupLock {
     }
 
     fn file_id(&self) -> FileId {
-        FileId::of(&self.opened.facts)
+        FileId::of(&self.opened.stat)
     }
 
     fn failed(&self, action: &'static str, source: std::io::Error) -> GroupError {
@@ -217,7 +216,7 @@ impl GroupLock {
     }
 }
 
-/// A process, as people read it.
-pub(super) fn describe(locker: &Locker) -> String {
-    format!("process {} (`{}`)", locker.process.pid, locker.command)
+/// Describes a process for people.
+pub(super) fn describe(process: &LockProcess) -> String {
+    format!("process {} (`{}`)", process.process.pid, process.command)
 }

@@ -1,20 +1,20 @@
-//! The one deadlock monitor of a lock folder: a process that holds `deadlock_monitor.pid` locked while it runs.
+//! Deadlock monitor lock: the one monitor of a lock folder holds `deadlock_monitor.pid` locked while it runs.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
+use lockkeeper_platform::flock;
+use lockkeeper_platform::lock_holders::{self, FileId, LockProcess};
 use rustix::fs::{OFlags, fstat};
 
 use super::folder::open_in;
 use super::{Folders, GroupError, failed};
-use lockkeeper_platform::flock;
-use lockkeeper_platform::lockers::{self, FileId, Locker};
 
 const NAME: &str = "deadlock_monitor.pid";
 
-/// The monitor's lock. Whoever holds it is the monitor, or is about to start it.
+/// The lock of the monitor. Its holder is the monitor, or is about to start it.
 #[derive(Debug)]
 pub struct MonitorLock {
     file: File,
@@ -22,9 +22,9 @@ pub struct MonitorLock {
 }
 
 impl MonitorLock {
-    /// Takes it, or tells that there is a monitor.
+    /// Takes the lock; `None` when there is a monitor already.
     pub fn take(folders: &Folders) -> Result<Option<Self>, GroupError> {
-        folders.begin()?;
+        folders.create_first()?;
         let opened = open_in(folders.first(), NAME, OFlags::RDWR | OFlags::CREATE)?;
         let path = opened.path;
         let taken = flock::try_lock(&opened.file);
@@ -34,7 +34,7 @@ impl MonitorLock {
         }
     }
 
-    /// Takes up the lock that the starting command hands over as standard input, if it did.
+    /// Adopts the lock that the starting command passes as standard input; `None` when it passed none.
     pub fn adopt(folders: &Folders) -> Result<Option<Self>, GroupError> {
         let path = folders.first().join(NAME);
         let (Ok(given), Ok(named)) = (fstat(rustix::stdio::stdin()), rustix::fs::lstat(&path)) else {
@@ -47,7 +47,7 @@ impl MonitorLock {
         Ok(Some(Self { file: File::from(file.map_err(failed("use", &path))?), path }))
     }
 
-    /// Writes down whose it is.
+    /// Writes the pid of the monitor into the file.
     pub fn sign(&mut self, pid: u32) -> Result<(), GroupError> {
         let write = |file: &mut File| {
             file.set_len(0)?;
@@ -57,13 +57,13 @@ impl MonitorLock {
         write(&mut self.file).map_err(|source| GroupError::Io { action: "write", path, source })
     }
 
-    /// A copy of the descriptor to hand over, while this one stays.
+    /// Returns a copy of the descriptor, to pass it to the monitor.
     pub fn share(&self) -> Result<OwnedFd, GroupError> {
         rustix::io::fcntl_dupfd_cloexec(self.file.as_fd(), 3).map_err(failed("share", &self.path))
     }
 
-    /// The process that is the monitor now.
-    pub fn holder(folders: &Folders) -> Result<Option<Locker>, GroupError> {
+    /// Returns the process that is the monitor now.
+    pub fn holder(folders: &Folders) -> Result<Option<LockProcess>, GroupError> {
         let opened = match open_in(folders.first(), NAME, OFlags::RDONLY) {
             Ok(opened) => opened,
             Err(GroupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -71,9 +71,9 @@ impl MonitorLock {
             }
             Err(error) => return Err(error),
         };
-        let file = FileId::of(&opened.facts);
+        let file = FileId::of(&opened.stat);
         let own = std::process::id();
-        let sight = lockers::look(&[file]).pop().unwrap_or_default();
-        Ok(sight.holders.into_iter().find(|holder| holder.process.pid != own))
+        let found = lock_holders::find(&[file]).pop().unwrap_or_default();
+        Ok(found.holders.into_iter().find(|holder| holder.process.pid != own))
     }
 }

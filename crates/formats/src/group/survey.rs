@@ -1,166 +1,170 @@
-//! What is to be seen of all groups: the registry's word, the kernel's word, and what to make of both.
+//! Survey of all groups: compares the registry with the kernel's locks, and marks entries of dead processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Folders, GroupError};
-use crate::registry::{Entry, Registry, Status};
-use lockkeeper_platform::lockers::{self, FileId, Sight};
+use lockkeeper_platform::lock_holders::{self, FileId, LockHolders};
 use lockkeeper_platform::process::{self, IdentifyError};
 
-/// A process that is this much younger than the line with its number is another process.
+use super::{Folders, GroupError};
+use crate::registry::{Entry, Registry, Status};
+
+/// A process that started this much later than the line with its pid is another process.
 const REUSE_SLACK: Duration = Duration::from_secs(5);
 
-/// Whether the process of a line lives.
+/// Whether the process of a line is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// It does.
+pub enum Liveness {
+    /// It is alive.
     Alive,
-    /// It has ended, or its number belongs to another process by now.
+    /// It has ended, or another process has its pid now.
     Dead,
-    /// The system does not tell.
+    /// The system does not say.
     Unknown,
 }
 
-/// An ACTIVE line and what is to be made of it.
+/// An ACTIVE line of the registry, and the state of its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The line.
     pub entry: Entry,
-    /// Whether its process lives.
-    pub life: Life,
-    /// How old it is; zero when it lies in the future.
+    /// Whether its process is alive.
+    pub liveness: Liveness,
+    /// Its age; zero when its time is in the future.
     pub age: Duration,
 }
 
-/// A group.
+/// A group with its lock and its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Its name.
     pub id: String,
     /// Its lock file.
     pub path: PathBuf,
-    /// Who holds and waits, by the kernel's word.
-    pub sight: Sight,
+    /// The processes that hold the lock or wait for it, according to the kernel.
+    pub lock: LockHolders,
     /// Its ACTIVE lines.
     pub findings: Vec<Finding>,
 }
 
-/// Holders that wait for each other: each group is held by somebody who waits for the next one, round in a circle.
-pub type Circle = Vec<String>;
+/// A deadlock: the holder of each group waits for the next group, and the holder of the last for the first.
+pub type Cycle = Vec<String>;
 
-/// Everything at one moment.
+/// All groups at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// All groups, by name.
     pub groups: Vec<Group>,
-    /// Lines that are not understood: file, number, text.
-    pub odd: Vec<(PathBuf, usize, String)>,
+    /// Lines that cannot be parsed: file, line number, text.
+    pub malformed: Vec<(PathBuf, usize, String)>,
 }
 
 impl Survey {
-    /// Looks at everything; changes nothing.
+    /// Reads everything. Changes nothing.
     pub fn take(folders: &Folders, now: i64) -> Result<Self, GroupError> {
         let mut survey = Self::default();
         for folder in folders.existing() {
-            survey.look_into(&folder, now)?;
+            survey.read_folder(&folder, now)?;
         }
-        // After the registry: whoever gives a lock back writes that first, so a line that stands is not yet given back.
+        // Read after the registry: a holder writes its release before it unlocks, so an ACTIVE line is not released yet.
         let files: Vec<Option<FileId>> = survey.groups.iter().map(|group| file_id(&group.path)).collect();
         let known: Vec<FileId> = files.iter().flatten().copied().collect();
-        let mut sights = lockers::look(&known).into_iter();
+        let mut found = lock_holders::find(&known).into_iter();
         for (group, file) in survey.groups.iter_mut().zip(files) {
-            group.sight = match file {
-                Some(_) => sights.next().unwrap_or_default(),
-                None => Sight { complete: true, ..Sight::default() },
+            group.lock = match file {
+                Some(_) => found.next().unwrap_or_default(),
+                None => LockHolders { complete: true, ..LockHolders::default() },
             };
         }
         Ok(survey)
     }
 
-    /// Those who can never go on: the kernel's waits, followed from group to group.
-    pub fn circles(&self) -> Vec<Circle> {
+    /// Finds deadlocks: follows the kernel's waits from group to group.
+    pub fn cycles(&self) -> Vec<Cycle> {
         let mut waits: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for held in &self.groups {
             for wanted in self.groups.iter().filter(|wanted| wanted.id != held.id) {
                 let stuck =
-                    wanted.sight.waiters.iter().any(|waiter| {
-                        held.sight.holders.iter().any(|holder| holder.process == waiter.process)
+                    wanted.lock.waiters.iter().any(|waiter| {
+                        held.lock.holders.iter().any(|holder| holder.process == waiter.process)
                     });
                 if stuck {
                     waits.entry(&held.id).or_default().insert(&wanted.id);
                 }
             }
         }
-        circles(&waits)
+        cycles(&waits)
     }
 
-    /// Lines whose process lives although nobody has the file locked: closed without a word.
+    /// Returns the lines of live processes whose file nobody has locked: they closed it without a release.
     pub fn closed(&self) -> Vec<&Entry> {
-        let unlocked = |group: &&Group| group.sight.complete && group.sight.holders.is_empty();
+        let unlocked = |group: &&Group| group.lock.complete && group.lock.holders.is_empty();
         let findings = self.groups.iter().filter(unlocked).flat_map(|group| &group.findings);
-        findings.filter(|finding| finding.life == Life::Alive).map(|finding| &finding.entry).collect()
+        findings.filter(|finding| finding.liveness == Liveness::Alive).map(|finding| &finding.entry).collect()
     }
 
-    fn look_into(&mut self, folder: &Path, now: i64) -> Result<(), GroupError> {
+    fn read_folder(&mut self, folder: &Path, now: i64) -> Result<(), GroupError> {
         let registry = Registry::new(folder);
         let ledger = registry.read()?;
-        self.odd.extend(ledger.odd().map(|(number, text)| (registry.path().to_owned(), number, text)));
+        self.malformed
+            .extend(ledger.malformed().map(|(number, text)| (registry.path().to_owned(), number, text)));
         let mut groups: BTreeMap<String, Vec<Finding>> = lock_files(folder)?;
         for entry in ledger.entries().filter(|entry| entry.status == Status::Active) {
             let age = Duration::from_secs(u64::try_from(now.saturating_sub(entry.since)).unwrap_or(0));
-            let finding = Finding { entry: entry.clone(), life: life_of(entry, now), age };
+            let finding = Finding { entry: entry.clone(), liveness: liveness_of(entry, now), age };
             groups.entry(entry.group.clone()).or_default().push(finding);
         }
         self.groups.extend(groups.into_iter().map(|(id, findings)| {
             let path = folder.join(format!("{id}.lock"));
-            Group { id, path, sight: Sight::default(), findings }
+            Group { id, path, lock: LockHolders::default(), findings }
         }));
         Ok(())
     }
 }
 
-/// What became of the lines that were swept.
+/// The lines that were marked, by their new status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Marked TIMEOUT first, since they were too old as well.
+pub struct Cleanup {
+    /// Marked TIMEOUT, because they were too old.
     pub timeouts: Vec<Entry>,
     /// Marked ORPHAN_CLEANED.
     pub orphans: Vec<Entry>,
-    /// Marked RELEASED: closed without a word.
+    /// Marked RELEASED, because the file was closed without a release.
     pub closed: Vec<Entry>,
     /// Marked FORCE_RELEASED.
     pub forced: Vec<Entry>,
 }
 
-/// Marks every dead line ORPHAN_CLEANED, whatever its age, and every line whose lock is closed RELEASED.
-pub fn clean_up(folders: &Folders, now: i64) -> Result<Swept, GroupError> {
+/// Marks every line of a dead process ORPHAN_CLEANED, of whatever age, and every line whose file was closed RELEASED.
+pub fn clean_up(folders: &Folders, now: i64) -> Result<Cleanup, GroupError> {
     let survey = Survey::take(folders, now)?;
     let closed = survey.closed();
-    let mut swept = Swept::default();
+    let mut cleanup = Cleanup::default();
     for folder in folders.existing() {
         let (orphans, released) = Registry::new(&folder).edit(|ledger| {
-            let dead = |entry: &Entry| entry.status == Status::Active && life_of(entry, now) == Life::Dead;
+            let dead =
+                |entry: &Entry| entry.status == Status::Active && liveness_of(entry, now) == Liveness::Dead;
             let orphans = ledger.end(Status::OrphanCleaned, now, dead);
             (orphans, ledger.end(Status::Released, now, |entry| closed.contains(&entry)))
         })?;
-        swept.orphans.extend(orphans);
-        swept.closed.extend(released);
+        cleanup.orphans.extend(orphans);
+        cleanup.closed.extend(released);
     }
-    Ok(swept)
+    Ok(cleanup)
 }
 
-/// Marks dead lines that are older than allowed: TIMEOUT first, then ORPHAN_CLEANED.
-pub fn check(folders: &Folders, max_age: Duration, now: i64) -> Result<Swept, GroupError> {
-    let mut swept = Swept::default();
+/// Marks lines of dead processes that are older than allowed: TIMEOUT first, then ORPHAN_CLEANED.
+pub fn check(folders: &Folders, max_age: Duration, now: i64) -> Result<Cleanup, GroupError> {
+    let mut cleanup = Cleanup::default();
     let oldest = now.saturating_sub(i64::try_from(max_age.as_secs()).unwrap_or(i64::MAX));
     for folder in folders.existing() {
         let registry = Registry::new(&folder);
         let timeouts = registry.edit(|ledger| {
-            ledger
-                .end(Status::Timeout, now, |entry| entry.since < oldest && life_of(entry, now) == Life::Dead)
+            ledger.end(Status::Timeout, now, |entry| {
+                entry.since < oldest && liveness_of(entry, now) == Liveness::Dead
+            })
         })?;
         let cleaned = registry.edit(|ledger| {
             let timed_out = |entry: &Entry| {
@@ -169,35 +173,35 @@ pub fn check(folders: &Folders, max_age: Duration, now: i64) -> Result<Swept, Gr
             };
             ledger.end(Status::OrphanCleaned, now, timed_out)
         })?;
-        swept.timeouts.extend(timeouts);
-        swept.orphans.extend(cleaned);
+        cleanup.timeouts.extend(timeouts);
+        cleanup.orphans.extend(cleaned);
     }
-    Ok(swept)
+    Ok(cleanup)
 }
 
-/// Marks every ACTIVE line FORCE_RELEASED. The kernel's locks stay with those who have them.
-pub fn force(folders: &Folders, now: i64) -> Result<Swept, GroupError> {
-    let mut swept = Swept::default();
+/// Marks every ACTIVE line FORCE_RELEASED. The kernel's locks stay with their holders.
+pub fn force(folders: &Folders, now: i64) -> Result<Cleanup, GroupError> {
+    let mut cleanup = Cleanup::default();
     for folder in folders.existing() {
         let forced =
             Registry::new(&folder).edit(|ledger| ledger.end(Status::ForceReleased, now, |_| true))?;
-        swept.forced.extend(forced);
+        cleanup.forced.extend(forced);
     }
-    Ok(swept)
+    Ok(cleanup)
 }
 
-/// Looks whether the process of a line lives.
-pub fn life_of(entry: &Entry, now: i64) -> Life {
+/// Checks whether the process of a line is alive.
+pub fn liveness_of(entry: &Entry, now: i64) -> Liveness {
     match process::identify(entry.pid) {
         Ok(found) => {
             let line = Duration::from_secs(u64::try_from(now.saturating_sub(entry.since)).unwrap_or(0));
             let younger = process::age(found).is_some_and(|age| age + REUSE_SLACK < line);
-            if younger { Life::Dead } else { Life::Alive }
+            if younger { Liveness::Dead } else { Liveness::Alive }
         }
         Err(IdentifyError::NotRunning(_) | IdentifyError::Thread(_) | IdentifyError::OutOfRange(_)) => {
-            Life::Dead
+            Liveness::Dead
         }
-        Err(IdentifyError::Unreadable { .. }) => Life::Unknown,
+        Err(IdentifyError::Unreadable { .. }) => Liveness::Unknown,
     }
 }
 
@@ -217,8 +221,8 @@ fn file_id(path: &Path) -> Option<FileId> {
     Some(FileId { device: meta.dev(), inode: meta.ino() })
 }
 
-/// Every circle once, begun at its smallest name.
-fn circles(waits: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<Circle> {
+/// Returns every cycle once, starting at its smallest name.
+fn cycles(waits: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<Cycle> {
     let mut found = Vec::new();
     for start in waits.keys() {
         let mut path = vec![*start];
@@ -231,7 +235,7 @@ fn follow<'g>(
     waits: &BTreeMap<&'g str, BTreeSet<&'g str>>,
     path: &mut Vec<&'g str>,
     seen: &mut BTreeSet<&'g str>,
-    found: &mut Vec<Circle>,
+    found: &mut Vec<Cycle>,
 ) {
     let (start, last) = (path[0], path[path.len() - 1]);
     for next in waits.get(last).into_iter().flatten() {
@@ -257,16 +261,16 @@ mod tests {
             ("c", BTreeSet::from(["a"])),
             ("d", BTreeSet::from(["a"])),
         ]);
-        assert_eq!(circles(&waits), [["a", "b", "c"]]);
-        assert!(circles(&BTreeMap::from([("a", BTreeSet::from(["b"]))])).is_empty());
+        assert_eq!(cycles(&waits), [["a", "b", "c"]]);
+        assert!(cycles(&BTreeMap::from([("a", BTreeSet::from(["b"]))])).is_empty());
     }
 
     /// Requirement 111.
     #[test]
-    fn a_number_that_was_given_again_is_dead() {
+    fn a_pid_that_was_reused_is_dead() {
         let own = std::process::id();
-        assert_eq!(life_of(&Entry::active("g", own, 1_000), 1_000), Life::Alive);
-        assert_eq!(life_of(&Entry::active("g", own, 1_000), 1_000 + 100_000_000), Life::Dead);
-        assert_eq!(life_of(&Entry::active("g", own, 5_000), 1_000), Life::Alive);
+        assert_eq!(liveness_of(&Entry::active("g", own, 1_000), 1_000), Liveness::Alive);
+        assert_eq!(liveness_of(&Entry::active("g", own, 1_000), 1_000 + 100_000_000), Liveness::Dead);
+        assert_eq!(liveness_of(&Entry::active("g", own, 5_000), 1_000), Liveness::Alive);
     }
 }

@@ -1,21 +1,21 @@
-//! Create, take over, renew and remove: the four things that are done to a lock file, each under the guard.
+//! Lock file operations: create, take over, renew and remove, each under the guard.
 
 use std::io;
 use std::path::PathBuf;
 
+use lockkeeper_platform::rename_exchange;
 use rustix::fs::{AtFlags, renameat, unlinkat};
 
 use super::held::Held;
 use super::temporary::{Temporary, sweep, unused_name};
 use super::{Folder, Guard, GuardError};
-use crate::hostile::{self, FileId, FileName, HostileError, Sighting};
+use crate::safe_open::{self, FileId, FileName, Snapshot, UnsafeFile};
 use crate::{HeldReason, Verdict};
-use lockkeeper_platform::swap;
 
-/// How often a foreign program may be faster before we give way to it.
+/// How many times a foreign program may be faster before we give up.
 const ROUNDS: usize = 16;
 
-/// One lock file: a name in a folder, the access rights of its records, and how one is told from rubbish.
+/// One lock file: its name in a folder, its mode, and how a record is recognised.
 #[derive(Debug)]
 pub struct LockFile {
     pub(super) folder: Folder,
@@ -24,111 +24,112 @@ pub struct LockFile {
     pub(super) is_record: fn(&[u8]) -> bool,
 }
 
-/// What came of taking a lock.
+/// The result of taking a lock.
 #[derive(Debug)]
 pub enum Take {
-    /// It is ours.
+    /// We have the lock.
     Taken {
         /// Our record.
         held: Held,
-        /// The stale one that it replaced.
-        replaced: Option<Sighting>,
+        /// The stale record that it replaced.
+        replaced: Option<Snapshot>,
     },
-    /// It is not.
+    /// Another holder has the lock.
     Busy {
-        /// What is there, unless it changed while we looked.
-        sighting: Option<Sighting>,
-        /// Why it stays.
+        /// The other record; `None` if it changed at the same time.
+        snapshot: Option<Snapshot>,
+        /// Why it is held.
         verdict: Verdict,
     },
 }
 
-/// What came of renewing a record that a command left behind.
+/// The result of renewing a record that an earlier command wrote.
 #[derive(Debug)]
 pub enum Renewal {
     /// The new content is in place.
     Renewed,
-    /// It is not ours any more; this is there instead.
-    Lost(Option<Sighting>),
+    /// The record is not ours any more. This one is there instead.
+    Lost(Option<Snapshot>),
 }
 
-/// What came of removing a record.
+/// The result of removing a record.
 #[derive(Debug)]
 pub enum Removal {
-    /// It is gone; this is what it was.
-    Removed(Sighting),
-    /// There was none.
+    /// This record was removed.
+    Removed(Snapshot),
+    /// There was no record.
     Absent,
-    /// It is not ours, and stays.
-    Lost(Sighting),
+    /// This record is not ours, and was not removed.
+    Lost(Snapshot),
 }
 
-/// Whether a swap took out what it should.
-enum Swapped {
+/// The result of replacing a record.
+enum Replaced {
+    /// The old record was the one that was judged.
     Expected,
-    /// Something else came out, and was put back.
+    /// The old record was another one, and was put back.
     Other,
-    /// There was nothing to be swapped.
+    /// There was no old record.
     Absent,
 }
 
 impl LockFile {
-    /// Names a lock file. `is_record` tells whether a new record, read back, is one.
+    /// Describes a lock file. `is_record` says whether the content of a new record is valid.
     pub fn new(folder: Folder, name: FileName, mode: u32, is_record: fn(&[u8]) -> bool) -> Self {
         Self { folder, name, mode, is_record }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join(self.name.as_str())
     }
 
-    /// The folder that it lies in.
+    /// Returns its folder.
     pub fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// Looks at it, and changes nothing.
-    pub fn look(&self) -> Result<Option<Sighting>, GuardError> {
-        self.look_under(&self.folder.guard()?)
+    /// Reads the record.
+    pub fn read(&self) -> Result<Option<Snapshot>, GuardError> {
+        self.read_under(&self.folder.guard()?)
     }
 
     /// Takes the lock if it is free, or if `judge` finds its record stale. Never waits for a holder.
     pub fn take(
         self,
         content: &[u8],
-        judge: &mut dyn FnMut(&Sighting) -> Verdict,
+        judge: &mut dyn FnMut(&Snapshot) -> Verdict,
     ) -> Result<Take, GuardError> {
         let guard = self.folder.guard()?;
         for round in 0..ROUNDS {
-            let stale = match self.look_under(&guard)? {
-                Some(sighting) => match judge(&sighting) {
+            let stale = match self.read_under(&guard)? {
+                Some(snapshot) => match judge(&snapshot) {
                     verdict @ Verdict::Held(_) => {
-                        return Ok(Take::Busy { sighting: Some(sighting), verdict });
+                        return Ok(Take::Busy { snapshot: Some(snapshot), verdict });
                     }
-                    Verdict::Stale(_) => Some(sighting),
+                    Verdict::Stale(_) => Some(snapshot),
                 },
                 None => None,
             };
             if round == 0 {
-                // What was left behind costs nothing but space: failing to remove it is no reason to refuse the lock.
+                // A file that cannot be removed only costs space. It is no reason to refuse the lock.
                 let _ = sweep(&guard);
             }
             let new = self.written(&guard, content)?;
             let placed = match &stale {
                 None => self.publish(&guard, &new)?,
-                Some(judged) => match self.swap(&guard, &new, judged)? {
-                    Swapped::Expected => true,
-                    Swapped::Other => {
+                Some(judged) => match self.replace(&guard, &new, judged)? {
+                    Replaced::Expected => true,
+                    Replaced::Other => {
                         let verdict = Verdict::Held(HeldReason::Changed);
-                        return Ok(Take::Busy { sighting: self.look_under(&guard)?, verdict });
+                        return Ok(Take::Busy { snapshot: self.read_under(&guard)?, verdict });
                     }
-                    Swapped::Absent => false,
+                    Replaced::Absent => false,
                 },
             };
             if placed {
                 let file = new.file().try_clone().map_err(|source| self.write_error(source))?;
-                // After a publication nothing has the random name; after an exchange the stale record has.
+                // After publishing, no file has the random name. After an exchange, the stale record has it.
                 drop(new);
                 drop(guard);
                 let held = Held::new(self, file, content.to_vec());
@@ -136,59 +137,59 @@ impl LockFile {
             }
         }
         let verdict = Verdict::Held(HeldReason::Changed);
-        Ok(Take::Busy { sighting: self.look_under(&guard)?, verdict })
+        Ok(Take::Busy { snapshot: self.read_under(&guard)?, verdict })
     }
 
-    /// Replaces a record that `renewed` recognises as ours; it gives the new content.
+    /// Replaces a record that `renewed` recognises as ours. `renewed` returns the new content.
     pub fn renew(
         &self,
-        renewed: &mut dyn FnMut(&Sighting) -> Option<Vec<u8>>,
+        renewed: &mut dyn FnMut(&Snapshot) -> Option<Vec<u8>>,
     ) -> Result<Renewal, GuardError> {
         let guard = self.folder.guard()?;
-        let Some(sighting) = self.look_under(&guard)? else { return Ok(Renewal::Lost(None)) };
-        let Some(content) = renewed(&sighting) else { return Ok(Renewal::Lost(Some(sighting))) };
+        let Some(snapshot) = self.read_under(&guard)? else { return Ok(Renewal::Lost(None)) };
+        let Some(content) = renewed(&snapshot) else { return Ok(Renewal::Lost(Some(snapshot))) };
         let new = self.written(&guard, &content)?;
-        match self.swap(&guard, &new, &sighting)? {
-            Swapped::Expected => Ok(Renewal::Renewed),
-            Swapped::Other => Ok(Renewal::Lost(self.look_under(&guard)?)),
-            Swapped::Absent => Ok(Renewal::Lost(None)),
+        match self.replace(&guard, &new, &snapshot)? {
+            Replaced::Expected => Ok(Renewal::Renewed),
+            Replaced::Other => Ok(Renewal::Lost(self.read_under(&guard)?)),
+            Replaced::Absent => Ok(Renewal::Lost(None)),
         }
     }
 
     /// Removes the record if `is_ours` says so.
-    pub fn remove(&self, is_ours: &mut dyn FnMut(&Sighting) -> bool) -> Result<Removal, GuardError> {
+    pub fn remove(&self, is_ours: &mut dyn FnMut(&Snapshot) -> bool) -> Result<Removal, GuardError> {
         let guard = self.folder.guard()?;
         for _ in 0..ROUNDS {
-            let Some(sighting) = self.look_under(&guard)? else { return Ok(Removal::Absent) };
-            if !is_ours(&sighting) {
-                return Ok(Removal::Lost(sighting));
+            let Some(snapshot) = self.read_under(&guard)? else { return Ok(Removal::Absent) };
+            if !is_ours(&snapshot) {
+                return Ok(Removal::Lost(snapshot));
             }
             let aside = unused_name().map_err(|source| self.rename_error(source))?;
-            match self.move_aside(&guard, &aside, &sighting)? {
-                Swapped::Expected => {
+            match self.move_aside(&guard, &aside, &snapshot)? {
+                Replaced::Expected => {
                     self.unlink(&guard, &aside)?;
-                    return Ok(Removal::Removed(sighting));
+                    return Ok(Removal::Removed(snapshot));
                 }
-                Swapped::Other | Swapped::Absent => {}
+                Replaced::Other | Replaced::Absent => {}
             }
         }
-        match self.look_under(&guard)? {
-            Some(sighting) => Ok(Removal::Lost(sighting)),
+        match self.read_under(&guard)? {
+            Some(snapshot) => Ok(Removal::Lost(snapshot)),
             None => Ok(Removal::Absent),
         }
     }
 
-    pub(super) fn look_under(&self, guard: &Guard<'_>) -> Result<Option<Sighting>, GuardError> {
-        let look = || hostile::look(guard.as_fd(), self.name.as_str());
-        let seen = match look() {
-            // Where publishing takes two steps, a writer that was killed between them leaves its other name behind.
-            Err(HostileError::Linked(_)) if sweep(guard).is_ok() => look(),
-            seen => seen,
+    pub(super) fn read_under(&self, guard: &Guard<'_>) -> Result<Option<Snapshot>, GuardError> {
+        let read = || safe_open::read(guard.as_fd(), self.name.as_str());
+        let outcome = match read() {
+            // Where publishing takes two steps, a writer that was killed between them leaves a second name behind.
+            Err(UnsafeFile::Linked(_)) if sweep(guard).is_ok() => read(),
+            outcome => outcome,
         };
-        seen.map_err(|source| GuardError::Hostile { path: self.path(), source })
+        outcome.map_err(|source| GuardError::UnsafeFile { path: self.path(), source })
     }
 
-    /// Writes a record under a random name, and makes sure that it is one.
+    /// Writes a record to a file with a random name, and checks it.
     pub(super) fn written<'g, 'f>(
         &self,
         guard: &'g Guard<'f>,
@@ -203,74 +204,76 @@ impl LockFile {
         }
     }
 
-    /// Gives the record its name. False when somebody was faster.
+    /// Gives the record its name. Returns false when another process was faster.
     fn publish(&self, guard: &Guard<'_>, new: &Temporary<'_, '_>) -> Result<bool, GuardError> {
-        match swap::publish(guard.as_fd(), new.name(), self.name.as_str()) {
+        match rename_exchange::publish(guard.as_fd(), new.name(), self.name.as_str()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(source) => Err(self.rename_error(source)),
         }
     }
 
-    /// Puts a record in the place of the one that was judged, and nothing else.
-    fn swap(
+    /// Replaces the record that was judged, and no other record.
+    fn replace(
         &self,
         guard: &Guard<'_>,
         new: &Temporary<'_, '_>,
-        judged: &Sighting,
-    ) -> Result<Swapped, GuardError> {
+        judged: &Snapshot,
+    ) -> Result<Replaced, GuardError> {
         let placed = new.id().map_err(|source| self.write_error(source))?;
-        match swap::exchange(guard.as_fd(), new.name(), self.name.as_str()) {
-            Ok(()) if is_same(guard, new.name(), judged) => Ok(Swapped::Expected),
-            Ok(()) => self.put_back(guard, new.name(), placed).map(|()| Swapped::Other),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Swapped::Absent),
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => self.swap_in_two(guard, new, judged),
-            Err(source) => Err(self.rename_error(source)),
-        }
-    }
-
-    /// The same where names cannot be exchanged: aside with the old, then in with the new.
-    fn swap_in_two(
-        &self,
-        guard: &Guard<'_>,
-        new: &Temporary<'_, '_>,
-        judged: &Sighting,
-    ) -> Result<Swapped, GuardError> {
-        let aside = unused_name().map_err(|source| self.rename_error(source))?;
-        match self.move_aside(guard, &aside, judged)? {
-            Swapped::Expected => {}
-            other @ (Swapped::Other | Swapped::Absent) => return Ok(other),
-        }
-        let published = self.publish(guard, new);
-        self.unlink(guard, &aside)?;
-        if published? { Ok(Swapped::Expected) } else { Ok(Swapped::Other) }
-    }
-
-    /// Takes the record out of its place, if it is the one that was judged.
-    fn move_aside(&self, guard: &Guard<'_>, aside: &str, judged: &Sighting) -> Result<Swapped, GuardError> {
-        match renameat(guard.as_fd(), self.name.as_str(), guard.as_fd(), aside) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::NOENT) => return Ok(Swapped::Absent),
-            Err(error) => return Err(self.rename_error(error.into())),
-        }
-        if is_same(guard, aside, judged) {
-            return Ok(Swapped::Expected);
-        }
-        match swap::publish(guard.as_fd(), aside, self.name.as_str()) {
-            Ok(()) => Ok(Swapped::Other),
-            // Two foreign programs came in between: the later one has the lock, the earlier one lost it.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.unlink(guard, aside)?;
-                Ok(Swapped::Other)
+        match rename_exchange::exchange(guard.as_fd(), new.name(), self.name.as_str()) {
+            Ok(()) if is_same(guard, new.name(), judged) => Ok(Replaced::Expected),
+            Ok(()) => self.put_back(guard, new.name(), placed).map(|()| Replaced::Other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Replaced::Absent),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.replace_in_two_steps(guard, new, judged)
             }
             Err(source) => Err(self.rename_error(source)),
         }
     }
 
-    /// Puts back what was exchanged out by mistake. `placed` is the file that we put in its place.
+    /// Does the same where names cannot be exchanged: renames the old record, then publishes the new one.
+    fn replace_in_two_steps(
+        &self,
+        guard: &Guard<'_>,
+        new: &Temporary<'_, '_>,
+        judged: &Snapshot,
+    ) -> Result<Replaced, GuardError> {
+        let aside = unused_name().map_err(|source| self.rename_error(source))?;
+        match self.move_aside(guard, &aside, judged)? {
+            Replaced::Expected => {}
+            other @ (Replaced::Other | Replaced::Absent) => return Ok(other),
+        }
+        let published = self.publish(guard, new);
+        self.unlink(guard, &aside)?;
+        if published? { Ok(Replaced::Expected) } else { Ok(Replaced::Other) }
+    }
+
+    /// Renames the record to a random name, if it is the one that was judged.
+    fn move_aside(&self, guard: &Guard<'_>, aside: &str, judged: &Snapshot) -> Result<Replaced, GuardError> {
+        match renameat(guard.as_fd(), self.name.as_str(), guard.as_fd(), aside) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::NOENT) => return Ok(Replaced::Absent),
+            Err(error) => return Err(self.rename_error(error.into())),
+        }
+        if is_same(guard, aside, judged) {
+            return Ok(Replaced::Expected);
+        }
+        match rename_exchange::publish(guard.as_fd(), aside, self.name.as_str()) {
+            Ok(()) => Ok(Replaced::Other),
+            // Two foreign programs acted in between. The later one has the lock, the earlier one has lost it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.unlink(guard, aside)?;
+                Ok(Replaced::Other)
+            }
+            Err(source) => Err(self.rename_error(source)),
+        }
+    }
+
+    /// Puts a record back that was exchanged by mistake. `placed` is the file that we put in its place.
     ///
-    /// A foreign heartbeat may replace ours meanwhile, so that its newest record comes out: then that goes back in.
-    /// Should the name be gone, the foreign holder has released, and there is nothing to be put back.
+    /// The foreign holder may renew its record meanwhile. Then its newest record comes out, and is put back. If the name
+    /// is gone, the foreign holder has released its lock, and there is nothing to put back.
     pub(super) fn put_back(
         &self,
         guard: &Guard<'_>,
@@ -279,7 +282,7 @@ impl LockFile {
     ) -> Result<(), GuardError> {
         for _ in 0..ROUNDS {
             let coming = open_id(guard, aside);
-            match swap::exchange(guard.as_fd(), aside, self.name.as_str()) {
+            match rename_exchange::exchange(guard.as_fd(), aside, self.name.as_str()) {
                 Ok(()) if open_id(guard, aside) == Some(placed) => return Ok(()),
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -309,13 +312,13 @@ impl LockFile {
     }
 }
 
-/// Whether a name holds the file that was judged, with the content that was judged.
-fn is_same(guard: &Guard<'_>, name: &str, judged: &Sighting) -> bool {
-    let found = hostile::look(guard.as_fd(), name);
+/// Says whether the file with this name is the one that was judged, with the same content.
+fn is_same(guard: &Guard<'_>, name: &str, judged: &Snapshot) -> bool {
+    let found = safe_open::read(guard.as_fd(), name);
     found.is_ok_and(|found| found.is_some_and(|found| found.is_same(judged)))
 }
 
-/// Which file has a name now, whatever it is.
+/// Returns the identity of the file that has this name now.
 fn open_id(guard: &Guard<'_>, name: &str) -> Option<FileId> {
     FileId::at(guard.as_fd(), name).ok()
 }

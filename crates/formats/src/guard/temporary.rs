@@ -1,19 +1,19 @@
-//! Files under random names: new records before they have their name, spares, and what was displaced.
+//! Temporary files with random names: new records, spares, and records that were moved aside.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use lockkeeper_platform::{folder, random};
 use rustix::fs::{AtFlags, Dir, unlinkat};
 
 use super::Guard;
-use crate::hostile::FileId;
-use lockkeeper_platform::{random, swap};
+use crate::safe_open::FileId;
 
 const PREFIX: &str = ".lockkeeper-";
 const SUFFIX: &str = ".tmp";
 
-/// A file under a random name. The name is removed when this is dropped, unless it was given away.
+/// A file with a random name. Dropping it removes the name, unless [`Temporary::keep`] was called.
 #[derive(Debug)]
 pub(super) struct Temporary<'g, 'f> {
     guard: &'g Guard<'f>,
@@ -23,14 +23,14 @@ pub(super) struct Temporary<'g, 'f> {
 }
 
 impl<'g, 'f> Temporary<'g, 'f> {
-    /// Creates an empty file. Only under the guard, so that no sweep takes it for an orphan.
+    /// Creates an empty file, under the guard, so that no sweep takes it for an orphan.
     pub(super) fn create(guard: &'g Guard<'f>, mode: u32) -> io::Result<Self> {
         let name = unused_name()?;
-        let file = File::from(swap::create_new(guard.as_fd(), &name, mode)?);
+        let file = File::from(folder::create_new(guard.as_fd(), &name, mode)?);
         Ok(Self { guard, name, file, kept: false })
     }
 
-    /// Writes the whole content, and reads it back.
+    /// Writes the content, reads it back, and says whether it is the same.
     pub(super) fn fill(&self, content: &[u8]) -> io::Result<bool> {
         self.file.write_all_at(content, 0)?;
         reads_back(&self.file, content)
@@ -48,7 +48,7 @@ impl<'g, 'f> Temporary<'g, 'f> {
         &self.file
     }
 
-    /// Gives up the name, which now belongs to the file that was published, or to a spare.
+    /// Returns the name and the file, and does not remove the name.
     pub(super) fn keep(mut self) -> io::Result<(String, File)> {
         self.kept = true;
         Ok((self.name.clone(), self.file.try_clone()?))
@@ -58,13 +58,13 @@ impl<'g, 'f> Temporary<'g, 'f> {
 impl Drop for Temporary<'_, '_> {
     fn drop(&mut self) {
         if !self.kept {
-            // What cannot be removed now is swept by the next taker.
+            // The next process that takes a lock sweeps a name that cannot be removed now.
             let _ = unlinkat(self.guard.as_fd(), &*self.name, AtFlags::empty());
         }
     }
 }
 
-/// Whether the file holds exactly this.
+/// Says whether the file has exactly this content.
 pub(super) fn reads_back(file: &File, content: &[u8]) -> io::Result<bool> {
     let mut read = vec![0; content.len() + 1];
     let mut length = 0;
@@ -79,13 +79,13 @@ pub(super) fn reads_back(file: &File, content: &[u8]) -> io::Result<bool> {
     Ok(&read[..length] == content)
 }
 
-/// Makes up a name that nothing has.
+/// Returns a random name.
 pub(super) fn unused_name() -> io::Result<String> {
     Ok(format!("{PREFIX}{:016x}{SUFFIX}", random::number()?))
 }
 
-/// Removes what killed processes left behind. A living holder has its spare locked; anything else with such a name
-/// exists only under the guard, which is ours.
+/// Removes the files that killed processes left behind. A live holder has its spare locked. Any other file with such a
+/// name exists only while a process has the guard, and we have it now.
 pub(super) fn sweep(guard: &Guard<'_>) -> io::Result<()> {
     for name in orphans(guard)? {
         let _ = unlinkat(guard.as_fd(), &*name, AtFlags::empty());
@@ -93,7 +93,7 @@ pub(super) fn sweep(guard: &Guard<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// The names of what killed processes left behind.
+/// Lists the files that killed processes left behind.
 pub(super) fn orphans(guard: &Guard<'_>) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in Dir::read_from(guard.as_fd())? {
@@ -109,13 +109,13 @@ pub(super) fn orphans(guard: &Guard<'_>) -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// Whether it is a file of ours that nobody has locked. What cannot be opened is left alone. It may have a second name:
-/// where publishing takes two steps, its writer was killed between them.
+/// Says whether it is a file of ours that nobody has locked. A file that cannot be opened is left alone. The file may
+/// have a second name: where publishing takes two steps, its writer was killed between them.
 fn is_orphan(guard: &Guard<'_>, name: &str) -> bool {
-    let Ok(file) = swap::open_existing(guard.as_fd(), name).map(File::from) else { return false };
+    let Ok(file) = folder::open_existing(guard.as_fd(), name).map(File::from) else { return false };
     let ours = file
         .metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw());
-    // The lock that this takes ends with the descriptor.
-    ours && swap::try_lock(file).unwrap_or(false)
+    // Closing the descriptor unlocks the file.
+    ours && folder::try_lock(file).unwrap_or(false)
 }

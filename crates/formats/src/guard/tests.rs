@@ -1,11 +1,11 @@
-//! The takeover protocol, step by step and with hostile files.
+//! The takeover protocol step by step, and with foreign programs in between.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::hostile::{FileName, Sighting};
+use crate::safe_open::{FileName, Snapshot};
 use crate::{HeldReason, StaleReason, Verdict};
 
 fn lock_in(dir: &Path) -> LockFile {
@@ -14,16 +14,16 @@ fn lock_in(dir: &Path) -> LockFile {
     })
 }
 
-fn stale(_: &Sighting) -> Verdict {
+fn stale(_: &Snapshot) -> Verdict {
     Verdict::Stale(StaleReason::Expired)
 }
 
-fn held(_: &Sighting) -> Verdict {
+fn held(_: &Snapshot) -> Verdict {
     Verdict::Held(HeldReason::InTime)
 }
 
-fn take(dir: &Path, content: &str, judge: fn(&Sighting) -> Verdict) -> Take {
-    lock_in(dir).take(content.as_bytes(), &mut |sighting| judge(sighting)).unwrap()
+fn take(dir: &Path, content: &str, judge: fn(&Snapshot) -> Verdict) -> Take {
+    lock_in(dir).take(content.as_bytes(), &mut |snapshot| judge(snapshot)).unwrap()
 }
 
 fn taken(take: Take) -> Held {
@@ -48,8 +48,8 @@ fn a_lock_is_taken_held_and_released_and_leaves_nothing_behind() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "record 1");
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     match take(dir.path(), "record 2", held) {
-        Take::Busy { sighting: Some(sighting), verdict: Verdict::Held(HeldReason::InTime) } => {
-            assert_eq!(sighting.bytes(), b"record 1");
+        Take::Busy { snapshot: Some(snapshot), verdict: Verdict::Held(HeldReason::InTime) } => {
+            assert_eq!(snapshot.bytes(), b"record 1");
         }
         other => panic!("{other:?}"),
     }
@@ -61,13 +61,13 @@ fn a_lock_is_taken_held_and_released_and_leaves_nothing_behind() {
 fn a_stale_record_is_replaced_and_its_holder_learns_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut old = taken(take(dir.path(), "record 1", held));
-    assert!(matches!(old.beat(b"record 1b").unwrap(), Beat::Kept));
+    assert!(matches!(old.heartbeat(b"record 1b").unwrap(), Heartbeat::Kept));
     match take(dir.path(), "record 2", stale) {
         Take::Taken { replaced: Some(replaced), .. } => assert_eq!(replaced.bytes(), b"record 1b"),
         other => panic!("{other:?}"),
     }
-    match old.beat(b"record 1c").unwrap() {
-        Beat::Lost(Some(instead)) => assert_eq!(instead.bytes(), b"record 2"),
+    match old.heartbeat(b"record 1c").unwrap() {
+        Heartbeat::Lost(Some(instead)) => assert_eq!(instead.bytes(), b"record 2"),
         other => panic!("{other:?}"),
     }
     assert!(matches!(old.release().unwrap(), Removal::Lost(_)));
@@ -82,7 +82,7 @@ fn heartbeats_alternate_between_two_files_and_never_make_one_shorter() {
     let mut lock = taken(take(dir.path(), "record long", held));
     let mut inodes = vec![path.metadata().unwrap().ino()];
     for content in ["record b", "record c", "record d much longer", "record e"] {
-        assert!(matches!(lock.beat(content.as_bytes()).unwrap(), Beat::Kept));
+        assert!(matches!(lock.heartbeat(content.as_bytes()).unwrap(), Heartbeat::Kept));
         assert_eq!(fs::read_to_string(&path).unwrap().trim_end(), content);
         inodes.push(path.metadata().unwrap().ino());
         assert_eq!(names(dir.path()).len(), 2);
@@ -94,7 +94,7 @@ fn heartbeats_alternate_between_two_files_and_never_make_one_shorter() {
 }
 
 #[test]
-fn what_the_dead_left_behind_is_swept_and_a_living_spare_is_not() {
+fn files_of_killed_processes_are_swept_and_the_spare_of_a_live_holder_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let orphan = dir.path().join(".lockkeeper-0123456789abcdef.tmp");
     let strangers = [".lockkeeper-notes.tmp", ".lockkeeper-0123456789abcdeg.tmp", "b.lock", "b.tmp"];
@@ -103,14 +103,14 @@ fn what_the_dead_left_behind_is_swept_and_a_living_spare_is_not() {
         fs::write(dir.path().join(stranger), "").unwrap();
     }
     let mut living = taken(take(dir.path(), "record 1", held));
-    living.beat(b"record 1b").unwrap();
+    living.heartbeat(b"record 1b").unwrap();
     assert!(!orphan.exists());
     let other =
         LockFile::new(Folder::open(dir.path()).unwrap(), FileName::new("other.lock").unwrap(), 0o600, |_| {
             true
         });
-    drop(other.take(b"record", &mut |sighting| held(sighting)).unwrap());
-    assert!(matches!(living.beat(b"record 1c").unwrap(), Beat::Kept));
+    drop(other.take(b"record", &mut |snapshot| held(snapshot)).unwrap());
+    assert!(matches!(living.heartbeat(b"record 1c").unwrap(), Heartbeat::Kept));
     for stranger in strangers {
         assert!(dir.path().join(stranger).exists(), "{stranger}");
     }
@@ -118,16 +118,16 @@ fn what_the_dead_left_behind_is_swept_and_a_living_spare_is_not() {
 
 /// Requirement 202.
 #[test]
-fn a_record_that_somebody_wrote_into_is_not_ours_any_more() {
+fn a_record_that_another_program_wrote_into_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let mut lock = taken(take(dir.path(), "record 1", held));
     fs::write(dir.path().join("a.lock"), "record 2").unwrap();
-    assert!(matches!(lock.beat(b"record 1b").unwrap(), Beat::Lost(Some(_))));
+    assert!(matches!(lock.heartbeat(b"record 1b").unwrap(), Heartbeat::Lost(Some(_))));
     assert!(matches!(lock.release().unwrap(), Removal::Lost(_)));
     assert_eq!(fs::read_to_string(dir.path().join("a.lock")).unwrap(), "record 2");
 }
 
-/// A foreign program replaces the record after it was judged stale: ours has to give way.
+/// A foreign program replaces the record after we judged it stale: we have to give way.
 #[test]
 fn a_record_that_changed_after_it_was_judged_is_put_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -135,13 +135,13 @@ fn a_record_that_changed_after_it_was_judged_is_put_back() {
     let beside = dir.path().join("beside");
     fs::write(&path, "record old").unwrap();
     fs::write(&beside, "record revived").unwrap();
-    let mut judge = |sighting: &Sighting| {
+    let mut judge = |snapshot: &Snapshot| {
         let _ = fs::rename(&beside, &path);
-        stale(sighting)
+        stale(snapshot)
     };
     match lock_in(dir.path()).take(b"record 2", &mut judge).unwrap() {
-        Take::Busy { sighting: Some(sighting), verdict: Verdict::Held(HeldReason::Changed) } => {
-            assert_eq!(sighting.bytes(), b"record revived");
+        Take::Busy { snapshot: Some(snapshot), verdict: Verdict::Held(HeldReason::Changed) } => {
+            assert_eq!(snapshot.bytes(), b"record revived");
         }
         other => panic!("{other:?}"),
     }
@@ -149,15 +149,15 @@ fn a_record_that_changed_after_it_was_judged_is_put_back() {
     assert_eq!(names(dir.path()), [Path::new("a.lock")]);
 }
 
-/// A foreign program writes into the record in place after it was judged: same file, other content.
+/// A foreign program writes into the record after we judged it: the same file, with other content.
 #[test]
 fn a_record_that_was_rewritten_in_place_after_it_was_judged_is_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.lock");
     fs::write(&path, "record old").unwrap();
-    let mut judge = |sighting: &Sighting| {
+    let mut judge = |snapshot: &Snapshot| {
         fs::write(&path, "record new").unwrap();
-        stale(sighting)
+        stale(snapshot)
     };
     let outcome = lock_in(dir.path()).take(b"record 2", &mut judge).unwrap();
     assert!(matches!(outcome, Take::Busy { verdict: Verdict::Held(HeldReason::Changed), .. }));
@@ -169,15 +169,15 @@ fn a_stale_record_that_vanishes_is_no_obstacle() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.lock");
     fs::write(&path, "record old").unwrap();
-    let mut judge = |sighting: &Sighting| {
+    let mut judge = |snapshot: &Snapshot| {
         fs::remove_file(&path).unwrap();
-        stale(sighting)
+        stale(snapshot)
     };
     let outcome = lock_in(dir.path()).take(b"record 2", &mut judge).unwrap();
     assert!(matches!(outcome, Take::Taken { .. }), "{outcome:?}");
 }
 
-/// Requirement 202. Whoever is not the holder neither renews nor removes.
+/// Requirement 202. A command that is not the holder neither renews nor removes the record.
 #[test]
 fn commands_renew_and_remove_only_what_they_recognise() {
     let dir = tempfile::tempdir().unwrap();
@@ -195,23 +195,23 @@ fn commands_renew_and_remove_only_what_they_recognise() {
 }
 
 #[test]
-fn rubbish_is_never_published() {
+fn content_that_is_not_a_record_is_never_published() {
     let dir = tempfile::tempdir().unwrap();
-    let outcome = lock_in(dir.path()).take(b"rubbish", &mut |sighting| held(sighting));
+    let outcome = lock_in(dir.path()).take(b"rubbish", &mut |snapshot| held(snapshot));
     assert!(matches!(outcome, Err(GuardError::ReadBack { .. })));
     assert!(names(dir.path()).is_empty());
 }
 
 #[test]
-fn a_folder_tells_what_it_can_do() {
+fn a_probe_says_how_records_are_replaced_and_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let strength = Folder::open(dir.path()).unwrap().probe().unwrap();
-    assert!(matches!(strength, Strength::Exchange | Strength::MoveAside));
+    assert!(matches!(strength, ReplaceMethod::Exchange | ReplaceMethod::TwoRenames));
     assert!(names(dir.path()).is_empty());
     assert!(matches!(Folder::open(&dir.path().join("missing")), Err(GuardError::Folder { .. })));
 }
 
-/// Requirement 201. A reader that opens the path at any time sees a whole record.
+/// Requirement 201. A reader that opens the path at any time sees a complete record.
 #[test]
 fn readers_see_whole_records_only() {
     let dir = tempfile::tempdir().unwrap();
@@ -229,7 +229,10 @@ fn readers_see_whole_records_only() {
             seen
         });
         for number in 0..500 {
-            assert!(matches!(lock.beat(format!("record {number:04}").as_bytes()).unwrap(), Beat::Kept));
+            assert!(matches!(
+                lock.heartbeat(format!("record {number:04}").as_bytes()).unwrap(),
+                Heartbeat::Kept
+            ));
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(reader.join().unwrap() > 0);

@@ -1,4 +1,4 @@
-//! Why a registry cannot be read or changed, and the way out.
+//! Registry errors.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,48 +10,48 @@ use super::MAX_BYTES;
 /// Why a registry cannot be read or changed.
 #[derive(Debug, Error)]
 pub enum RegistryError {
-    /// The system said no.
+    /// The system refused an operation.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// What it said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A link, a folder or a device in its place.
+    /// A link, a folder or a device is in its place.
     #[error("{} is not a regular file", path.display())]
     NotRegular {
         /// The file.
         path: PathBuf,
     },
-    /// Larger than anything that was ever written there.
+    /// It is too large.
     #[error("{} is larger than {MAX_BYTES} bytes", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
     },
-    /// Other programs replaced it each time.
+    /// Another program replaced it at every attempt.
     #[error("{} is replaced by another program all the time", path.display())]
-    Restless {
+    KeepsChanging {
         /// The file.
         path: PathBuf,
     },
 }
 
 impl RegistryError {
-    /// The way out.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Io { .. } => "the locks themselves work without the registry; see to space and permissions",
             Self::NotRegular { .. } => "somebody put it there: look at it, then move it away",
             Self::TooLarge { .. } => "move it away: a new one is begun",
-            Self::Restless { .. } => "try again in a moment",
+            Self::KeepsChanging { .. } => "try again in a moment",
         }
     }
 
-    /// Whether there was no space left.
+    /// Says whether the disk is full.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. }
             if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))

@@ -1,32 +1,32 @@
-//! The registry as a file that our processes, appending shells and `sed -i` change at the same time.
+//! Registry file: our processes, appending shells and `sed -i` change it at the same time.
 //!
-//! Our own processes take turns by a `flock` on the folder, which leaves nothing behind. A new line is one appending
-//! write, so it mixes with other appenders. A change to a line is a whole new file that changes places with the old
-//! one; whatever a shell still appended to the old one is carried over once nobody has it open for writing, so no
-//! foreign line is lost. If another program replaced the file in between, the exchange is undone and done again on its
-//! version. What cannot be helped is a `sed -i` that read the file before our change: its rename undoes the change,
-//! and the next `cleanup` does it again.
+//! Our own processes take turns with a `flock` on the folder, which leaves nothing behind. A new line is one appending
+//! write, so other programs can append at the same time. To change a line, we write a whole new file and exchange it with
+//! the old one. A shell may still append to the old file. Its lines are carried over when nobody has the old file open
+//! for writing any more, so no foreign line is lost. If another program replaced the file in between, the exchange is
+//! undone and repeated on the new version. One case remains: a `sed -i` that read the file before our change undoes the
+//! change with its rename. The next `cleanup` makes the change again.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lockkeeper_platform::{flock, fs as platform_fs, rename_exchange};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
 
 use super::{Entry, HEADER, Ledger, MAX_BYTES, RegistryError};
-use lockkeeper_platform::{flock, replace};
 
-/// Beyond this, old finished lines move to `registry.log.1`.
+/// Above this size, old finished lines move to `registry.log.1`.
 pub const ROTATE_ABOVE: usize = 64 * 1024;
 const KEEP: usize = ROTATE_ABOVE / 2;
-/// The old lines are started anew beyond this.
+/// Above this size, `registry.log.1` is started again.
 const KEEP_OLD: u64 = 256 * 1024;
-/// How long an appender may take between opening the file and closing it.
-const APPENDER_PATIENCE: Duration = Duration::from_millis(200);
+/// How long a program that appends may take between opening the file and closing it.
+const APPENDER_LIMIT: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
-/// Each try loses only against another program that replaced the file in between.
+/// How many times to try. A try fails only if another program replaced the file in between.
 const TRIES: usize = 50;
 
 /// The registry of one lock folder.
@@ -37,23 +37,23 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The registry in a folder, which may be missing.
+    /// Describes the registry of a folder, which may be missing.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), path: folder.join("registry.log") }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Begins the file with its header if there is none.
-    pub fn begin(&self) -> Result<(), RegistryError> {
-        let _turn = self.turn()?;
-        self.begin_in_turn()
+    /// Creates the file with its header if it is missing.
+    pub fn create_if_missing(&self) -> Result<(), RegistryError> {
+        let _locked = self.lock_folder()?;
+        self.create_locked()
     }
 
-    /// Everything in it; nothing when there is no file.
+    /// Reads all lines; none when there is no file.
     pub fn read(&self) -> Result<Ledger, RegistryError> {
         match self.open(OFlags::RDONLY)? {
             Some(mut file) => Ok(Ledger::parse(&self.read_all(&mut file)?)),
@@ -63,36 +63,36 @@ impl Registry {
 
     /// Adds a line.
     pub fn append(&self, entry: &Entry) -> Result<(), RegistryError> {
-        let turn = self.turn()?;
-        self.begin_in_turn()?;
+        let locked = self.lock_folder()?;
+        self.create_locked()?;
         for _ in 0..TRIES {
             let Some(mut file) = self.open(OFlags::RDWR | OFlags::APPEND)? else {
-                self.begin_in_turn()?;
+                self.create_locked()?;
                 continue;
             };
             let length = file.metadata().map_err(self.failed("look at"))?.len();
             if length > ROTATE_ABOVE as u64 {
-                drop(turn);
+                drop(locked);
                 return self.edit(|ledger| ledger.push(entry.clone()));
             }
-            // A torn last line must not swallow ours.
+            // If the last line is incomplete, ours starts on a new line.
             let torn = length > 0 && last_byte(&mut file).map_err(self.failed("read"))? != b'\n';
             let line = format!("{}{entry}\n", if torn { "\n" } else { "" });
             file.write_all(line.as_bytes()).map_err(self.failed("write to"))?;
-            // Written to a file that was just replaced: it may not be in the new one.
+            // If the file was replaced meanwhile, the line may be missing in the new one.
             if self.is_current(&file)? || self.read()?.entries().any(|found| found == entry) {
                 return Ok(());
             }
         }
-        Err(RegistryError::Restless { path: self.path.clone() })
+        Err(RegistryError::KeepsChanging { path: self.path.clone() })
     }
 
-    /// Changes lines, in one step as everybody else sees it; nothing is written when nothing changed.
+    /// Changes lines. Other programs see the change in one step. Writes nothing when nothing changed.
     pub fn edit<T>(&self, mut change: impl FnMut(&mut Ledger) -> T) -> Result<T, RegistryError> {
-        let _turn = self.turn()?;
+        let _locked = self.lock_folder()?;
         for _ in 0..TRIES {
             let Some(mut file) = self.open(OFlags::RDONLY)? else {
-                self.begin_in_turn()?;
+                self.create_locked()?;
                 continue;
             };
             let before = self.read_all(&mut file)?;
@@ -108,10 +108,10 @@ impl Registry {
                 return Ok(outcome);
             }
         }
-        Err(RegistryError::Restless { path: self.path.clone() })
+        Err(RegistryError::KeepsChanging { path: self.path.clone() })
     }
 
-    /// Makes room on a full disk: what is finished goes, the old lines first.
+    /// Frees space on a full disk: removes `registry.log.1` and all finished lines.
     pub fn make_room(&self) -> Result<(), RegistryError> {
         match fs::remove_file(self.old_path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -119,7 +119,7 @@ impl Registry {
             }
             Ok(()) | Err(_) => {}
         }
-        let _turn = self.turn()?;
+        let _locked = self.lock_folder()?;
         let Some(mut file) = self.open(OFlags::RDONLY)? else { return Ok(()) };
         let before = self.read_all(&mut file)?;
         let mut ledger = Ledger::parse(&before);
@@ -129,7 +129,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Puts the new lines in place of `old`, of which `read` bytes were read. False when another program was faster.
+    /// Replaces the file `old`, of which `read` bytes were read. Returns false when another program was faster.
     fn replace(&self, old: &mut File, read: u64, ledger: &Ledger) -> Result<bool, RegistryError> {
         let spare = self.folder.join(".registry.tmp");
         let bytes = ledger.to_bytes();
@@ -137,8 +137,8 @@ impl Registry {
             Err(error) if error.is_full() => return self.write_in_place(read, &bytes),
             outcome => outcome?,
         };
-        if !replace::exchange(&spare, &self.path).map_err(self.failed("replace"))? {
-            // Without an exchange, what is appended within these microseconds is lost.
+        if !rename_exchange::exchange_paths(&spare, &self.path).map_err(self.failed("replace"))? {
+            // Without an exchange, lines that others append within these microseconds are lost.
             fs::rename(&spare, &self.path).map_err(self.failed("replace"))?;
             return Ok(true);
         }
@@ -152,7 +152,7 @@ impl Registry {
             self.carry_over(old, read)?;
             true
         } else {
-            replace::exchange(&spare, &self.path).map_err(self.failed("replace"))?;
+            rename_exchange::exchange_paths(&spare, &self.path).map_err(self.failed("replace"))?;
             self.carry_over(&mut new, bytes.len() as u64)?;
             false
         };
@@ -160,7 +160,7 @@ impl Registry {
         Ok(won)
     }
 
-    /// For a full disk, where a second file would need the very space that is missing. False when others appended.
+    /// Overwrites the file, for a full disk that has no space for a second file. Returns false when others appended.
     fn write_in_place(&self, read: u64, bytes: &[u8]) -> Result<bool, RegistryError> {
         let Some(mut file) = self.open(OFlags::RDWR)? else { return Ok(false) };
         if file.metadata().map_err(self.failed("look at"))?.len() != read {
@@ -172,7 +172,7 @@ impl Registry {
     }
 
     fn write_spare(&self, spare: &Path, bytes: &[u8]) -> Result<File, RegistryError> {
-        // Somebody who was killed in the middle left it; whoever has the turn may remove it.
+        // A process that was killed left it behind. We have the folder locked, so we may remove it.
         match fs::remove_file(spare) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(self.failed("remove")(error));
@@ -188,15 +188,15 @@ impl Registry {
         }
         written.map_err(self.failed("write"))?;
         drop(file);
-        // Read from here on, so that the system can tell whether anybody else writes.
+        // Opened for reading now, so that the system can say whether another process writes to it.
         File::open(spare).map_err(self.failed("open"))
     }
 
-    /// Appends to the registry what others appended to a file that is not the registry any more.
+    /// Appends the lines to the registry that others appended to a replaced file.
     fn carry_over(&self, displaced: &mut File, from: u64) -> Result<(), RegistryError> {
-        let patience_ends = Instant::now() + APPENDER_PATIENCE;
-        while replace::has_writers(&*displaced) == Some(true) && Instant::now() < patience_ends {
-            // Nothing tells when an appender closes the file; it does so within microseconds.
+        let give_up_at = Instant::now() + APPENDER_LIMIT;
+        while platform_fs::has_writers(&*displaced) == Some(true) && Instant::now() < give_up_at {
+            // There is no event for closing a file. Other programs close it within microseconds.
             std::thread::sleep(LOOK_AGAIN);
         }
         let mut tail = Vec::new();
@@ -207,7 +207,7 @@ impl Registry {
         }
         let mut file = self
             .open(OFlags::WRONLY | OFlags::APPEND)?
-            .ok_or_else(|| RegistryError::Restless { path: self.path.clone() })?;
+            .ok_or_else(|| RegistryError::KeepsChanging { path: self.path.clone() })?;
         file.write_all(&tail).map_err(self.failed("write to"))
     }
 
@@ -228,7 +228,7 @@ impl Registry {
         self.folder.join("registry.log.1")
     }
 
-    fn begin_in_turn(&self) -> Result<(), RegistryError> {
+    fn create_locked(&self) -> Result<(), RegistryError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::open(&self.path, flags, Mode::RUSR | Mode::WUSR) {
             Ok(file) => {
@@ -241,7 +241,7 @@ impl Registry {
     }
 
     fn open(&self, how: OFlags) -> Result<Option<File>, RegistryError> {
-        // NONBLOCK keeps the opening of a FIFO from waiting.
+        // With NONBLOCK, opening a FIFO does not wait.
         let flags = how | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let not_regular = || RegistryError::NotRegular { path: self.path.clone() };
         let file = match rustix::fs::open(&self.path, flags, Mode::empty()) {
@@ -250,8 +250,8 @@ impl Registry {
             Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Err(not_regular()),
             Err(error) => return Err(self.failed("open")(error.into())),
         };
-        let facts = fstat(&file).map_err(|error| self.failed("look at")(error.into()))?;
-        let regular = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
+        let stat = fstat(&file).map_err(|error| self.failed("look at")(error.into()))?;
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         if regular { Ok(Some(File::from(file))) } else { Err(not_regular()) }
     }
 
@@ -273,8 +273,8 @@ impl Registry {
         }
     }
 
-    /// Waits for our turn among our own processes.
-    fn turn(&self) -> Result<File, RegistryError> {
+    /// Locks the folder against our own processes.
+    fn lock_folder(&self) -> Result<File, RegistryError> {
         let failed = |source| RegistryError::Io { action: "lock", path: self.folder.clone(), source };
         let folder = File::open(&self.folder).map_err(failed)?;
         flock::lock(&folder).map_err(failed)?;

@@ -1,24 +1,24 @@
-//! What to do next: from the mode, what was found and `force` to one step, with nothing touched.
+//! Decision: a pure function from the mode, the lock that was found and `force` to the next step.
 
 use super::status::{Mode, Status};
 
-/// What lies at the lock's path.
+/// What was found at the lock's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing.
+    /// No file.
     Nothing,
-    /// A lock that holds.
+    /// A lock that is held.
     Active,
     /// A lock that may be taken over.
     Zombie,
 }
 
-/// What a person is asked.
+/// What the user is asked to confirm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether to take over a zombie.
+    /// To take over a zombie.
     Zombie,
-    /// Whether to take the lock of a sprint that runs.
+    /// To take the lock of a running sprint.
     Active,
 }
 
@@ -26,15 +26,15 @@ pub enum Question {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// Write the lock where there is none.
+    /// Create the lock.
     Create,
-    /// Overwrite the zombie at once, and say so.
+    /// Overwrite the zombie at once, and print a notice.
     Override,
-    /// Overwrite what was found if the answer is yes; it is blocked otherwise.
+    /// Overwrite the lock if the user confirms. Otherwise the result is "blocked".
     Ask(Question),
     /// Remove the lock.
     Remove,
-    /// Nothing is left to do.
+    /// Nothing to do: return this status.
     Answer(Status),
 }
 
@@ -60,7 +60,7 @@ mod tests {
 
     /// Requirements 11, 12, 13, 17, 25, 26, 27, 28, 30, 31.
     #[test]
-    fn every_case_of_the_seed_has_its_step() {
+    fn every_case_of_the_format_has_its_step() {
         let table = [
             (Mode::Acquire, Found::Nothing, [Step::Create, Step::Create]),
             (Mode::Acquire, Found::Zombie, [Step::Ask(Question::Zombie), Step::Override]),

@@ -1,46 +1,47 @@
-//! Acquire, release and check: look, judge, decide, ask, act, and verify what was done.
+//! Control flow of acquire, release and check: read, judge, decide, ask, act, and verify.
 //!
-//! Nobody is kept waiting while a person thinks: the question is asked without the guard, and what is overwritten
-//! afterwards is exactly what the question was about. If anything else is there by then, the lock is blocked: an
-//! answer about one lock is never used on another.
+//! The user is asked without the guard, so that nobody else has to wait. Afterwards only the lock that the question was
+//! about may be overwritten. If another lock is there by then, the result is "blocked": an answer about one lock is
+//! never used for another.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use super::decide::{Found, Question, Step, decide};
-use super::faults;
-use super::input::Call;
-use super::judge::Judged;
-use super::problem::Problem;
-use super::record::Record;
-use super::status::{Answer, LockInfo, Status};
-use super::texts::{Lang, Text};
-use super::wording;
-use crate::guard::{Folder, GuardError, Held, LockFile, Removal, Take};
-use crate::hostile::{SETTLING, Sighting};
-use crate::{HeldReason, StaleReason, Verdict};
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_platform::{poll, process};
 
-/// Records are no secret: whoever may enter the project may see who runs a sprint.
-const ACCESS: u32 = 0o644;
+use super::decide::{Found, Question, Step, decide};
+use super::error_map;
+use super::input::Call;
+use super::judgement::Judged;
+use super::messages;
+use super::problem::Problem;
+use super::record::Record;
+use super::status::{Answer, LockInfo, Status};
+use super::translations::{Lang, Text};
+use crate::guard::{Folder, GuardError, Held, LockFile, Removal, Take};
+use crate::safe_open::{SETTLING, Snapshot};
+use crate::{HeldReason, StaleReason, Verdict};
 
-/// A program that takes longer to write a record has given up.
+/// The mode of the file. Records are not secret: everybody in the project may see who runs a sprint.
+const FILE_MODE: u32 = 0o644;
+
+/// How long another program may take to write a record. After that its temporary file is left over.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the lock needs to know of the machine.
+/// Functions of the machine, which tests replace.
 pub struct Machine<'a> {
     /// Reads the wall clock.
     pub now: &'a dyn Fn() -> WallTime,
-    /// Tells whether a process lives, without disturbing it.
+    /// Says whether a process is alive. Sends no signal.
     pub is_alive: &'a dyn Fn(i64) -> io::Result<bool>,
-    /// Lets some time pass.
+    /// Sleeps.
     pub pause: &'a dyn Fn(Duration),
 }
 
 impl Machine<'static> {
-    /// The machine that this runs on.
+    /// Returns the functions of the real machine.
     pub fn real() -> Self {
         Self {
             now: &WallTime::now,
@@ -50,33 +51,33 @@ impl Machine<'static> {
     }
 }
 
-/// The person, or program, that called.
+/// The user or program that called.
 pub struct Caller<'a> {
-    /// The language to speak.
+    /// The language of messages.
     pub lang: Lang,
-    /// Asks a question: true only for a yes.
+    /// Asks the user to confirm. Returns true only for a yes.
     pub confirm: &'a mut dyn FnMut(&str) -> bool,
-    /// Tells what was done beside what the answer says.
+    /// Prints a notice that is not part of the answer.
     pub tell: &'a mut dyn FnMut(&str),
-    /// The process that stands for the sprint.
+    /// The process that holds the lock.
     pub pid: u32,
 }
 
-/// What lay at the path, and what is to be made of it.
+/// A lock file that was read and judged.
 struct Seen {
-    sighting: Sighting,
+    snapshot: Snapshot,
     judged: Judged,
 }
 
-/// Does what was asked for.
+/// Executes a call.
 pub fn run(call: &Call, machine: &Machine<'_>, caller: &mut Caller<'_>) -> Answer {
     let lock = match open(call) {
         Ok(lock) => lock,
-        Err(error) => return Answer::failure(faults::on_open(error), LockInfo::Absent),
+        Err(error) => return Answer::failure(error_map::on_open(error), LockInfo::Absent),
     };
-    let seen = match look_settled(&lock, machine) {
+    let seen = match read_settled(&lock, machine) {
         Ok(seen) => seen,
-        Err(error) => return Answer::failure(faults::on_look(error, call.mode), LockInfo::Unread),
+        Err(error) => return Answer::failure(error_map::on_look(error, call.mode), LockInfo::Unread),
     };
     let step = decide(call.mode, found(seen.as_ref()), call.force);
     let mut flow = Flow { call, machine, caller };
@@ -86,7 +87,7 @@ pub fn run(call: &Call, machine: &Machine<'_>, caller: &mut Caller<'_>) -> Answe
         (Step::Override, Some(seen)) => flow.override_zombie(lock, seen),
         (Step::Ask(question), Some(seen)) => flow.ask(question, lock, seen),
         (Step::Remove | Step::Answer(Status::Released), seen) => flow.release(&lock, seen),
-        (Step::Answer(status), Some(seen)) => flow.tell_of(status, seen.judged),
+        (Step::Answer(status), Some(seen)) => flow.report(status, seen.judged),
         (Step::Answer(status), None) => {
             Answer::new(status, LockInfo::Absent, Text::Clean.fill(flow.caller.lang, &[]))
         }
@@ -100,19 +101,19 @@ struct Flow<'c, 'm, 'p> {
 }
 
 impl Flow<'_, '_, '_> {
-    fn tell_of(&self, status: Status, judged: Judged) -> Answer {
+    fn report(&self, status: Status, judged: Judged) -> Answer {
         let lang = self.caller.lang;
         let message = match status {
-            Status::ZombieDetected => wording::tell(Text::Zombie, &judged, lang),
+            Status::ZombieDetected => messages::fill(Text::Zombie, &judged, lang),
             Status::Blocked | Status::Acquired | Status::Released | Status::Clean | Status::Failure => {
-                wording::running(&judged, lang)
+                messages::running(&judged, lang)
             }
         };
         Answer::new(status, LockInfo::judged(&judged), message).with_warnings(judged.warnings)
     }
 
     fn override_zombie(&mut self, lock: LockFile, seen: Seen) -> Answer {
-        let told = wording::tell(Text::Override, &seen.judged, self.caller.lang);
+        let told = messages::fill(Text::Override, &seen.judged, self.caller.lang);
         let answer = self.take(lock, Some(seen));
         if answer.status == Status::Acquired {
             (self.caller.tell)(&told);
@@ -122,20 +123,20 @@ impl Flow<'_, '_, '_> {
 
     fn ask(&mut self, question: Question, lock: LockFile, seen: Seen) -> Answer {
         let lang = self.caller.lang;
-        if (self.caller.confirm)(&wording::question(question, &seen.judged, lang)) {
+        if (self.caller.confirm)(&messages::question(question, &seen.judged, lang)) {
             return self.take(lock, Some(seen));
         }
-        let message = wording::tell(Text::NotConfirmed, &seen.judged, lang);
+        let message = messages::fill(Text::NotConfirmed, &seen.judged, lang);
         blocked(seen.judged, message)
     }
 
-    /// Puts a new record in place of what was seen, or where nothing was. Anything else that is there stays.
+    /// Writes a new record over the one that was seen, or where there was none. Leaves any other record alone.
     fn take(&mut self, lock: LockFile, seen: Option<Seen>) -> Answer {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let (session, epic) = (text(&self.call.session_id), text(&self.call.epic_spec));
         let record = Record::new(self.caller.pid, &session, &epic, (self.machine.now)());
-        let mut judge = |sighting: &Sighting| match &seen {
-            Some(seen) if seen.sighting.is_same(sighting) => Verdict::Stale(StaleReason::Forced),
+        let mut judge = |snapshot: &Snapshot| match &seen {
+            Some(seen) if seen.snapshot.is_same(snapshot) => Verdict::Stale(StaleReason::Forced),
             Some(_) | None => Verdict::Held(HeldReason::Changed),
         };
         match lock.take(record.to_yaml().as_bytes(), &mut judge) {
@@ -143,27 +144,30 @@ impl Flow<'_, '_, '_> {
                 let warnings = seen.map(|seen| seen.judged.warnings).unwrap_or_default();
                 self.verify(&record, held).with_warnings(warnings)
             }
-            Ok(Take::Busy { sighting, .. }) => self.overtaken(sighting.as_ref()),
+            Ok(Take::Busy { snapshot, .. }) => self.overtaken(snapshot.as_ref()),
             Err(error) => {
                 let info = seen.map_or(LockInfo::Absent, |seen| LockInfo::judged(&seen.judged));
-                Answer::failure(faults::on_write(error), info)
+                Answer::failure(error_map::on_write(error), info)
             }
         }
     }
 
-    /// Reads the lock back. What is not ours is left alone.
+    /// Reads the lock back. Leaves a lock of another program alone.
     fn verify(&self, record: &Record, held: Held) -> Answer {
-        let read_back = match held.lock().look() {
-            Ok(Some(sighting)) => Record::parse(sighting.bytes()).ok(),
+        let read_back = match held.lock().read() {
+            Ok(Some(snapshot)) => Record::parse(snapshot.bytes()).ok(),
             Ok(None) => None,
             Err(error) => {
                 let _ = held.release();
-                return Answer::failure(Problem::VerifyFailed(Some(faults::cause(error))), LockInfo::Unread);
+                return Answer::failure(
+                    Problem::VerifyFailed(Some(error_map::cause(error))),
+                    LockInfo::Unread,
+                );
             }
         };
         let is_ours = |read: &Record| (read.pid, &read.session_id) == (record.pid, &record.session_id);
         if !read_back.as_ref().is_some_and(is_ours) {
-            // Removes it only if it is the file that we wrote.
+            // Removes the file only if we wrote it.
             let _ = held.release();
             let info = read_back.map_or(LockInfo::Absent, |record| {
                 LockInfo::judged(&Judged::new(Ok(record), self.machine.is_alive, (self.machine.now)(), false))
@@ -175,12 +179,12 @@ impl Flow<'_, '_, '_> {
         Answer::new(Status::Acquired, LockInfo::taken(record), message)
     }
 
-    /// Another one was faster. Whatever it left is not what was decided about, so `force` does not count.
-    fn overtaken(&self, sighting: Option<&Sighting>) -> Answer {
+    /// Answers that another process was faster. The decision was not about its lock, so `force` does not count.
+    fn overtaken(&self, snapshot: Option<&Snapshot>) -> Answer {
         let lang = self.caller.lang;
-        match sighting.map(|sighting| judge(sighting, self.machine)) {
+        match snapshot.map(|snapshot| judge(snapshot, self.machine)) {
             Some(judged) if !judged.is_zombie() => {
-                let message = wording::running(&judged, lang);
+                let message = messages::running(&judged, lang);
                 blocked(judged, message)
             }
             Some(judged) => blocked(judged, Text::Overtaken.fill(lang, &[])),
@@ -191,20 +195,21 @@ impl Flow<'_, '_, '_> {
     fn release(&self, lock: &LockFile, seen: Option<Seen>) -> Answer {
         let mut warnings = seen.map(|seen| seen.judged.warnings).unwrap_or_default();
         let removed = match lock.remove(&mut |_| true) {
-            Ok(Removal::Removed(sighting)) => Some(sighting),
+            Ok(Removal::Removed(snapshot)) => Some(snapshot),
             Ok(Removal::Absent) => None,
             Ok(Removal::Lost(_)) => {
                 let problem = Problem::DeleteFailed(io::ErrorKind::ResourceBusy.into());
                 return Answer::failure(problem, LockInfo::Unread).with_warnings(warnings);
             }
             Err(error) => {
-                return Answer::failure(faults::on_delete(error), LockInfo::Unread).with_warnings(warnings);
+                return Answer::failure(error_map::on_delete(error), LockInfo::Unread)
+                    .with_warnings(warnings);
             }
         };
         if let (Some(expected), Some(removed)) = (&self.call.session_id, &removed) {
             warnings.extend(mismatch(expected, removed));
         }
-        // While nobody had the lock, a young temporary file may belong to somebody who is just about to take it.
+        // Without a lock, a new temporary file may belong to a program that is about to take the lock.
         let older_than = if removed.is_some() { Duration::ZERO } else { WRITE_LIMIT };
         if let Err(error) = remove_leftover(self.call, self.machine, older_than) {
             warnings.push(Problem::LeftoverStays(error));
@@ -213,13 +218,13 @@ impl Flow<'_, '_, '_> {
     }
 }
 
-fn mismatch(expected: &str, removed: &Sighting) -> Option<Problem> {
+fn mismatch(expected: &str, removed: &Snapshot) -> Option<Problem> {
     let actual = Record::parse(removed.bytes()).ok().and_then(|record| record.session_id).unwrap_or_default();
     let differs = actual != expected;
     differs.then(|| Problem::SessionMismatch { expected: expected.to_owned(), actual })
 }
 
-/// Removes what an unfinished write of another program left behind.
+/// Removes the temporary file that an unfinished write of another program left behind.
 fn remove_leftover(call: &Call, machine: &Machine<'_>, older_than: Duration) -> io::Result<()> {
     let path = call.root.join(call.temporary.as_str());
     let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
@@ -235,25 +240,25 @@ fn remove_leftover(call: &Call, machine: &Machine<'_>, older_than: Duration) -> 
 
 fn open(call: &Call) -> Result<LockFile, GuardError> {
     let is_record = |bytes: &[u8]| Record::parse(bytes).is_ok();
-    Ok(LockFile::new(Folder::open(&call.root)?, call.name.clone(), ACCESS, is_record))
+    Ok(LockFile::new(Folder::open(&call.root)?, call.name.clone(), FILE_MODE, is_record))
 }
 
-/// Looks at the lock. A file without a record that somebody may just be writing gets the time to become one.
-fn look_settled(lock: &LockFile, machine: &Machine<'_>) -> Result<Option<Seen>, GuardError> {
-    let Some(mut sighting) = lock.look()? else { return Ok(None) };
-    let mut judged = judge(&sighting, machine);
+/// Reads the lock. If another program may still write the file, waits until it should be done.
+fn read_settled(lock: &LockFile, machine: &Machine<'_>) -> Result<Option<Seen>, GuardError> {
+    let Some(mut snapshot) = lock.read()? else { return Ok(None) };
+    let mut judged = judge(&snapshot, machine);
     if judged.verdict == Verdict::Held(HeldReason::BeingWritten) {
-        (machine.pause)(SETTLING.saturating_sub((machine.now)().since(sighting.modified_at())));
-        let Some(again) = lock.look()? else { return Ok(None) };
+        (machine.pause)(SETTLING.saturating_sub((machine.now)().since(snapshot.modified_at())));
+        let Some(again) = lock.read()? else { return Ok(None) };
         judged = judge(&again, machine);
-        sighting = again;
+        snapshot = again;
     }
-    Ok(Some(Seen { sighting, judged }))
+    Ok(Some(Seen { snapshot, judged }))
 }
 
-fn judge(sighting: &Sighting, machine: &Machine<'_>) -> Judged {
+fn judge(snapshot: &Snapshot, machine: &Machine<'_>) -> Judged {
     let now = (machine.now)();
-    Judged::new(Record::parse(sighting.bytes()), machine.is_alive, now, sighting.is_settling(now))
+    Judged::new(Record::parse(snapshot.bytes()), machine.is_alive, now, snapshot.is_settling(now))
 }
 
 fn found(seen: Option<&Seen>) -> Found {

@@ -1,4 +1,4 @@
-//! What was asked for, checked before anything is touched.
+//! Input of a sprint command, validated before anything is touched.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,33 +7,33 @@ use rustix::fs::{Access, access};
 
 use super::problem::Problem;
 use super::status::Mode;
-use crate::hostile::FileName;
+use crate::safe_open::FileName;
 
 /// The name of the lock file, unless another is given.
 pub const LOCK_FILE_NAME: &str = ".sprint-running";
-/// What is put behind the name while a program writes the file.
+/// The suffix of the temporary file of other programs.
 const TEMPORARY: &str = ".tmp";
-/// A session or an epic in bytes; more is no name.
+/// The most bytes of a session or an epic.
 const MAX_TEXT: usize = 1000;
 
-/// What was asked for, as it was given.
+/// The input as the user gave it.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
     /// `acquire`, `release` or `check`.
     pub mode: String,
-    /// The folder that the lock file lies in.
+    /// The folder of the lock file.
     pub project_root: Option<PathBuf>,
-    /// The session: must be there to acquire.
+    /// The session. Required to acquire.
     pub session_id: Option<String>,
-    /// What for: must be there to acquire.
+    /// What the sprint works on. Required to acquire.
     pub epic_spec: Option<String>,
-    /// Whether to take over without, or after another, question.
+    /// Whether to take over a zombie without a confirmation, and a running sprint with one.
     pub force: bool,
     /// Another name for the lock file.
     pub lock_file_name: Option<String>,
 }
 
-/// What was asked for, in order: who acquires names a session and an epic.
+/// Valid input. To acquire, it has a session and an epic.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub(super) mode: Mode,
@@ -46,7 +46,7 @@ pub struct Call {
 }
 
 impl Input {
-    /// Checks everything, in the order of the format.
+    /// Validates everything, in the order of the format.
     pub fn check(&self) -> Result<Call, Problem> {
         let mode: Mode = self.mode.parse()?;
         let root = self.root()?;
@@ -65,7 +65,7 @@ impl Input {
         Ok(Call { mode, root, session_id, epic_spec, force: self.force, name, temporary })
     }
 
-    /// Whether something lies where the lock file would, as far as that can be seen.
+    /// Says whether a file exists at the lock's path, as far as it can be seen.
     pub fn something_is_there(&self) -> bool {
         let name = self.lock_file_name.as_deref().unwrap_or(LOCK_FILE_NAME);
         let path =
@@ -87,7 +87,7 @@ impl Input {
 }
 
 impl Call {
-    /// Its mode.
+    /// Returns its mode.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
@@ -119,7 +119,7 @@ mod tests {
 
     /// Requirements 1, 2, 3, 4.
     #[test]
-    fn what_is_missing_is_told_in_the_order_of_the_seed() {
+    fn missing_input_is_reported_in_the_order_of_the_format() {
         let root = tempfile::tempdir().unwrap();
         let mut asked = Input { mode: "status".to_owned(), ..Input::default() };
         assert_eq!(refusal(&asked), "Invalid mode");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_do_not_belong_into_a_record_are_refused() {
+    fn long_texts_and_control_characters_are_refused() {
         let root = tempfile::tempdir().unwrap();
         for text in ["a\nb", "\u{1b}[2J", "a\0", &"x".repeat(1001)] {
             let asked = Input { session_id: Some(text.to_owned()), ..input("acquire", root.path()) };

@@ -1,10 +1,10 @@
-//! Everything that can go wrong with a sprint lock, in the exact words of the format, and how grave it is.
+//! Errors and warnings of the sprint lock, in the exact words of the format.
 
 use std::io;
 
 use thiserror::Error;
 
-/// How grave a problem is.
+/// How serious a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The operation ends with the status `failure`.
@@ -13,45 +13,45 @@ pub enum Severity {
     Warning,
 }
 
-/// A problem. What is shown is the sentence of the format, without a translation; the cause comes behind it.
+/// An error or a warning. Its text is the sentence of the format, without a translation. The cause comes after it.
 #[derive(Debug, Error)]
 pub enum Problem {
     /// The mode is none of the three.
     #[error("Invalid mode")]
     InvalidMode,
-    /// The project's root is missing, no folder, or cannot be written to.
+    /// The project root is missing, not a folder, or not writable.
     #[error("Project root not accessible")]
     RootNotAccessible(#[source] Option<io::Error>),
-    /// Who acquires must name a session.
+    /// A session is required to acquire.
     #[error("session_id required for acquire mode")]
     SessionRequired,
-    /// Who acquires must say what for.
+    /// An epic is required to acquire.
     #[error("epic_spec required for acquire mode")]
     EpicRequired,
-    /// The name of the lock file could lie elsewhere.
+    /// The name of the lock file could lead out of the project root.
     #[error("Invalid lock_file_name")]
     BadFileName,
-    /// A text that does not belong into a record.
+    /// A text is too long or has control characters.
     #[error("Invalid {0}")]
     BadText(&'static str),
-    /// The process that was named cannot stand for a sprint.
+    /// The named process cannot hold the lock.
     #[error("Invalid pid")]
     BadPid(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The lock file cannot be read.
     #[error("Cannot read lock file")]
     CannotRead(#[source] io::Error),
-    /// The lock file holds no record.
+    /// The lock file has no valid record.
     #[error("Lock file exists but has invalid format")]
     InvalidFormat,
-    /// The lock file is of a version that this program does not know.
+    /// This program does not know the version of the lock file.
     #[error("Lock file has an unknown lock_version ({0})")]
     UnknownVersion(String),
-    /// The system did not tell whether the process lives.
+    /// The system does not say whether the process is alive.
     #[error("Cannot check PID {pid}, assumed dead")]
     CheckFailed {
         /// The process.
         pid: i64,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The new record could not be written.
@@ -60,7 +60,7 @@ pub enum Problem {
     /// The new record could not be put in place.
     #[error("Atomic rename failed")]
     RenameFailed(#[source] io::Error),
-    /// The lock file is not what was written, or could not be read back.
+    /// The lock file differs from what was written, or cannot be read back.
     #[error("Lock file verification failed")]
     VerifyFailed(#[source] Option<io::Error>),
     /// The lock belongs to another session.
@@ -71,19 +71,19 @@ pub enum Problem {
         /// The session in the file.
         actual: String,
     },
-    /// The lock file may not be removed.
+    /// The user may not remove the lock file.
     #[error("Cannot delete lock file: permission denied")]
     DeleteDenied(#[source] io::Error),
     /// The lock file could not be removed.
     #[error("Cannot delete lock file")]
     DeleteFailed(#[source] io::Error),
-    /// What is left of an unfinished write could not be removed.
+    /// The temporary file of an unfinished write could not be removed.
     #[error("Cannot delete temporary lock file")]
     LeftoverStays(#[source] io::Error),
 }
 
 impl Problem {
-    /// How grave it is.
+    /// Returns how serious it is.
     pub const fn severity(&self) -> Severity {
         match self {
             Self::InvalidMode
@@ -107,7 +107,7 @@ impl Problem {
         }
     }
 
-    /// Whether it lies in what was asked, so that nothing was touched.
+    /// Says whether the input is wrong, so that nothing was touched.
     pub const fn is_bad_input(&self) -> bool {
         matches!(
             self,
@@ -121,7 +121,7 @@ impl Problem {
         )
     }
 
-    /// The sentence and its causes.
+    /// Returns the sentence and its causes.
     pub fn with_causes(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
@@ -133,7 +133,7 @@ impl Problem {
         text
     }
 
-    /// The way out.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::InvalidMode => "the modes are acquire, release and check",
@@ -176,7 +176,7 @@ mod tests {
 
     /// Requirements 1, 2, 3, 4, 18, 19, 37, 38, 40, 45.
     #[test]
-    fn sentences_are_those_of_the_seed() {
+    fn sentences_are_those_of_the_format() {
         let mismatch = Problem::SessionMismatch { expected: "a".to_owned(), actual: "b".to_owned() };
         let told = [
             (Problem::InvalidMode, "Invalid mode"),
@@ -199,7 +199,7 @@ mod tests {
 
     /// Requirement 49.
     #[test]
-    fn only_what_the_seed_calls_a_warning_lets_the_operation_go_on() {
+    fn only_warnings_of_the_format_let_the_operation_go_on() {
         let mismatch = Problem::SessionMismatch { expected: String::new(), actual: String::new() };
         let check = Problem::CheckFailed { pid: 1, source: broken() };
         for warning in [Problem::InvalidFormat, check, mismatch] {

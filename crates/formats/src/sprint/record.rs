@@ -1,65 +1,52 @@
-//! The record in a sprint's lock file: read from YAML or JSON as others write it, written as the format says.
+//! Sprint lock record: parsed from YAML or JSON leniently, written exactly as the format says.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use serde::Deserialize;
-use thiserror::Error;
-use yaml_serde::Value;
-
-use super::yaml;
 use lockkeeper_platform::wall_clock::WallTime;
+use thiserror::Error;
+
+use super::fields::Fields;
+use super::quote::quoted;
 
 /// The version that this program writes.
 pub const LOCK_VERSION: u64 = 1;
-/// Far more than a record needs. YAML that is nested without end takes time with the square of its length.
-const MAX_BYTES: usize = 8 * 1024;
 
 /// Who runs the sprint, since when, and on what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The process that stands for the sprint, as the file says it: it may be no number of a process at all.
+    /// The process of the sprint, as the file has it. It may be outside the range of pids.
     pub pid: i64,
-    /// The session, where the file names one.
+    /// The session, if the file has one.
     pub session_id: Option<String>,
     /// When the lock was taken.
     pub started_at: StartedAt,
-    /// What the sprint works on, where the file says so.
+    /// What the sprint works on, if the file says so.
     pub epic_spec: Option<String>,
-    /// The version of the format, where the file gives one.
+    /// The version of the format, if the file has one.
     pub lock_version: Option<String>,
 }
 
-/// A time of the wall clock, as it is written and as it is meant.
+/// A wall clock time, as text and as a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedAt {
     text: String,
     at: WallTime,
 }
 
-/// Why a file holds no record that could be judged.
+/// Why a file has no record that can be judged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum NoRecord {
-    /// It is not one mapping with a pid and a time.
+pub enum RecordError {
+    /// It is not a mapping with a pid and a time.
     #[error("{0}")]
     Invalid(String),
-    /// It says to be of a version that may mean something else by its fields.
+    /// It has another version, whose fields may mean something else.
     #[error("lock_version {} is not known to this program", .0.escape_debug())]
     UnknownVersion(String),
 }
 
-/// The fields as the file spells them: every scalar is taken as its text, so that `007` stays `007`.
-#[derive(Deserialize)]
-struct Fields {
-    pid: String,
-    session_id: Option<String>,
-    started_at: String,
-    epic_spec: Option<String>,
-    lock_version: Option<String>,
-}
-
 impl Record {
-    /// A record for a sprint that starts now.
+    /// Creates the record of a sprint that starts now.
     pub fn new(pid: u32, session_id: &str, epic_spec: &str, now: WallTime) -> Self {
         Self {
             pid: i64::from(pid),
@@ -70,75 +57,71 @@ impl Record {
         }
     }
 
-    /// Reads a whole file. Fields that are not known are passed over, and only pid and time must be there: they
-    /// are what a lock is judged by.
-    pub fn parse(bytes: &[u8]) -> Result<Self, NoRecord> {
-        if bytes.len() > MAX_BYTES {
-            return Err(NoRecord::Invalid(format!("{} bytes are no record", bytes.len())));
-        }
-        // The values are read first, since only there every duplicate key is refused, at any depth.
-        let value: Value =
-            yaml_serde::from_slice(bytes).map_err(|error| NoRecord::Invalid(error.to_string()))?;
-        let version = value.get("lock_version").filter(|version| !version.is_null());
-        let known = version.is_none_or(is_known_version);
-        match Self::from_fields(bytes) {
+    /// Reads a whole file, YAML or JSON. Ignores unknown fields. Only pid and time are required: a lock is judged by them.
+    pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
+        let fields = Fields::read(bytes).map_err(RecordError::Invalid)?;
+        match Self::from_fields(&fields) {
             Ok(record) => Ok(record),
-            Err(_) if !known => Err(NoRecord::UnknownVersion(version.map(shown).unwrap_or_default())),
-            Err(reason) => Err(NoRecord::Invalid(reason)),
+            Err(reason) => match fields.unknown_version() {
+                Some(version) => Err(RecordError::UnknownVersion(version)),
+                None => Err(RecordError::Invalid(reason)),
+            },
         }
     }
 
-    /// Whether its version is one that this program knows; without one it is the first.
+    /// Says whether this program knows the version. A record without a version has version 1.
     pub fn version_is_known(&self) -> bool {
         self.lock_version.as_ref().is_none_or(|version| *version == LOCK_VERSION.to_string())
     }
 
-    /// The file's text.
+    /// Formats the file.
     pub fn to_yaml(&self) -> String {
-        let text = |value: &Option<String>| yaml::quoted(value.as_deref().unwrap_or_default());
+        let text = |value: &Option<String>| quoted(value.as_deref().unwrap_or_default());
         format!(
             "pid: {}\nsession_id: {}\nstarted_at: {}\nepic_spec: {}\nlock_version: {LOCK_VERSION}\n",
             self.pid,
             text(&self.session_id),
-            yaml::quoted(self.started_at.as_str()),
+            quoted(self.started_at.as_str()),
             text(&self.epic_spec),
         )
     }
 
-    fn from_fields(bytes: &[u8]) -> Result<Self, String> {
-        let fields: Fields = yaml_serde::from_slice(bytes).map_err(|error| error.to_string())?;
-        let digits = fields.pid.strip_prefix('-').unwrap_or(&fields.pid);
+    fn from_fields(fields: &Fields) -> Result<Self, String> {
+        let text = |name| fields.text(name);
+        let required = |name| text(name)?.ok_or_else(|| format!("{name} is missing"));
+        let (pid, started_at) = (required("pid")?, required("started_at")?);
+        let digits = pid.strip_prefix('-').unwrap_or(&pid);
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let pid = fields.pid.parse().ok().filter(|_| is_number);
+        let number = pid.parse().ok().filter(|_| is_number);
         Ok(Self {
-            pid: pid.ok_or_else(|| format!("pid is `{}`, not a number", fields.pid.escape_debug()))?,
-            session_id: fields.session_id,
-            started_at: StartedAt::parse(&fields.started_at)?,
-            epic_spec: fields.epic_spec,
-            lock_version: fields.lock_version,
+            pid: number.ok_or_else(|| format!("pid is `{}`, not a number", pid.escape_debug()))?,
+            session_id: text("session_id")?,
+            started_at: StartedAt::parse(&started_at)?,
+            epic_spec: text("epic_spec")?,
+            lock_version: text("lock_version")?,
         })
     }
 }
 
 impl StartedAt {
-    /// As the file has it.
+    /// Returns the text in the file.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// As the clock has it.
+    /// Returns the time.
     pub fn time(&self) -> WallTime {
         self.at
     }
 
-    /// In UTC, to the second.
+    /// Formats a time in UTC, in whole seconds.
     fn at(at: WallTime) -> Self {
         let stamp =
             Timestamp::from_second(at.as_micros().div_euclid(1_000_000)).unwrap_or(Timestamp::UNIX_EPOCH);
         Self { text: stamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), at: wall_time(stamp) }
     }
 
-    /// ISO 8601 with `Z`, with an offset, or with neither, which means UTC.
+    /// Parses ISO 8601 with `Z`, with an offset, or with neither, which means UTC.
     fn parse(text: &str) -> Result<Self, String> {
         let trimmed = text.trim();
         let in_utc = || -> Option<Timestamp> {
@@ -153,18 +136,6 @@ impl StartedAt {
 
 fn wall_time(stamp: Timestamp) -> WallTime {
     WallTime::from_micros(stamp.as_microsecond())
-}
-
-fn is_known_version(version: &Value) -> bool {
-    version.as_u64() == Some(LOCK_VERSION) || version.as_str() == Some("1")
-}
-
-fn shown(version: &Value) -> String {
-    match (version.as_str(), version.as_f64()) {
-        (Some(text), _) => text.chars().take(40).collect(),
-        (None, Some(number)) => number.to_string(),
-        (None, None) => "that is no number".to_owned(),
-    }
 }
 
 #[cfg(test)]

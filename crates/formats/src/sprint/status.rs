@@ -1,22 +1,22 @@
-//! The answer to a call: its mode, its status and what it tells of the lock.
+//! Answer of a sprint command: mode, status and lock info, as JSON and YAML.
 
 use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 
-use super::judge::{Judged, hours};
+use super::judgement::{Judged, hours};
 use super::problem::Problem;
+use super::quote::quoted;
 use super::record::Record;
-use super::yaml;
 
-/// What is to be done.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Take the lock.
     Acquire,
-    /// Give it back.
+    /// Remove the lock.
     Release,
-    /// Look only.
+    /// Only read the lock.
     Check,
 }
 
@@ -33,25 +33,25 @@ impl FromStr for Mode {
     }
 }
 
-/// How it ended.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// The lock was taken.
     Acquired,
-    /// The lock is gone.
+    /// There is no lock any more.
     Released,
-    /// Another sprint has it.
+    /// Another sprint has the lock.
     Blocked,
-    /// Whoever had it is gone, or has it for too long.
+    /// The holder has ended, or has held the lock for too long.
     ZombieDetected,
-    /// There is none.
+    /// There is no lock.
     Clean,
-    /// It could not be done.
+    /// The operation failed.
     Failure,
 }
 
 impl Status {
-    /// Its word in the answer.
+    /// Returns its word in the answer.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Acquired => "acquired",
@@ -64,26 +64,26 @@ impl Status {
     }
 }
 
-/// What is told of the lock.
+/// What the answer says about the lock.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LockInfo {
-    /// There is none.
+    /// There is no lock.
     Absent,
-    /// There is something, of which nothing is known.
+    /// There is a file that could not be read.
     Unread,
-    /// What was read and judged. What the file does not have is null.
+    /// The lock that was read and judged. Missing values are null.
     Present {
         /// The process.
         pid: Option<i64>,
         /// The session.
         session_id: Option<String>,
-        /// Since when, as the file has it.
+        /// When it was taken, as the file has it.
         started_at: Option<String>,
-        /// What for.
+        /// What the sprint works on.
         epic_spec: Option<String>,
-        /// How old, in hours.
+        /// The age in hours.
         age_hours: Option<f64>,
-        /// Whether the process lives.
+        /// Whether the process is alive.
         pid_alive: Option<bool>,
         /// Whether the lock may be taken over.
         is_zombie: bool,
@@ -91,18 +91,18 @@ pub enum LockInfo {
 }
 
 impl LockInfo {
-    /// Tells of a lock that was judged.
+    /// Describes a lock that was judged.
     pub fn judged(judged: &Judged) -> Self {
         let age_hours = judged.age.map(hours);
         Self::present(judged.record.as_ref(), age_hours, judged.pid_alive, judged.is_zombie())
     }
 
-    /// Tells of a lock that was taken just now.
+    /// Describes a lock that was just taken.
     pub fn taken(record: &Record) -> Self {
         Self::present(Some(record), Some(0.0), Some(true), false)
     }
 
-    /// As JSON, with the keys in the order of the format.
+    /// Returns JSON, with the keys in the order of the format.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Absent => json!({ "exists": false }),
@@ -143,29 +143,29 @@ impl LockInfo {
 /// The whole answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// How it ended.
+    /// The result.
     pub status: Status,
-    /// The lock as it was found, or as it is now if it was changed.
+    /// The lock after the operation.
     pub lock_info: LockInfo,
     /// One sentence.
     pub message: String,
-    /// Why it failed, or what it warns of.
+    /// The error, or the warnings.
     pub problems: Vec<Problem>,
 }
 
 impl Answer {
-    /// An answer without problems.
+    /// Creates an answer without problems.
     pub fn new(status: Status, lock_info: LockInfo, message: impl Into<String>) -> Self {
         Self { status, lock_info, message: message.into(), problems: Vec::new() }
     }
 
-    /// A failure: its sentence, and the causes behind it in the message.
+    /// Creates the answer of a failure. The message has the sentence and its causes.
     pub fn failure(problem: Problem, lock_info: LockInfo) -> Self {
         let message = problem.with_causes();
         Self { status: Status::Failure, lock_info, message, problems: vec![problem] }
     }
 
-    /// Adds warnings, before what is there.
+    /// Adds warnings before the existing problems.
     #[must_use]
     pub fn with_warnings(mut self, mut warnings: Vec<Problem>) -> Self {
         warnings.append(&mut self.problems);
@@ -173,7 +173,7 @@ impl Answer {
         self
     }
 
-    /// The return document of the format. `mode` is what was asked, word for word.
+    /// Returns the document of the format. `mode` is the mode as the user gave it.
     pub fn to_json(&self, mode: &str) -> Value {
         let errors: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
         json!({
@@ -185,7 +185,7 @@ impl Answer {
         })
     }
 
-    /// The same as YAML.
+    /// Returns the same document as YAML.
     pub fn to_yaml(&self, mode: &str) -> String {
         let document = self.to_json(mode);
         let mut text = String::new();
@@ -211,25 +211,28 @@ fn block(key: &str, fields: &Map<String, Value>) -> String {
 }
 
 fn scalar(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), yaml::quoted)
+    value.as_str().map_or_else(|| value.to_string(), quoted)
 }
 
-/// Whole numbers without a fraction, as the format writes them.
+/// Writes a whole number without a fraction, as the format does.
 fn number(hours: f64) -> Value {
     if hours.fract() == 0.0 && hours < 1e15 { json!(hours as u64) } else { json!(hours) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use lockkeeper_platform::wall_clock::WallTime;
     use std::time::Duration;
+
+    use lockkeeper_platform::wall_clock::WallTime;
+
+    use super::*;
+    use crate::yaml;
 
     const START: WallTime = WallTime::from_micros(1_770_503_400_000_000);
 
     /// Requirements 7, 8.
     #[test]
-    fn the_answer_is_the_return_document_of_the_seed() {
+    fn the_answer_is_the_document_of_the_format() {
         let record = Record::new(12345, "sprint-2026-02-07-001", "epic5", START);
         let judged = Judged::new(Ok(record), |_| Ok(true), START.after(Duration::from_secs(9000)), false);
         let answer = Answer::new(Status::Blocked, LockInfo::judged(&judged), "no");
@@ -248,8 +251,20 @@ message: "no"
 errors: []
 "#;
         assert_eq!(answer.to_yaml("check"), expected);
-        let read: Value = yaml_serde::from_str(expected).unwrap();
-        assert_eq!(read, answer.to_json("check"));
+        let read = yaml::compose(&yaml::Source::new(expected.to_owned())).unwrap().unwrap();
+        assert_eq!(to_json(&read), answer.to_json("check"));
+    }
+
+    /// Converts a node as YAML's JSON schema does.
+    fn to_json(node: &yaml::Node) -> Value {
+        match &node.value {
+            yaml::Value::Scalar { text, plain: true } => text.parse().unwrap(),
+            yaml::Value::Scalar { text, plain: false } => text.as_str().into(),
+            yaml::Value::List(items) => items.iter().map(to_json).collect(),
+            yaml::Value::Map(entries) => {
+                entries.iter().map(|(key, value)| (key.text().unwrap().to_owned(), to_json(value))).collect()
+            }
+        }
     }
 
     /// Requirement 36.
@@ -264,7 +279,7 @@ errors: []
 
     /// Requirements 9, 44.
     #[test]
-    fn a_failure_keeps_the_sentence_apart_from_its_cause() {
+    fn a_failure_has_its_cause_in_the_message_and_not_in_the_errors() {
         let problem = Problem::WriteFailed(std::io::Error::other("disk full\n\u{1b}[2J"));
         let answer = Answer::failure(problem, LockInfo::Absent);
         let expected = "status: \"failure\"\nmode: \"acquire\"\nlock_info:\n  exists: false\n\

@@ -1,4 +1,4 @@
-//! Why the status log cannot be written or read.
+//! Errors of the status log.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,37 +10,37 @@ use super::line::LineError;
 /// Why the status log cannot be written or read.
 #[derive(Debug, Error)]
 pub enum StatusError {
-    /// The line itself.
+    /// The line is not valid.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// Where the log should be lies something else.
+    /// Something else is where the log should be.
     #[error("{} is {what}, not a log", path.display())]
     NotALog {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What lies there.
+        /// What is there.
         what: &'static str,
     },
-    /// The folder is a symbolic link that anybody could have put there.
+    /// The folder is a symbolic link that any user could have created.
     #[error("{} is a symbolic link in a folder that everybody may write to", path.display())]
     PlantedFolder {
-        /// Where.
+        /// The path.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The system refused an operation.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// With what.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Others tore the log each time that the line was written.
+    /// Other programs damaged the line at every attempt.
     #[error("other programs keep tearing the lines of {}", path.display())]
     Torn {
-        /// Which log.
+        /// The log.
         path: PathBuf,
     },
 }
@@ -50,7 +50,7 @@ impl StatusError {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
 
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::Line(error) => error.hint().to_owned(),

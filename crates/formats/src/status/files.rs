@@ -1,4 +1,4 @@
-//! The log's files: where they are, and opening them without falling for what else may lie there.
+//! Log files: their names, and safe ways to open them.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
@@ -9,12 +9,12 @@ use rustix::fs::OFlags;
 
 use super::error::StatusError;
 
-/// The log's name in its folder; older ones have a number behind.
+/// The name of the log. Older logs have a number after it.
 const NAME: &str = "status.log";
-/// How often to look again when the log is rotated while its files are being opened.
-const LOOKS: usize = 32;
+/// How many times to try again when the log is rotated while its files are opened.
+const TRIES: usize = 32;
 
-/// Which file it is, whatever its name. Valid while the file is open: numbers of deleted files are used again.
+/// The identity of a file: device and inode. Valid while the file is open, because inodes are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -22,43 +22,43 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn of(facts: &Metadata) -> Self {
-        Self { device: facts.dev(), inode: facts.ino() }
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
     }
 }
 
-/// The log itself for 0, older ones for more.
+/// Returns the path of the log for 0, and of older logs for higher numbers.
 pub(super) fn path_of(folder: &Path, age: u32) -> PathBuf {
     if age == 0 { folder.join(NAME) } else { folder.join(format!("{NAME}.{age}")) }
 }
 
-/// Checks that the folder is one that a log may be written to, if it is there.
+/// Refuses a folder that is a symbolic link in a folder where everybody may write.
 pub(super) fn check_folder(folder: &Path) -> Result<(), StatusError> {
-    let Ok(facts) = fs::symlink_metadata(folder) else { return Ok(()) };
-    if !facts.is_symlink() {
+    let Ok(metadata) = fs::symlink_metadata(folder) else { return Ok(()) };
+    if !metadata.is_symlink() {
         return Ok(());
     }
-    // The kernel refuses such links for another user's sake only where it was told to.
+    // The kernel can refuse such links too, but only if the administrator has enabled that.
     let parent = folder.parent().map(fs::metadata);
-    let public = matches!(parent, Some(Ok(facts)) if facts.permissions().mode() & 0o002 != 0);
+    let public = matches!(parent, Some(Ok(metadata)) if metadata.permissions().mode() & 0o002 != 0);
     if public { Err(StatusError::PlantedFolder { path: folder.to_owned() }) } else { Ok(()) }
 }
 
-/// Makes the folder, for its owner only.
+/// Creates the folder with mode 0700.
 pub(super) fn create_folder(folder: &Path) -> Result<(), StatusError> {
     check_folder(folder)?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(StatusError::io("make the folder", folder))
 }
 
-/// Opens the log for appending, and makes it if there is none.
+/// Opens the log for appending, and creates it if it is missing.
 pub(super) fn open_to_append(path: &Path) -> Result<File, StatusError> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o600);
     open(&mut options, path)
 }
 
-/// Opens one of the log's files for reading, if it is there.
+/// Opens one log file for reading; `None` when it is missing.
 pub(super) fn open_to_read(path: &Path) -> Result<Option<File>, StatusError> {
     match open(OpenOptions::new().read(true), path) {
         Ok(file) => Ok(Some(file)),
@@ -67,15 +67,15 @@ pub(super) fn open_to_read(path: &Path) -> Result<Option<File>, StatusError> {
     }
 }
 
-/// Opens all of the log's files of one moment, oldest first.
+/// Opens all log files of one moment, oldest first.
 pub(super) fn open_all(folder: &Path) -> Result<Vec<(Identity, File)>, StatusError> {
     let current = path_of(folder, 0);
     let mut files = Vec::new();
-    for _ in 0..LOOKS {
+    for _ in 0..TRIES {
         files = open_once(folder)?;
         let newest = files.last().map(|(identity, _)| *identity);
-        let now = fs::symlink_metadata(&current).ok().map(|facts| Identity::of(&facts));
-        // A rotation in between may have moved a file past the eye.
+        let now = fs::symlink_metadata(&current).ok().map(|metadata| Identity::of(&metadata));
+        // A rotation in between may have renamed a file that was not opened yet.
         if now.is_none() || now == newest {
             break;
         }
@@ -90,7 +90,7 @@ fn open_once(folder: &Path) -> Result<Vec<(Identity, File)>, StatusError> {
         let file = match open_to_read(&path) {
             Ok(Some(file)) => file,
             Ok(None) => continue,
-            // Something else under an old name is not the log's business.
+            // Something else with the name of an older log is ignored.
             Err(StatusError::NotALog { .. }) if age > 0 => continue,
             Err(error) => return Err(error),
         };
@@ -103,7 +103,7 @@ fn open_once(folder: &Path) -> Result<Vec<(Identity, File)>, StatusError> {
     Ok(files)
 }
 
-/// The ages of the files that there are, the log itself first.
+/// Returns the numbers of the files that exist, the log itself first.
 pub(super) fn ages(folder: &Path) -> Result<Vec<u32>, StatusError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -122,21 +122,21 @@ pub(super) fn ages(folder: &Path) -> Result<Vec<u32>, StatusError> {
 
 fn open(options: &mut OpenOptions, path: &Path) -> Result<File, StatusError> {
     let other = |what| StatusError::NotALog { path: path.to_owned(), what };
-    // NONBLOCK only keeps the opening of a FIFO from waiting; it means nothing for files.
+    // With NONBLOCK, opening a FIFO does not wait. It has no effect on files.
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match options.custom_flags(flags.bits().cast_signed()).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Err(other("a folder")),
-        Err(error) if fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink()) => {
+        Err(error) if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) => {
             drop(error);
             return Err(other("a symbolic link"));
         }
         Err(error) => return Err(StatusError::io("open", path)(error)),
     };
-    let facts = file.metadata().map_err(StatusError::io("look at", path))?;
-    if facts.is_file() {
+    let metadata = file.metadata().map_err(StatusError::io("look at", path))?;
+    if metadata.is_file() {
         Ok(file)
-    } else if facts.is_dir() {
+    } else if metadata.is_dir() {
         Err(other("a folder"))
     } else {
         Err(other("a pipe, socket or device"))

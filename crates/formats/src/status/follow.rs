@@ -1,4 +1,4 @@
-//! Following: each line once, as it comes, through rotation, truncation and deletion.
+//! Follow mode: returns each line once, as it is appended, across rotation, truncation and deletion.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -8,26 +8,27 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::error::StatusError;
-use super::files::{Identity, open_all, path_of};
-use super::line::StatusLine;
-use super::split::{Found, Splitter};
 use lockkeeper_platform::changes::Changes;
 use lockkeeper_platform::poll::{self, Ready};
 
-/// How often to look where nobody tells of changes.
-const LOOK: Duration = Duration::from_millis(250);
-/// How often to look although changes are told of: a folder may be replaced, a network file system keeps silent.
-const LOOK_ANYWAY: Duration = Duration::from_secs(2);
+use super::error::StatusError;
+use super::files::{Identity, open_all, path_of};
+use super::line::StatusLine;
+use super::line_splitter::{Found, Splitter};
+
+/// How often to poll without change notification.
+const POLL: Duration = Duration::from_millis(250);
+/// How often to poll with change notification: a folder may be replaced, and a network file system sends no events.
+const POLL_ANYWAY: Duration = Duration::from_secs(2);
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
-/// Files that were moved out of the folder and are still read, since programs that had them open may go on writing.
+/// The most files that were moved out of the folder and are still read: programs that have them open may go on writing.
 const MAX_STRAYS: usize = 4;
 
-/// The lines of a log as they come.
+/// The lines of a log as they are appended.
 ///
-/// A file is known by what it is and not by its name, and read on from where the reading ended. A program that
-/// copies the log and truncates it, instead of renaming it, shows its lines twice.
+/// A file is identified by its inode, not by its name, and read on from the last offset. If a program copies the log and
+/// truncates it, instead of renaming it, its lines appear twice.
 #[derive(Debug)]
 pub struct Follow {
     folder: PathBuf,
@@ -40,7 +41,7 @@ pub struct Follow {
     watch: Option<(Identity, Changes)>,
 }
 
-/// A file that is read as it grows.
+/// A file that is read while it grows.
 #[derive(Debug)]
 struct Tail {
     identity: Identity,
@@ -52,7 +53,7 @@ struct Tail {
 impl Follow {
     pub(super) fn from_start(folder: &Path) -> Result<Self, StatusError> {
         let mut follow = Self::new(folder);
-        follow.meet_new_files()?;
+        follow.open_new_files()?;
         Ok(follow)
     }
 
@@ -68,11 +69,11 @@ impl Follow {
         let (ready, buffer) = (VecDeque::new(), vec![0; CHUNK]);
         let (folder, path) = (folder.to_owned(), path_of(folder, 0));
         let mut follow = Self { folder, path, tails: Vec::new(), ready, bad_lines: 0, buffer, watch: None };
-        follow.listen();
+        follow.watch_folder();
         follow
     }
 
-    /// The next line, or nothing when none comes within the limit.
+    /// Waits for the next line; `None` when the limit passes.
     pub fn next(&mut self, limit: Option<Duration>) -> Result<Option<StatusLine>, StatusError> {
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
@@ -87,7 +88,7 @@ impl Follow {
         }
     }
 
-    /// The next line that is there already.
+    /// Returns the next line without waiting.
     pub fn take(&mut self) -> Result<Option<StatusLine>, StatusError> {
         while self.ready.is_empty() {
             if !self.read_on()? {
@@ -97,26 +98,26 @@ impl Follow {
         Ok(self.ready.pop_front())
     }
 
-    /// Sleeps until there may be a line, one of these descriptors is readable, `output` is closed at its other end,
-    /// or the limit is reached. Tells which of the descriptors are ready, `output` as the one after the last.
+    /// Sleeps until there may be a line, one of `others` is readable, nobody reads `output` any more, or the limit passes.
+    /// Returns which descriptors are ready. `output` has the index after the last.
     pub fn wait(
         &mut self,
         others: &[BorrowedFd<'_>],
         output: Option<BorrowedFd<'_>>,
         limit: Option<Duration>,
     ) -> Result<Ready, StatusError> {
-        if self.listen() {
-            // What came before we listened was not told of.
+        if self.watch_folder() {
+            // There are no events for changes before the watch started, so the caller reads once more.
             return Ok(Ready::none());
         }
-        let told = self.watch.as_ref().and_then(|(_, changes)| changes.as_fd());
-        let look = if told.is_some() { LOOK_ANYWAY } else { LOOK };
-        let limit = limit.map_or(look, |limit| limit.min(look));
+        let events = self.watch.as_ref().and_then(|(_, changes)| changes.as_fd());
+        let poll = if events.is_some() { POLL_ANYWAY } else { POLL };
+        let limit = limit.map_or(poll, |limit| limit.min(poll));
         let mut readable = others.to_vec();
-        readable.extend(told);
+        readable.extend(events);
         let ready = poll::wait_or_hang_up(&readable, output.as_slice(), Some(limit));
         let mut ready = ready.map_err(StatusError::io("wait for", &self.path))?;
-        if told.is_some()
+        if events.is_some()
             && ready.forget(others.len())
             && let Some((_, changes)) = &self.watch
         {
@@ -125,12 +126,12 @@ impl Follow {
         Ok(ready)
     }
 
-    /// How many lines were passed over because they are not status lines.
+    /// Returns how many lines were skipped because they are not status lines.
     pub const fn bad_lines(&self) -> u64 {
         self.bad_lines
     }
 
-    /// Reads one piece of the oldest file that has more; false when none has.
+    /// Reads one chunk of the oldest file that has more. Returns false when none has.
     fn read_on(&mut self) -> Result<bool, StatusError> {
         for tail in &mut self.tails {
             let read = tail.read(&mut self.buffer).map_err(StatusError::io("read", &self.path))?;
@@ -142,18 +143,18 @@ impl Follow {
                 return Ok(true);
             }
         }
-        let current = fs::symlink_metadata(&self.path).ok().map(|facts| Identity::of(&facts));
+        let current = fs::symlink_metadata(&self.path).ok().map(|metadata| Identity::of(&metadata));
         match current {
-            Some(current) if self.tails.iter().all(|tail| tail.identity != current) => self.meet_new_files(),
+            Some(current) if self.tails.iter().all(|tail| tail.identity != current) => self.open_new_files(),
             Some(_) | None => Ok(false),
         }
     }
 
-    /// Opens files that are not known yet; true when there are any.
-    fn meet_new_files(&mut self) -> Result<bool, StatusError> {
+    /// Opens the files that are not open yet. Returns whether there were any.
+    fn open_new_files(&mut self) -> Result<bool, StatusError> {
         let files = open_all(&self.folder)?;
         let listed: Vec<Identity> = files.iter().map(|(identity, _)| *identity).collect();
-        self.forget_strays(&listed);
+        self.close_strays(&listed);
         let known = self.tails.len();
         for (identity, file) in files {
             if self.tails.iter().all(|tail| tail.identity != identity) {
@@ -163,28 +164,28 @@ impl Follow {
         Ok(self.tails.len() > known)
     }
 
-    /// Closes files that were deleted, and all but a few of those that were moved elsewhere; they were read to their
-    /// end. What is still listed stays open, or it would be met again as a new file.
-    fn forget_strays(&mut self, listed: &[Identity]) {
+    /// Closes files that were deleted, and all but a few of those that were moved elsewhere; they were read to their end.
+    /// Files that are still in the folder stay open, or they would be read again as new files.
+    fn close_strays(&mut self, listed: &[Identity]) {
         let mut strays = self.tails.iter().filter(|tail| !listed.contains(&tail.identity)).count();
         self.tails.retain(|tail| {
             if listed.contains(&tail.identity) {
                 return true;
             }
-            let deleted = tail.file.metadata().is_ok_and(|facts| facts.nlink() == 0);
+            let deleted = tail.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0);
             let closed = deleted || strays > MAX_STRAYS;
             strays -= 1;
             !closed
         });
     }
 
-    /// Listens to the folder if it is not, or to another one; true when it just began to.
-    fn listen(&mut self) -> bool {
-        let folder = fs::metadata(&self.folder).ok().map(|facts| Identity::of(&facts));
+    /// Watches the folder if it is not watched yet, or was replaced. Returns whether a new watch was started.
+    fn watch_folder(&mut self) -> bool {
+        let folder = fs::metadata(&self.folder).ok().map(|metadata| Identity::of(&metadata));
         if folder == self.watch.as_ref().map(|(identity, _)| *identity) {
             return false;
         }
-        // Where listening is not possible, looking now and then has to do.
+        // Without a watch, the caller polls.
         let changes = Changes::watch(&self.folder).ok();
         self.watch = folder.zip(changes);
         self.watch.is_some()
@@ -195,7 +196,7 @@ impl Tail {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut read = self.file.read_at(buffer, self.offset)?;
         if read == 0 && self.offset > 0 && self.file.metadata()?.len() < self.offset {
-            // Somebody truncated it: what is there now is new.
+            // Another program truncated the file, so its content is new.
             self.offset = 0;
             self.splitter.restart();
             read = self.file.read_at(buffer, 0)?;
@@ -211,7 +212,7 @@ impl Tail {
             self.file.read_at(&mut last, before)?;
         }
         if last != *b"\n" {
-            self.splitter = Splitter::in_the_middle();
+            self.splitter = Splitter::inside_line();
         }
         Ok(())
     }
@@ -219,18 +220,19 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{State, StatusLog};
-    use super::*;
     use lockkeeper_platform::wall_clock::WallTime;
+
+    use super::*;
+    use crate::status::{State, StatusLog};
 
     /// Requirement 69.
     #[test]
-    fn where_nobody_tells_of_changes_they_are_looked_for() {
+    fn without_change_notification_the_log_is_polled() {
         let folder = tempfile::tempdir().unwrap();
         let log = StatusLog::open(folder.path()).unwrap();
         let mut follow = log.follow().unwrap();
         let identity = Identity::of(&fs::metadata(folder.path()).unwrap());
-        follow.watch = Some((identity, Changes::deaf()));
+        follow.watch = Some((identity, Changes::disabled()));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| follow.next(Some(Duration::from_secs(60))).unwrap().unwrap());
             log.append(&StatusLine::new(State::Done, "t", WallTime::now()).unwrap()).unwrap();

@@ -1,29 +1,29 @@
-//! A status line: what is in it, what may be written, and what else is read.
+//! Status line: strict when it is written, lenient when it is parsed.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use lockkeeper_platform::wall_clock::WallTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::json;
-use lockkeeper_platform::wall_clock::WallTime;
+use super::python_json;
 
-/// The longest line that is written, in bytes and with its newline.
+/// The longest line that is written, in bytes, with its newline.
 pub const MAX_LINE: usize = 64 * 1024;
 /// The longest task or worker id that is written, in bytes.
 const MAX_ID: usize = 255;
-/// How deep `meta` may be nested: well below where readers, ours and others, give up.
+/// The most nested levels of `meta`. All known readers can read this.
 const MAX_DEPTH: usize = 64;
-/// Where a worker's id is written.
+/// The key of the worker's id in `meta`.
 const WORKER: &str = "worker_id";
 
-/// What a worker says about a task.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// It begins.
+    /// It starts.
     Start,
     /// It is done.
     Done,
@@ -31,19 +31,19 @@ pub enum State {
     Wait,
     /// It failed.
     Error,
-    /// It needs somebody.
+    /// It needs a person.
     Help,
-    /// It was left out.
+    /// It was skipped.
     Skip,
-    /// It was given to a worker. Other programs write this; we only read it.
+    /// It was assigned to a worker. Other programs write this; we only read it.
     Assigned,
 }
 
 impl State {
-    /// Those that may be written.
+    /// The states that may be written.
     pub const WRITTEN: [Self; 6] = [Self::Start, Self::Done, Self::Wait, Self::Error, Self::Help, Self::Skip];
 
-    /// The word in the log.
+    /// Returns the word in the log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Start => "START",
@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    /// Whether somebody should look at it.
+    /// Says whether a person should look at it.
     pub const fn needs_help(self) -> bool {
         match self {
             Self::Error | Self::Help => true,
@@ -92,7 +92,7 @@ pub struct StatusLine {
 }
 
 impl StatusLine {
-    /// A line to be written.
+    /// Creates a line to be written.
     pub fn new(state: State, task: impl Into<String>, at: WallTime) -> Result<Self, LineError> {
         if state == State::Assigned {
             return Err(LineError::NeverWritten);
@@ -101,14 +101,14 @@ impl StatusLine {
         Ok(Self { state, task, at: at.in_milliseconds(), message: None, meta: None, worker: None })
     }
 
-    /// Adds words for people.
+    /// Adds a message for people.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
     }
 
-    /// Adds what programs want to know; this is the one place for extensions.
+    /// Adds data for programs. This is the only place for extensions.
     pub fn with_meta(mut self, meta: Map<String, Value>) -> Result<Self, LineError> {
         if meta.values().any(|value| !is_shallow(value, MAX_DEPTH)) {
             return Err(LineError::TooDeep);
@@ -122,7 +122,7 @@ impl StatusLine {
         }
     }
 
-    /// Adds who says it, as `meta.worker_id`.
+    /// Adds the worker, as `meta.worker_id`.
     pub fn with_worker(mut self, worker: impl Into<String>) -> Result<Self, LineError> {
         let worker = checked("worker id", worker.into())?;
         self.meta.get_or_insert_default().insert(WORKER.to_owned(), worker.as_str().into());
@@ -130,37 +130,37 @@ impl StatusLine {
         Ok(self)
     }
 
-    /// What is said.
+    /// Returns the state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// About which task.
+    /// Returns the task.
     pub fn task(&self) -> &str {
         &self.task
     }
 
-    /// When it was said.
+    /// Returns the time.
     pub const fn at(&self) -> WallTime {
         self.at
     }
 
-    /// In words.
+    /// Returns the message.
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }
 
-    /// What programs want to know.
+    /// Returns the data for programs.
     pub const fn meta(&self) -> Option<&Map<String, Value>> {
         self.meta.as_ref()
     }
 
-    /// Who says it.
+    /// Returns the worker.
     pub fn worker(&self) -> Option<&str> {
         self.worker.as_deref()
     }
 
-    /// The line as it stands in the log, without its newline and however long it is.
+    /// Formats the line without its newline, of any length.
     pub fn to_text(&self) -> String {
         let fields = Written {
             state: self.state.as_str(),
@@ -169,10 +169,11 @@ impl StatusLine {
             message: self.message.as_deref(),
             meta: self.meta.as_ref(),
         };
-        json::to_text(&fields).expect("texts, numbers and objects with text keys can always be written")
+        python_json::to_text(&fields)
+            .expect("texts, numbers and objects with text keys can always be written")
     }
 
-    /// The bytes to write, newline included.
+    /// Returns the bytes to write, newline included.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, LineError> {
         if self.state == State::Assigned {
             return Err(LineError::NeverWritten);
@@ -189,9 +190,9 @@ impl StatusLine {
 impl FromStr for StatusLine {
     type Err = LineError;
 
-    /// Reads what any program of the protocol writes.
+    /// Parses a line of any program of the protocol.
     fn from_str(text: &str) -> Result<Self, LineError> {
-        // A list would be taken for the fields in order.
+        // serde would accept a list as the fields in order.
         if !text.trim_start().starts_with('{') {
             return Err(LineError::NotAnObject);
         }
@@ -203,7 +204,7 @@ impl FromStr for StatusLine {
         let at = time_of(read.timestamp.or(read.ts))?;
         let mut meta = match read.meta {
             Some(Value::Object(meta)) => Some(meta),
-            // An optional field that is not what it should be does not make the rest worthless.
+            // An optional field with a wrong type is ignored.
             Some(_) | None => None,
         };
         let mut worker = meta.as_ref().and_then(worker_in);
@@ -219,46 +220,46 @@ impl FromStr for StatusLine {
 /// Why something is not a status line.
 #[derive(Debug, Error)]
 pub enum LineError {
-    /// A state that the protocol does not have.
+    /// The protocol does not have this state.
     #[error("`{}` is not a state", .0.escape_debug())]
     State(String),
-    /// ASSIGNED.
+    /// ASSIGNED is never written.
     #[error("the state ASSIGNED is read, but never written")]
     NeverWritten,
-    /// An id without anything in it.
+    /// An id is empty.
     #[error("the {what} is empty")]
     Empty {
-        /// Of what.
+        /// Which id.
         what: &'static str,
     },
-    /// An id that nobody could read.
+    /// An id is too long or has control characters.
     #[error("the {what} is longer than {MAX_ID} bytes or has control characters")]
     Id {
-        /// Of what.
+        /// Which id.
         what: &'static str,
     },
     /// The line is too long to be appended safely.
     #[error("the status line has {length} bytes, more than {MAX_LINE}")]
     TooLong {
-        /// How long it is.
+        /// Its length.
         length: usize,
     },
-    /// `meta` is nested too deeply for readers.
+    /// `meta` has too many nested levels for some readers.
     #[error("meta is nested more than {MAX_DEPTH} deep")]
     TooDeep,
-    /// Something else than an object.
+    /// It is not a JSON object.
     #[error("it is not a JSON object")]
     NotAnObject,
-    /// Not JSON, or a field is missing.
+    /// It is not JSON, or a field is missing.
     #[error("it is not a status line")]
     Json(#[source] serde_json::Error),
-    /// A time that cannot be read, or none.
+    /// It has no valid time.
     #[error("it has no time that can be read")]
     Time,
 }
 
 impl LineError {
-    /// The way out.
+    /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::State(_) | Self::NeverWritten => "states are START, DONE, WAIT, ERROR, HELP, SKIP",
@@ -285,7 +286,7 @@ struct Written<'l> {
     meta: Option<&'l Map<String, Value>>,
 }
 
-/// The fields that are read; others are passed over.
+/// The fields that are parsed. Other fields are ignored.
 #[derive(Deserialize)]
 struct Read<'l> {
     #[serde(borrow)]
@@ -313,7 +314,7 @@ fn worker_in(meta: &Map<String, Value>) -> Option<String> {
     meta.get(WORKER).and_then(text_of)
 }
 
-/// A text, or what stands for one in the lines of other programs.
+/// Returns a text. Other programs also write numbers and other values where a text belongs.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -322,7 +323,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// ISO 8601, or seconds since 1970 as Python's `time.time()` gives them.
+/// Parses ISO 8601, or seconds since 1970 as Python's `time.time()` returns them.
 fn time_of(value: Option<Value>) -> Result<WallTime, LineError> {
     let read = match value {
         Some(Value::String(text)) => text.parse().ok(),

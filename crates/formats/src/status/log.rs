@@ -1,4 +1,4 @@
-//! Appending: one `write` a line, checked before and after, so that nobody's death or full disk costs another's line.
+//! Log writer: appends each line with one `write`, and checks before and after that no other line is damaged.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, Write};
@@ -6,29 +6,30 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use lockkeeper_platform::wall_clock::WallTime;
+
 use super::error::StatusError;
 use super::files::{Identity, check_folder, create_folder, open_to_append, path_of};
 use super::follow::Follow;
 use super::line::StatusLine;
 use super::rotate::Rotation;
 use super::summary::Summary;
-use lockkeeper_platform::wall_clock::WallTime;
 
-/// How often a line is written again after others tore the log under it.
+/// How many times a line is written again after another program damaged it.
 const TRIES: usize = 64;
 
-/// The status log of a folder. Cheap to open; nothing is made before the first line.
+/// The status log of a folder. It is cheap to open, and no file is created before the first line.
 #[derive(Debug)]
 pub struct StatusLog {
     folder: PathBuf,
     path: PathBuf,
     rotation: Rotation,
-    /// One writer a process: where a line begins is asked of the descriptor that wrote it.
+    /// One writer for the whole process, because the file offset of its descriptor shows where a line starts.
     writer: Mutex<Option<Writer>>,
 }
 
 impl StatusLog {
-    /// The log in this folder, which need not exist yet.
+    /// Opens the log of a folder, which may be missing.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StatusError> {
         let folder = folder.into();
         check_folder(&folder)?;
@@ -36,25 +37,25 @@ impl StatusLog {
         Ok(Self { folder, path, rotation: Rotation::default(), writer: Mutex::new(None) })
     }
 
-    /// Rotates in another way than by default.
+    /// Sets the rotation.
     #[must_use]
     pub fn with_rotation(mut self, rotation: Rotation) -> Self {
         self.rotation = rotation;
         self
     }
 
-    /// Where the log is.
+    /// Returns the path of the log.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Appends a line, and rotates the log when it has become too large.
     ///
-    /// When this returns, the line is whole in the log, or in a rotated one if it was rotated meanwhile. It is not
-    /// forced to the disk: it survives the death of any process, but not of the machine.
+    /// When this returns, the complete line is in the log, or in an older log if it was rotated meanwhile. The line is not
+    /// synced to disk: it survives the death of any process, but not a power cut.
     pub fn append(&self, line: &StatusLine) -> Result<(), StatusError> {
         let bytes = line.to_bytes()?;
-        // A panic cannot leave the writer half done: it holds a file and a number that are checked each time.
+        // A panic cannot leave the writer in a bad state: its file and offset are checked each time.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..TRIES {
             let current = match writer.take() {
@@ -73,7 +74,7 @@ impl StatusLog {
             match outcome? {
                 Outcome::Whole { size } => {
                     if self.rotation.is_due(size) {
-                        // The line is in the log already. If it cannot be rotated, the next writer tries again.
+                        // The line is in the log already. If the rotation fails, the next writer tries again.
                         let _ = self.rotation.rotate(&self.folder);
                     }
                     return Ok(());
@@ -90,12 +91,12 @@ impl StatusLog {
         Follow::from_now(&self.folder)
     }
 
-    /// Follows the lines from the oldest that is there.
+    /// Follows the lines from the oldest one on.
     pub fn follow_from_start(&self) -> Result<Follow, StatusError> {
         Follow::from_start(&self.folder)
     }
 
-    /// Reads everything and tells the latest state of each task and worker.
+    /// Reads everything, and returns the latest state of each task and worker.
     pub fn summary(&self, now: WallTime) -> Result<Summary, StatusError> {
         Summary::read(&self.folder, now)
     }
@@ -106,18 +107,18 @@ impl StatusLog {
 struct Writer {
     file: File,
     identity: Identity,
-    /// How large the log was when it last ended with a line of ours.
+    /// The size of the log after our last line, if that was the last line.
     clean_at: u64,
 }
 
-/// What became of a line.
+/// The result of writing a line.
 #[derive(Debug)]
 enum Outcome {
-    /// It is there, and the log has this size.
+    /// The line is complete, and the log has this size.
     Whole { size: u64 },
-    /// It was cut short, or glued to a piece of another: it has to be written again.
+    /// The line was cut off, or joined to an incomplete line. It has to be written again.
     Torn,
-    /// The file that it was written to had been deleted.
+    /// The file was deleted.
     Deleted,
 }
 
@@ -130,14 +131,14 @@ impl Writer {
             }
             opened => opened?,
         };
-        let facts = file.metadata().map_err(StatusError::io("look at", path))?;
-        Ok((Self { file, identity: Identity::of(&facts), clean_at: 0 }, facts.len()))
+        let metadata = file.metadata().map_err(StatusError::io("look at", path))?;
+        Ok((Self { file, identity: Identity::of(&metadata), clean_at: 0 }, metadata.len()))
     }
 
-    /// This writer and the log's size, if the path still leads to its file.
+    /// Returns this writer and the size of the log, if the path is still its file.
     fn still_current(self, path: &Path) -> Option<(Self, u64)> {
-        let facts = fs::symlink_metadata(path).ok()?;
-        if Identity::of(&facts) == self.identity { Some((self, facts.len())) } else { None }
+        let metadata = fs::symlink_metadata(path).ok()?;
+        if Identity::of(&metadata) == self.identity { Some((self, metadata.len())) } else { None }
     }
 
     fn write(&mut self, line: &[u8], size: u64) -> io::Result<Outcome> {
@@ -154,30 +155,30 @@ impl Writer {
             self.clean_at = 0;
             return Ok(Outcome::Torn);
         }
-        let facts = self.file.metadata()?;
-        if facts.nlink() == 0 {
+        let metadata = self.file.metadata()?;
+        if metadata.nlink() == 0 {
             return Ok(Outcome::Deleted);
         }
         let length = bytes.len() as u64;
-        let alone = facts.len() == size + length;
+        let alone = metadata.len() == size + length;
         if !alone && clean {
-            // Others wrote too, so the line may stand elsewhere than where the look was.
+            // Others wrote too, so the line may not be at the offset that was checked.
             let began_at = self.file.stream_position()?.saturating_sub(length);
             if !self.ends_line(began_at)? {
                 return Ok(Outcome::Torn);
             }
         }
-        self.clean_at = if alone { facts.len() } else { 0 };
-        Ok(Outcome::Whole { size: facts.len() })
+        self.clean_at = if alone { metadata.len() } else { 0 };
+        Ok(Outcome::Whole { size: metadata.len() })
     }
 
-    /// Gives the bytes to the kernel in one call; returns how many it took.
+    /// Writes the bytes with one call. Returns how many the kernel took.
     fn write_once(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.file.write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.end_piece();
+                    self.end_incomplete_line();
                     return Err(error);
                 }
                 taken => return taken,
@@ -185,20 +186,21 @@ impl Writer {
         }
     }
 
-    /// Ends what an earlier, shorter write of ours left, if there is room for one more byte.
-    fn end_piece(&mut self) {
-        let torn = self.file.metadata().is_ok_and(|facts| matches!(self.ends_line(facts.len()), Ok(false)));
+    /// Adds a newline after an incomplete write of ours, if there is space for one more byte.
+    fn end_incomplete_line(&mut self) {
+        let torn =
+            self.file.metadata().is_ok_and(|metadata| matches!(self.ends_line(metadata.len()), Ok(false)));
         if torn {
-            // If this fails too, the next writer does it.
+            // If this fails, the next writer adds the newline.
             let _ = self.file.write(b"\n");
         }
     }
 
-    /// Whether a line may begin at this place.
+    /// Says whether a line may start at this offset.
     fn ends_line(&self, at: u64) -> io::Result<bool> {
         let Some(last) = at.checked_sub(1) else { return Ok(true) };
         let mut byte = [0];
-        // Nothing is read when the log was truncated meanwhile.
+        // The read returns 0 bytes when the log was truncated meanwhile.
         Ok(self.file.read_at(&mut byte, last)? == 0 || byte == *b"\n")
     }
 }
@@ -214,13 +216,13 @@ mod tests {
 
     /// Requirement 52.
     #[test]
-    fn a_line_that_was_glued_to_a_piece_is_noticed() {
+    fn a_line_that_was_joined_to_an_incomplete_line_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let (mut ours, path) = writer(folder.path());
         let (mut theirs, _) = writer(folder.path());
         assert!(matches!(ours.write(b"one\n", 0).unwrap(), Outcome::Whole { size: 4 }));
         theirs.file.write_all(b"pie").unwrap();
-        // The look was before the piece came.
+        // The size was checked before the incomplete line was written.
         assert!(matches!(ours.write(b"two\n", 4).unwrap(), Outcome::Torn));
         assert!(matches!(ours.write(b"two\n", 11).unwrap(), Outcome::Whole { size: 15 }));
         assert_eq!(fs::read_to_string(path).unwrap(), "one\npietwo\ntwo\n");
@@ -228,7 +230,7 @@ mod tests {
 
     /// Requirement 52.
     #[test]
-    fn a_line_that_came_after_a_whole_one_is_not_written_again() {
+    fn a_line_after_a_complete_one_is_not_written_again() {
         let folder = tempfile::tempdir().unwrap();
         let (mut ours, path) = writer(folder.path());
         let (mut theirs, _) = writer(folder.path());

@@ -1,4 +1,4 @@
-//! Rotation: the log is renamed when it has grown too large, by one process at a time.
+//! Log rotation: one process at a time renames a log that has become too large.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -7,12 +7,12 @@ use std::path::Path;
 use super::error::StatusError;
 use super::files::{ages, path_of};
 
-/// When the log is rotated, and how many older ones stay.
+/// When the log is rotated, and how many older logs are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// How many bytes the log may have; 0 for any number.
+    /// The most bytes of the log; 0 for no limit.
     pub limit: u64,
-    /// How many older logs stay; at least one does.
+    /// The number of older logs that are kept, at least one.
     pub keep: u32,
 }
 
@@ -23,25 +23,25 @@ impl Default for Rotation {
 }
 
 impl Rotation {
-    /// Whether a log of this size is to be rotated.
+    /// Says whether a log of this size has to be rotated.
     pub(super) const fn is_due(&self, size: u64) -> bool {
         self.limit > 0 && size > self.limit
     }
 
-    /// Renames the log if it is due; false when it is not, or another process is at it.
+    /// Renames the log if that is due. Returns false when it is not, or another process is rotating.
     ///
-    /// A crash in between leaves a gap in the numbers, which the next rotation fills before it drops anything.
+    /// A crash in between leaves a gap in the numbers. The next rotation fills it before it deletes a log.
     pub(super) fn rotate(&self, folder: &Path) -> Result<bool, StatusError> {
         let keep = self.keep.max(1);
-        let gate = File::open(folder).map_err(StatusError::io("open the folder", folder))?;
-        match gate.try_lock() {
+        let lock = File::open(folder).map_err(StatusError::io("open the folder", folder))?;
+        match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(false),
             Err(TryLockError::Error(error)) => return Err(StatusError::io("lock the folder", folder)(error)),
         }
         let current = path_of(folder, 0);
-        let due =
-            fs::symlink_metadata(&current).is_ok_and(|facts| facts.is_file() && self.is_due(facts.len()));
+        let due = fs::symlink_metadata(&current)
+            .is_ok_and(|metadata| metadata.is_file() && self.is_due(metadata.len()));
         if !due {
             return Ok(false);
         }

@@ -1,75 +1,76 @@
-//! The latest state of each task and each worker, read in one pass.
+//! Status summary: the latest state of each task and each worker, read in one pass.
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use lockkeeper_platform::wall_clock::WallTime;
+
 use super::error::StatusError;
 use super::files::{open_all, path_of};
 use super::line::{State, StatusLine};
-use super::split::{Found, Splitter};
-use lockkeeper_platform::wall_clock::WallTime;
+use super::line_splitter::{Found, Splitter};
 
-/// Clocks may differ by this much; a line dated later than that is wrong.
+/// The most that clocks may differ. A line with a later time has a wrong time.
 const SKEW: Duration = Duration::from_secs(60);
-/// Characters of a message that are kept.
+/// The most characters of a message that are kept.
 const MAX_MESSAGE: usize = 500;
 const CHUNK: usize = 256 * 1024;
 
-/// The state of a swarm. Its size depends on the number of tasks and workers, not of lines.
+/// The state of a swarm. Its size depends on the number of tasks and workers, not on the number of lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Every task, the latest first.
     pub tasks: Vec<TaskStatus>,
-    /// Every worker that said who it is, the latest first.
+    /// Every worker that gave its id, the latest first.
     pub workers: Vec<WorkerStatus>,
-    /// How many status lines there are.
+    /// The number of status lines.
     pub lines: u64,
-    /// How many lines are no status lines.
+    /// The number of lines that are not status lines.
     pub bad_lines: u64,
 }
 
-/// What was said last about a task.
+/// The latest state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskStatus {
     /// Its id.
     pub task: String,
-    /// What was said.
+    /// Its state.
     pub state: State,
-    /// When.
+    /// When the line was written.
     pub at: WallTime,
-    /// By whom.
+    /// The worker that wrote it.
     pub worker: Option<String>,
-    /// In words, cut when they are many.
+    /// The message, shortened if it is long.
     pub message: Option<String>,
-    /// How many lines there are about it.
+    /// The number of lines about the task.
     pub lines: u64,
 }
 
-/// What a worker said last.
+/// The latest line of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerStatus {
     /// Its id.
     pub worker: String,
-    /// About which task.
+    /// The task of the line.
     pub task: String,
-    /// What it said.
+    /// The state of the task.
     pub state: State,
-    /// When.
+    /// When the line was written.
     pub at: WallTime,
-    /// How many lines there are from it.
+    /// The number of lines of the worker.
     pub lines: u64,
 }
 
 impl Summary {
-    /// The tasks that somebody should look at, the latest first.
+    /// Returns the tasks that need a person, the latest first.
     pub fn needs_help(&self) -> impl Iterator<Item = &TaskStatus> {
         self.tasks.iter().filter(|task| task.state.needs_help())
     }
 
     pub(super) fn read(folder: &Path, now: WallTime) -> Result<Self, StatusError> {
-        let mut gathering = Gathering::new(now);
+        let mut builder = SummaryBuilder::new(now);
         let mut buffer = vec![0; CHUNK];
         let files = open_all(folder)?;
         let newest = files.len().saturating_sub(1);
@@ -80,21 +81,22 @@ impl Summary {
                 if read == 0 {
                     break;
                 }
-                splitter.feed(&buffer[..read], |found| gathering.add(found));
+                splitter.feed(&buffer[..read], |found| builder.add(found));
             }
-            // What has no newline yet may still be in the making.
-            splitter.finish(place == newest, |found| gathering.add(found));
+            // The last line of the newest file may still be written.
+            splitter.finish(place == newest, |found| builder.add(found));
         }
-        Ok(gathering.finish())
+        Ok(builder.finish())
     }
 }
 
-/// What a line is sorted by: when it was said, and for lines of one time their order in the log.
+/// The sort key of a line: its time, then its position in the log.
 type Rank = (WallTime, u64);
 
-struct Gathering {
+/// Collects lines into a summary.
+struct SummaryBuilder {
     latest_possible: WallTime,
-    /// The time of the last line that had a possible one.
+    /// The time of the last line with a possible time.
     last: WallTime,
     tasks: BTreeMap<String, (Rank, TaskStatus)>,
     workers: BTreeMap<String, (Rank, WorkerStatus)>,
@@ -102,7 +104,7 @@ struct Gathering {
     bad_lines: u64,
 }
 
-impl Gathering {
+impl SummaryBuilder {
     fn new(now: WallTime) -> Self {
         let (tasks, workers) = (BTreeMap::new(), BTreeMap::new());
         let (latest_possible, last) = (now.after(SKEW), WallTime::UNIX_EPOCH);
@@ -118,7 +120,7 @@ impl Gathering {
 
     fn add_line(&mut self, line: &StatusLine) {
         self.lines += 1;
-        // A line from the future would be the latest for years: it counts as said when the one before it was.
+        // A line with a time in the future would stay the latest for years. It gets the time of the line before it.
         if line.at() <= self.latest_possible {
             self.last = line.at();
         }

@@ -1,16 +1,16 @@
-//! The record of a task lock: five keys, no more.
+//! Task lock record: exactly five keys.
 
 use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Number, Value};
 
-use crate::hostile::Sighting;
-use crate::json::{self, Unread};
+use crate::json_record::{self, RecordError};
+use crate::safe_open::Snapshot;
 use crate::{HeldReason, StaleReason, Verdict};
-use lockkeeper_platform::wall_clock::WallTime;
 
-/// Who holds a task, since when, and until when unless it says more.
+/// Who holds a task, since when, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRecord {
     /// The worker that holds it.
@@ -19,19 +19,19 @@ pub struct TaskRecord {
     pub task_id: String,
     /// When the worker took it.
     pub acquired_at: WallTime,
-    /// When the worker last said that it is still there.
+    /// When the worker last renewed it.
     pub heartbeat_at: WallTime,
-    /// How long the lock lives from there.
+    /// How long the lock is valid after that.
     pub ttl: Duration,
 }
 
 impl TaskRecord {
-    /// When the lock may be taken over, unless its worker says more.
+    /// Returns when the lock expires without another heartbeat.
     pub fn expires_at(&self) -> WallTime {
         self.heartbeat_at.after(self.ttl)
     }
 
-    /// The rule of the format: stale strictly after its end.
+    /// Applies the rule of the format: a lock is stale strictly after its end.
     pub fn judge(&self, now: WallTime) -> Verdict {
         if self.expires_at() < now {
             Verdict::Stale(StaleReason::Expired)
@@ -40,30 +40,31 @@ impl TaskRecord {
         }
     }
 
-    /// Reads a record: keys in any order, others beside them, `ttl_sec` for `ttl`, times as Python writes them.
-    pub(super) fn read(sighting: &Sighting) -> Result<Self, Unread> {
-        let object = json::object(sighting)?;
-        let written_at = sighting.modified_at();
-        let heartbeat_at = json::time(&object, "heartbeat_at", written_at)?;
+    /// Parses a record. Keys may have any order, unknown keys are ignored, `ttl_sec` may replace `ttl`, and times may be
+    /// written as Python writes them.
+    pub(super) fn read(snapshot: &Snapshot) -> Result<Self, RecordError> {
+        let object = json_record::object(snapshot)?;
+        let written_at = snapshot.modified_at();
+        let heartbeat_at = json_record::time(&object, "heartbeat_at", written_at)?;
         let acquired_at = match object.contains_key("acquired_at") {
-            true => json::time(&object, "acquired_at", written_at)?,
+            true => json_record::time(&object, "acquired_at", written_at)?,
             false => heartbeat_at,
         };
         Ok(Self {
-            worker_id: json::text(&object, "worker_id")?,
-            task_id: json::text(&object, "task_id")?,
+            worker_id: json_record::text(&object, "worker_id")?,
+            task_id: json_record::text(&object, "task_id")?,
             acquired_at,
             heartbeat_at,
             ttl: ttl(&object)?,
         })
     }
 
-    /// The record as a file: exactly the five keys, since the original reader rejects others.
+    /// Formats the file: exactly the five keys, because the original program rejects others.
     pub(super) fn content(&self) -> Vec<u8> {
-        json::content(&self.to_object())
+        json_record::content(&self.to_object())
     }
 
-    /// The same keys and spellings as in the file.
+    /// Returns the record with the keys and values of the file.
     pub fn to_object(&self) -> Map<String, Value> {
         let mut object = Map::new();
         object.insert("worker_id".to_owned(), self.worker_id.as_str().into());
@@ -75,9 +76,9 @@ impl TaskRecord {
     }
 }
 
-/// The same file with a later heartbeat. What else stands in it, its writer wanted there.
-pub(super) fn renewed(sighting: &Sighting, now: WallTime, ttl: Option<Ttl>) -> Result<Vec<u8>, Unread> {
-    let mut object = json::object(sighting)?;
+/// Returns the same file with a later heartbeat. Keeps the other keys of its writer.
+pub(super) fn renewed(snapshot: &Snapshot, now: WallTime, ttl: Option<Ttl>) -> Result<Vec<u8>, RecordError> {
+    let mut object = json_record::object(snapshot)?;
     object.insert("heartbeat_at".to_owned(), now.to_string().into());
     if let Some(ttl) = ttl {
         object.insert("ttl".to_owned(), seconds(ttl.get()));
@@ -85,10 +86,10 @@ pub(super) fn renewed(sighting: &Sighting, now: WallTime, ttl: Option<Ttl>) -> R
             *other = seconds(ttl.get());
         }
     }
-    Ok(json::content(&object))
+    Ok(json_record::content(&object))
 }
 
-/// Whole seconds where they are whole: the original writes `300`.
+/// Formats whole seconds without a fraction, as the original program does: `300`.
 fn seconds(span: Duration) -> Value {
     if span.subsec_nanos() == 0 {
         return span.as_secs().into();
@@ -96,15 +97,17 @@ fn seconds(span: Duration) -> Value {
     Number::from_f64(span.as_secs_f64()).map_or(Value::Null, Value::Number)
 }
 
-/// `ttl`, else `ttl_sec`; where both are there and differ, the longer one.
-fn ttl(object: &Map<String, Value>) -> Result<Duration, Unread> {
+/// Returns `ttl` or `ttl_sec`. If both are there, the longer one counts.
+fn ttl(object: &Map<String, Value>) -> Result<Duration, RecordError> {
     let spans = ["ttl", "ttl_sec"].into_iter().filter_map(|key| object.get(key)).map(span);
     let spans: Option<Vec<Duration>> = spans.collect();
-    spans.and_then(|spans| spans.into_iter().max()).ok_or_else(|| json::missing("ttl", "span in seconds"))
+    spans
+        .and_then(|spans| spans.into_iter().max())
+        .ok_or_else(|| json_record::missing("ttl", "span in seconds"))
 }
 
 fn span(value: &Value) -> Option<Duration> {
     let seconds = value.as_f64().filter(|seconds| *seconds >= 0.0)?;
-    // What does not fit is longer than anybody waits.
+    // A number that is too large means for ever.
     Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }

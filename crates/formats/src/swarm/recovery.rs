@@ -1,32 +1,33 @@
-//! Expired locks of a swarm: found, and put away by whoever likes, as the format allows.
+//! Recovery of expired task locks. Any process may remove them, as the format allows.
 
-use super::{Standing, Swarm, SwarmError};
-use crate::guard::Removal;
 use lockkeeper_platform::wall_clock::WallTime;
 
-/// An expired lock that was put away.
+use super::{LockState, Swarm, SwarmError};
+use crate::guard::Removal;
+
+/// An expired lock that was removed.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The task that is free again.
+    /// The task that is free now.
     pub task: String,
-    /// What was in it.
-    pub standing: Standing,
+    /// The state of the lock before.
+    pub state: LockState,
 }
 
-/// What a recovery did.
+/// The result of a recovery.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// Locks that are free again.
+    /// The locks that were removed.
     pub recovered: Vec<Recovered>,
-    /// Lock files that cannot be judged or put away; they count as held.
+    /// The lock files that cannot be judged or removed. They count as held.
     pub problems: Vec<(String, SwarmError)>,
 }
 
-/// A task, and what is to be made of its lock if that can be told.
-pub type Listed = (String, Result<Standing, SwarmError>);
+/// A task, and the state of its lock or the reason why it cannot be judged.
+pub type Listed = (String, Result<LockState, SwarmError>);
 
 impl Swarm {
-    /// Tells of every lock, in order; those that cannot be judged come with the reason.
+    /// Lists every lock, by task.
     pub fn list(&self, now: WallTime) -> Result<Vec<Listed>, SwarmError> {
         if self.folder()?.is_none() {
             return Ok(Vec::new());
@@ -35,7 +36,7 @@ impl Swarm {
         let mut found = Vec::new();
         for task in tasks {
             match self.show(&task, now) {
-                Ok(Some(standing)) => found.push((task, Ok(standing))),
+                Ok(Some(state)) => found.push((task, Ok(state))),
                 Ok(None) => {}
                 Err(error) => found.push((task, Err(error))),
             }
@@ -43,12 +44,12 @@ impl Swarm {
         Ok(found)
     }
 
-    /// Puts away expired locks. Each is judged again under the guard, so that nobody's new lock is removed.
+    /// Removes expired locks. Judges each one again under the guard, so that a new lock is never removed.
     pub fn recover(&self, now: WallTime) -> Result<Recovery, SwarmError> {
         let mut recovery = Recovery::default();
-        for (task, standing) in self.list(now)? {
-            match standing {
-                Ok(standing) if standing.verdict.is_stale() => match self.recover_one(&task, now) {
+        for (task, state) in self.list(now)? {
+            match state {
+                Ok(state) if state.verdict.is_stale() => match self.recover_one(&task, now) {
                     Ok(recovered) => recovery.recovered.extend(recovered),
                     Err(error) => recovery.problems.push((task, error)),
                 },
@@ -61,10 +62,10 @@ impl Swarm {
 
     fn recover_one(&self, task: &str, now: WallTime) -> Result<Option<Recovered>, SwarmError> {
         let Some(file) = self.existing(task)? else { return Ok(None) };
-        match file.remove(&mut |sighting| self.verdict(task, sighting, now).is_stale())? {
-            Removal::Removed(sighting) => {
-                let standing = self.standing(task, &file.path(), &sighting, now)?;
-                Ok(Some(Recovered { task: task.to_owned(), standing }))
+        match file.remove(&mut |snapshot| self.verdict(task, snapshot, now).is_stale())? {
+            Removal::Removed(snapshot) => {
+                let state = self.state(task, &file.path(), &snapshot, now)?;
+                Ok(Some(Recovered { task: task.to_owned(), state }))
             }
             Removal::Absent | Removal::Lost(_) => Ok(None),
         }

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockkeeper::Keeper;
+use lockkeeper_engine::open::open_engine;
 
 use crate::measure::{Row, lockkeeper, median, quiet};
 
@@ -86,7 +87,7 @@ fn hand_offs(what: &str, manner: Manner) -> Row {
         ours.push(ping_pong(200, manner, || {
             let keeper = Keeper::open(&state).expect("a store");
             move |critical: &mut dyn FnMut()| {
-                let guard = keeper.lock("db").wait_forever().acquire().expect("it comes");
+                let guard = keeper.lock("db").acquire().expect("it comes");
                 critical();
                 drop(guard);
             }
@@ -163,7 +164,7 @@ pub fn after_kill() -> Vec<Row> {
         std::io::Write::write_all(&mut input, b"x").expect("it reads");
         output.read_exact(&mut [0]).expect("it answers");
         let waiter = thread::spawn(move || {
-            let guard = keeper.lock("db").wait_forever().acquire().expect("it comes");
+            let guard = keeper.lock("db").acquire().expect("it comes");
             let held = Instant::now();
             drop(guard);
             held
@@ -187,8 +188,8 @@ pub fn after_kill() -> Vec<Row> {
 }
 
 fn wait_for_ticket(state: &Path) {
-    let watcher = Keeper::open(state).expect("a store");
-    while watcher.engine().listing().expect("a listing").waiters.is_empty() {
+    let engine = open_engine(state).expect("a store");
+    while engine.listing().expect("a listing").waiters.is_empty() {
         thread::yield_now();
     }
 }

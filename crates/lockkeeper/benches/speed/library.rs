@@ -23,10 +23,10 @@ pub fn acquire_and_release() -> Vec<Row> {
             bare.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).expect("commit");
         }
     };
-    let mut with_few = || drop(few.lock("db").acquire().expect("it is free"));
-    let mut with_many = || drop(many.lock("db").acquire().expect("it is free"));
-    let mut pattern_few = || drop(few.path("src/api/*.rs").acquire().expect("it is free"));
-    let mut pattern_many = || drop(many.path("src/api/*.rs").acquire().expect("it is free"));
+    let mut with_few = || drop(few.lock("db").try_acquire().expect("it is free"));
+    let mut with_many = || drop(many.lock("db").try_acquire().expect("it is free"));
+    let mut pattern_few = || drop(few.path("src/api/*.rs").try_acquire().expect("it is free"));
+    let mut pattern_many = || drop(many.path("src/api/*.rs").try_acquire().expect("it is free"));
     let [commits, with_few, with_many, pattern_few, pattern_many] =
         alternate(4000, [&mut commits, &mut with_few, &mut with_many, &mut pattern_few, &mut pattern_many]);
     drop((few_guards, many_guards));
@@ -41,8 +41,8 @@ fn store_with(folder: &Path, leases: usize) -> (Keeper, Vec<Guard>) {
     let keeper = Keeper::open(folder).expect("a store");
     let guards = (0..leases)
         .map(|number| match number % 2 {
-            0 => keeper.lock(&format!("n{number}")).acquire(),
-            _ => keeper.path(&format!("group{number}/**/*.rs")).acquire(),
+            0 => keeper.lock(&format!("n{number}")).try_acquire(),
+            _ => keeper.path(&format!("group{number}/**/*.rs")).try_acquire(),
         })
         .collect::<Result<_, _>>()
         .expect("they do not meet");

@@ -7,7 +7,7 @@ use lockkeeper_core::record::Claim;
 use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Engine};
-use lockkeeper_platform::anchor;
+use lockkeeper_platform::holder_process;
 use serde_json::{Value, json};
 
 use super::args::{LeaseArgs, Waiting, wait};
@@ -54,13 +54,13 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let name: Option<TicketName> = args.ticket.as_deref().map(str::parse).transpose()?;
     let nothing_named = args.lease.names.is_empty() && args.lease.paths.is_empty();
     if let Some(name) = &name {
-        if let Some(keeper) = context.existing_keeper()?
-            && let Some(id) = known_ticket(context, args, keeper.engine(), name)?
+        if let Some(engine) = context.existing_engine()?
+            && let Some(id) = known_ticket(context, args, &engine, name)?
         {
-            match resume(context, keeper.engine(), id, &settings)? {
+            match resume(context, &engine, id, &settings)? {
                 // The ticket was reaped. If the user gave names or paths, the command requests them again.
                 Acquired::Gone if !nothing_named && !is_generated(name) => {}
-                acquired => return print_result(context, keeper.engine(), acquired, None),
+                acquired => return print_result(context, &engine, acquired, None),
             }
         } else if nothing_named || is_generated(name) {
             return Err(Report::new(Exit::Refused, "TICKET_UNKNOWN", format!("there is no ticket `{name}`"))
@@ -71,13 +71,13 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let (priority, reason) = (args.lease.priority()?, args.lease.reason()?);
     let (owner, named) = context.owner(args.lease.owner()?.as_ref(), "acquire")?;
     let binding = Binding::choose(context, args)?;
-    let keeper = context.keeper()?;
-    let proof = Proof { origin: keeper.engine().probe().origin().clone(), voucher: binding.voucher };
+    let engine = context.engine()?;
+    let proof = Proof { origin: engine.probe().origin().clone(), voucher: binding.voucher };
     let claim =
         Claim { owner, resources, proof, contract: binding.contract, ttl: binding.ttl, reason, ticket: name };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
-    let acquired = obtain(context, keeper.engine(), request, &settings)?.acquired;
-    print_result(context, keeper.engine(), acquired, Some(&binding.because))
+    let acquired = obtain(context, &engine, request, &settings)?.acquired;
+    print_result(context, &engine, acquired, Some(&binding.because))
 }
 
 /// What the lease is tied to: a process, or only its TTL.
@@ -99,7 +99,7 @@ impl Binding {
             return Ok(Self { voucher: Voucher::Time, contract, ttl: Some(ttl), because });
         }
         let variable = |name: &str| std::env::var(name).ok();
-        let chosen = anchor::choose(pid, &variable)?;
+        let chosen = holder_process::choose(pid, &variable)?;
         let contract = contract.unwrap_or(Contract::Strict);
         if contract != Contract::Strict && ttl.is_none() {
             return Err(
@@ -107,9 +107,9 @@ impl Binding {
             );
         }
         Ok(match chosen {
-            Some(anchor) => {
-                let because = format!("while process {} lives ({})", anchor.process.pid, anchor.reason);
-                Self { voucher: Voucher::Process(anchor.process), contract, ttl, because }
+            Some(chosen) => {
+                let because = format!("while process {} lives ({})", chosen.process.pid, chosen.reason);
+                Self { voucher: Voucher::Process(chosen.process), contract, ttl, because }
             }
             None => {
                 let ttl = context.config.ttl("ttl");

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 
 use clap::Subcommand;
-use lockkeeper_core::overlap::{Meeting, Relation, meetings, relate};
+use lockkeeper_core::overlap::{Comparison, Relation, overlapping_pairs, relate};
 use lockkeeper_core::pattern::{Pattern, PatternError};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::views::PatternConflictView;
@@ -85,7 +85,7 @@ fn check(context: &Context, texts: &[String]) -> Result<Exit, Report> {
     let found = compare(&patterns);
     let conflict = found.iter().any(|(_, _, meeting)| meeting.relation.is_conflict());
     if context.json {
-        let view = |(a, b, meeting): &(&Pattern, &Pattern, Meeting)| {
+        let view = |(a, b, meeting): &(&Pattern, &Pattern, Comparison)| {
             PatternConflictView::new(a.as_str(), b.as_str(), meeting.clone())
         };
         let conflicts: Vec<PatternConflictView> = found.iter().map(view).collect();
@@ -104,17 +104,17 @@ fn check(context: &Context, texts: &[String]) -> Result<Exit, Report> {
 }
 
 /// Finds all conflicts. A pattern that only shares a folder with others is listed with the first of them.
-fn compare(patterns: &[Pattern]) -> Vec<(&Pattern, &Pattern, Meeting)> {
+fn compare(patterns: &[Pattern]) -> Vec<(&Pattern, &Pattern, Comparison)> {
     let all: Vec<&Pattern> = patterns.iter().collect();
     let mut found = Vec::new();
-    meetings(&all, |_, _| true, |a, b, meeting| found.push((a, b, meeting)));
+    overlapping_pairs(&all, |_, _| true, |a, b, meeting| found.push((a, b, meeting)));
     let mut folders: HashMap<&str, Vec<usize>> = HashMap::new();
     for (place, pattern) in patterns.iter().enumerate() {
         let earlier = folders.entry(pattern.parent()).or_default();
         // Conflicting patterns were found above.
         let beside = |other: &&usize| relate(&patterns[**other], pattern).relation == Relation::SameDir;
         if let Some(other) = earlier.iter().find(beside) {
-            found.push((*other, place, Meeting { relation: Relation::SameDir, witness: None }));
+            found.push((*other, place, Comparison { relation: Relation::SameDir, witness: None }));
         }
         earlier.push(place);
     }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use lockkeeper::Keeper;
 use lockkeeper_core::id::Owner;
+use lockkeeper_engine::Engine;
 use lockkeeper_engine::location::{Location, LocationInputs};
-use lockkeeper_engine::open::{OpenError, unique_owner};
+use lockkeeper_engine::open::{OpenError, has_store, open_engine, unique_owner};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 
@@ -75,13 +75,13 @@ impl Context {
     }
 
     /// Opens the lease store. Creates it if it does not exist.
-    pub(super) fn keeper(&self) -> Result<Keeper, Report> {
-        Keeper::open(&self.location.state).map_err(Report::from)
+    pub(super) fn engine(&self) -> Result<Engine, Report> {
+        Ok(open_engine(&self.location.state)?)
     }
 
     /// Opens the lease store if it exists. A command that only reads creates nothing.
-    pub(super) fn existing_keeper(&self) -> Result<Option<Keeper>, Report> {
-        Keeper::open_existing(&self.location.state).map_err(Report::from)
+    pub(super) fn existing_engine(&self) -> Result<Option<Engine>, Report> {
+        if has_store(&self.location.state) { self.engine().map(Some) } else { Ok(None) }
     }
 
     /// Opens the run store. Creates it if it does not exist.

@@ -69,10 +69,10 @@ fn diagnose(
 ) -> Result<Diagnosis, Report> {
     let (groups, swarm) = (Folders::from_variables(&|name| std::env::var_os(name)), task::swarm()?);
     let max_group_age = group::max_lock_age()?;
-    let keeper = context.existing_keeper();
-    let store = match &keeper {
+    let engine = context.existing_engine();
+    let store = match &engine {
         Ok(None) => Opened::Absent,
-        Ok(Some(keeper)) => Opened::Open(keeper.engine()),
+        Ok(Some(engine)) => Opened::Open(engine),
         Err(report) => {
             let why = report.to_string().replace("\n  caused by", "");
             Opened::Refused { why, fix: report.hint().unwrap_or_default().to_owned() }

@@ -6,6 +6,7 @@ use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::lease::{Grant, Request};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::{Claim, Lease};
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Supervised};
 use lockkeeper_platform::exec::{Spec, start};
@@ -63,15 +64,16 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     }
     let (priority, reason) = (args.lease.priority()?, args.lease.reason()?);
     let (owner, _) = context.owner(args.lease.owner()?.as_ref(), "exec")?;
-    let keeper = context.keeper()?;
-    let proof = keeper.resident_proof()?;
+    let engine = context.engine()?;
+    let resident = engine.resident().map_err(OpenError::Machine)?;
+    let proof = resident.proof();
     let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None };
     let under = leases_around(context);
     let request = Request { claim, priority, under: under.clone(), wait: None, join: false };
     let settings = WaitSettings { waiting, keep_ticket: false, signals_win: true, quiet: args.quiet };
-    let obtained = obtain(context, keeper.engine(), request, &settings)?;
+    let obtained = obtain(context, &engine, request, &settings)?;
     if let Some(signal) = obtained.signal {
-        drop(keeper);
+        drop((engine, resident));
         return Ok(print::interrupted(signal));
     }
     let lease = match obtained.acquired {
@@ -92,14 +94,14 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         env: variables(context, &lease, &around),
         ..Spec::default()
     };
-    let running = match start(&spec, Some(keeper.liveness_lock()?)) {
+    let running = match start(&spec, Some(resident.lock())) {
         Ok(running) => running,
         Err(error) => {
-            keeper.engine().release(lease.id, Some(lease.token))?.map_err(Report::from)?;
+            engine.release(lease.id, Some(lease.token))?.map_err(Report::from)?;
             return Err(print::not_started(&error, "the lease was released"));
         }
     };
-    let Supervised { ending, loss } = match keeper.engine().supervise(running, &lease, grace(context)) {
+    let Supervised { ending, loss } = match engine.supervise(running, &lease, grace(context)) {
         Ok(supervised) => supervised,
         Err(error) => {
             // Not released: the command shares the kernel lock, so the lease is held while it runs.
@@ -107,13 +109,13 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
                 .with_hint("the command may still run; the lease is held while it does"));
         }
     };
-    let released = keeper.engine().release(lease.id, Some(lease.token));
+    let released = engine.release(lease.id, Some(lease.token));
     match (loss, released) {
         (Some(loss), _) => Err(print::lease_lost(&lease, &loss, Some(ending))),
         (None, Ok(Err(loss))) => Err(print::lease_lost(&lease, &loss, None)),
         (None, Ok(Ok(_))) => {
             // The exit of this process frees everything faster than the destructors do.
-            std::mem::forget(keeper);
+            std::mem::forget((engine, resident));
             Ok(print::pass_on(ending))
         }
         (None, Err(error)) => {

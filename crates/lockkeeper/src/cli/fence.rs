@@ -36,11 +36,11 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let target =
         if args.path { path_target(context, &args.target)? } else { Target::Name(args.target.parse()?) };
     let token = token(&args.token)?;
-    let keeper = context.existing_keeper()?;
-    let (passes, current) = match &keeper {
-        Some(keeper) => {
-            let fence = keeper.engine().fence(&target, token)?;
-            let now = keeper.engine().now()?;
+    let engine = context.existing_engine()?;
+    let (passes, current) = match &engine {
+        Some(engine) => {
+            let fence = engine.fence(&target, token)?;
+            let now = engine.now()?;
             (
                 fence.passes,
                 fence.current.iter().map(|lease| (lease.token, print::lease(lease, now))).collect(),

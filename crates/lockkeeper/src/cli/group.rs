@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_formats::group::{Folders, GroupId, GroupLock, Unusable};
+use lockkeeper_formats::group::{FallbackReason, Folders, GroupId, GroupLock};
 
 use super::Verb;
 use super::context::{Context, Globals};
@@ -103,14 +103,14 @@ fn setting(flag: Option<&str>, name: &str, default: u64) -> Result<Duration, Rep
 
 /// Warns if the lock is not in LOCK_DIR.
 fn warn_of_fallback(lock: &GroupLock) {
-    match lock.unusable() {
-        Some(Unusable::Now(why)) => print::talk(&format!(
+    match lock.fallback() {
+        Some(FallbackReason::CannotCreate(why)) => print::talk(&format!(
             "warning: {}; the lock of group {} is {} instead, from now on and for every command of this user",
             one_line(&Report::of(Exit::Failed, "FALLBACK", why)),
             lock.group(),
             lock.path().display()
         )),
-        Some(Unusable::Before) => print::talk(&format!(
+        Some(FallbackReason::InUse) => print::talk(&format!(
             "warning: the lock of group {} is {}, since LOCK_DIR could not be used before; \
              to use LOCK_DIR again, remove that file while no process uses the group",
             lock.group(),

@@ -1,10 +1,9 @@
 //! `renew`, `release`, `upgrade`, `downgrade`: commands for a held lease.
 
-use lockkeeper::Keeper;
 use lockkeeper_core::lease::{NotCurrent, WaitTerms};
 use lockkeeper_core::record::Lease;
-use lockkeeper_engine::Acquired;
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::{Acquired, Engine};
 use serde_json::json;
 
 use super::args::{LeaseSelector, Waiting, ttl, wait};
@@ -81,41 +80,40 @@ impl Verb for DowngradeArgs {
 fn renew(context: &Context, args: &RenewArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
     let new_ttl = args.ttl.as_deref().map(ttl).transpose()?;
-    let keeper = keeper(context, &args.which)?;
-    let renewed = keeper.engine().renew(id, token, new_ttl)?;
-    print_result(context, &keeper, "renewed", renewed)
+    let engine = engine(context, &args.which)?;
+    let renewed = engine.renew(id, token, new_ttl)?;
+    print_result(context, &engine, "renewed", renewed)
 }
 
 fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
-    let keeper = keeper(context, &args.which)?;
-    check_owner(context, &keeper, id)?;
-    let released = keeper.engine().release(id, token)?;
-    print_result(context, &keeper, "released", released)
+    let engine = engine(context, &args.which)?;
+    check_owner(context, &engine, id)?;
+    let released = engine.release(id, token)?;
+    print_result(context, &engine, "released", released)
 }
 
 fn downgrade(context: &Context, args: &DowngradeArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
-    let keeper = keeper(context, &args.which)?;
-    check_owner(context, &keeper, id)?;
-    let weaker = keeper.engine().downgrade(id, token)?;
-    print_result(context, &keeper, "downgraded", weaker)
+    let engine = engine(context, &args.which)?;
+    check_owner(context, &engine, id)?;
+    let weaker = engine.downgrade(id, token)?;
+    print_result(context, &engine, "downgraded", weaker)
 }
 
 fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     let (id, token) = (args.which.id()?, args.which.token()?);
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
-    let keeper = keeper(context, &args.which)?;
-    check_owner(context, &keeper, id)?;
-    let engine = keeper.engine();
+    let engine = engine(context, &args.which)?;
+    check_owner(context, &engine, id)?;
     let signals = receive_signals()?;
     let waker = if waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
     let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: ticket_ttl(context) });
     let settings = WaitSettings { waiting, keep_ticket: false, signals_win: false, quiet: false };
     let outcome = engine.upgrade(id, token, terms)?.map_err(Report::from)?;
     let sleep_on = waker.as_ref().map(|waker| (&**waker, &signals));
-    match wait_in_line(context, engine, outcome, sleep_on, &settings)?.acquired {
-        Acquired::Granted(grant) => print_result(context, &keeper, "upgraded", Ok(grant.lease)),
+    match wait_in_line(context, &engine, outcome, sleep_on, &settings)?.acquired {
+        Acquired::Granted(grant) => print_result(context, &engine, "upgraded", Ok(grant.lease)),
         Acquired::Held(blockers) => Err(print::held(&blockers, None)),
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
             Err(print::held(&waiting.blockers, None))
@@ -126,9 +124,9 @@ fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
 }
 
 /// If the settings name an owner, refuses the lease of another owner.
-fn check_owner(context: &Context, keeper: &Keeper, id: lockkeeper_core::id::LeaseId) -> Result<(), Report> {
+fn check_owner(context: &Context, engine: &Engine, id: lockkeeper_core::id::LeaseId) -> Result<(), Report> {
     let Some(own) = context.config.text("owner") else { return Ok(()) };
-    match keeper.engine().owner_of(id)? {
+    match engine.owner_of(id)? {
         Some(owner) if owner.as_str() != own => {
             Err(Report::new(Exit::Refused, "NOT_THE_OWNER", format!("{id} belongs to {owner}, not to {own}"))
                 .with_hint(format!("to force it: lockkeeper locks break {id} --yes")))
@@ -137,21 +135,21 @@ fn check_owner(context: &Context, keeper: &Keeper, id: lockkeeper_core::id::Leas
     }
 }
 
-fn keeper(context: &Context, which: &LeaseSelector) -> Result<Keeper, Report> {
+fn engine(context: &Context, which: &LeaseSelector) -> Result<Engine, Report> {
     let id = which.id()?;
-    context.existing_keeper()?.ok_or_else(|| Report::from(NotCurrent::Unknown(id)))
+    context.existing_engine()?.ok_or_else(|| Report::from(NotCurrent::Unknown(id)))
 }
 
 fn print_result(
     context: &Context,
-    keeper: &Keeper,
+    engine: &Engine,
     what: &str,
     outcome: Result<Lease, NotCurrent>,
 ) -> Result<Exit, Report> {
     let lease = outcome.map_err(Report::from)?;
     let message = format!("{what}: {} ({}), token {}", lease.id, print::targets(&lease.claim), lease.token);
     if context.json {
-        let lease = print::lease(&lease, keeper.engine().now()?);
+        let lease = print::lease(&lease, engine.now()?);
         print::json(&json!({ "status": what, "lease": lease, "message": message }));
     } else {
         print::talk(&message);

@@ -94,12 +94,12 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// Reads the store. Empty if there is no store yet.
     pub(super) fn read(context: &Context) -> Result<Self, Report> {
-        let Some(keeper) = context.existing_keeper()? else {
+        let Some(engine) = context.existing_engine()? else {
             let listing = Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() };
             return Ok(Self { listing, alerts: Vec::new() });
         };
-        let listing = keeper.engine().listing()?;
-        let counts = count_leases(keeper.engine(), &listing)?;
+        let listing = engine.listing()?;
+        let counts = count_leases(&engine, &listing)?;
         Ok(Self { listing, alerts: raise(&counts, &Limits::default()) })
     }
 }
@@ -194,8 +194,8 @@ fn resources(claim: &lockkeeper_core::record::Claim) -> String {
 }
 
 fn check_deadlock(context: &Context) -> Result<Exit, Report> {
-    let cycles = match context.existing_keeper()? {
-        Some(keeper) => keeper.engine().cycles()?,
+    let cycles = match context.existing_engine()? {
+        Some(engine) => engine.cycles()?,
         None => Vec::new(),
     };
     if let Some(first) = cycles.first() {
@@ -210,8 +210,8 @@ fn check_deadlock(context: &Context) -> Result<Exit, Report> {
 }
 
 fn clean_up(context: &Context) -> Result<Exit, Report> {
-    let reaped = match context.existing_keeper()? {
-        Some(keeper) => keeper.engine().clean_up()?,
+    let reaped = match context.existing_engine()? {
+        Some(engine) => engine.clean_up()?,
         None => Vec::new(),
     };
     if context.json {
@@ -248,18 +248,18 @@ fn confirm(force: &ForceArgs, what: &str) -> Result<(), Report> {
 
 fn break_one(context: &Context, id: LeaseId) -> Result<Exit, Report> {
     let unknown = || Report::from(lockkeeper_core::lease::NotCurrent::Unknown(id));
-    let keeper = context.existing_keeper()?.ok_or_else(unknown)?;
-    let broken = keeper.engine().break_lease(id, grace(context))?.ok_or_else(unknown)?;
+    let engine = context.existing_engine()?.ok_or_else(unknown)?;
+    let broken = engine.break_lease(id, grace(context))?.ok_or_else(unknown)?;
     print_broken(context, &[broken]);
     Ok(Exit::Done)
 }
 
 fn break_all(context: &Context) -> Result<Exit, Report> {
-    let Some(keeper) = context.existing_keeper()? else {
+    let Some(engine) = context.existing_engine()? else {
         print_broken(context, &[]);
         return Ok(Exit::Done);
     };
-    let broken = keeper.engine().break_all(grace(context))?;
+    let broken = engine.break_all(grace(context))?;
     print_broken(context, &broken);
     Ok(Exit::Done)
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::lease::{Outcome, Request, WaitTerms, Waiting as InLine};
 use lockkeeper_core::time::{Ttl, format_span};
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::Report;
 pub(super) use lockkeeper_engine::report::reason;
 use lockkeeper_engine::{Acquired, AtEnd, Engine, WaitOptions};
@@ -56,7 +57,7 @@ pub(super) fn obtain(
 /// Starts to receive the signals that end a wait. Call it before there is a ticket, which a signal would leave behind.
 pub(super) fn receive_signals() -> Result<Signals, Report> {
     let received = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT]);
-    received.map_err(|error| lockkeeper::KeeperError::Machine(error).into())
+    received.map_err(|error| OpenError::Machine(error).into())
 }
 
 /// How long a ticket stays in line while no command waits with it.

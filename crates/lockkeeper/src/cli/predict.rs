@@ -6,7 +6,7 @@ mod show;
 
 use std::time::Duration;
 
-use lockkeeper_core::predict::Bar;
+use lockkeeper_core::predict::Threshold;
 use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::history::Limits;
 use lockkeeper_engine::predict::{Learned, Terms, measure, predict};
@@ -92,7 +92,7 @@ impl Args {
     fn terms(&self, now: WallTime) -> Result<Terms, Report> {
         let since = self.since.as_deref().map(|text| since(text, now)).transpose()?;
         let limits = Limits { since, commits: self.max_commits, files: self.max_files as usize };
-        let bar = Bar { likelihood: share(&self.min_confidence)?, together: self.min_support };
+        let bar = Threshold { likelihood: share(&self.min_confidence)?, together: self.min_support };
         let half_life = parse_span(&self.half_life)?.max(Duration::from_secs(1));
         Ok(Terms { limits, bar, half_life, most: self.limit as usize })
     }

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use lockkeeper_core::queue::{Limits, Selection, Stop};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::time::parse_span;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::queue::{self, QueueBusy, QueueRunner};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{AutoRun, Runs};
@@ -164,8 +165,7 @@ fn stop(context: &Context, now: bool) -> Result<Exit, Report> {
 }
 
 fn queue_runner(context: &Context, place: &Place) -> Result<QueueRunner, Report> {
-    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP])
-        .map_err(lockkeeper::KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let json = context.json;
     let listener = Box::new(move |event: &WorkerEvent| {
         if !json {

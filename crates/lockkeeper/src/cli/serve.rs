@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
 use clap::ValueEnum;
-use lockkeeper::KeeperError;
 use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::messages::Language;
-use lockkeeper_engine::open::open_engine;
+use lockkeeper_engine::open::{OpenError, open_engine};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::RunError;
 use lockkeeper_engine::runs::new_request::Defaults;
@@ -100,8 +99,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     start_log(args);
     let settings = settings(context, args)?;
     let shutdown = Shutdown::new();
-    let signals =
-        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let leases = open_engine(&context.location.state)?;
     let listener = lockkeeper_server::listen(args.listen)?;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
@@ -111,7 +109,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let signalled = shutdown.clone();
     let listening =
         thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &signalled));
-    listening.map_err(KeeperError::Machine)?;
+    listening.map_err(OpenError::Machine)?;
     lockkeeper_server::run(listener, &state, &shutdown)?;
     match working.map(JoinHandle::join) {
         None | Some(Ok(Ok(()))) => Ok(Exit::Done),
@@ -126,15 +124,14 @@ fn work(
     args: &Args,
     state: &AppState,
 ) -> Result<JoinHandle<Result<(), RunError>>, Report> {
-    let signals =
-        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let (runs, leases) = (context.runs()?, open_engine(&context.location.state)?);
     let status = Some(StatusLog::open(&args.place.status_dir)?);
     let settings = args.place.settings(context)?;
     let worker = Worker::begin(runs, leases, settings, args.work, status, state.worker_listener())?;
     let working = thread::Builder::new().name("worker".to_owned());
     let working = working.spawn(move || worker.run(&signals, false));
-    Ok(working.map_err(KeeperError::Machine)?)
+    Ok(working.map_err(OpenError::Machine)?)
 }
 
 fn start_log(args: &Args) {

@@ -12,7 +12,7 @@ use lockkeeper_formats::sprint::{
     self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Severity, Status, Text,
     USER_CONFIRM_TIMEOUT,
 };
-use lockkeeper_platform::{anchor, answer};
+use lockkeeper_platform::{answer, holder_process};
 
 use super::context::{Context, Globals};
 use super::table::plain;
@@ -140,18 +140,18 @@ struct Binding {
 
 impl Binding {
     fn choose(args: &Args, lang: Lang) -> Result<Self, Problem> {
-        let bad = |error: anchor::AnchorError| Problem::BadPid(Box::new(error));
+        let bad = |error: holder_process::HolderProcessError| Problem::BadPid(Box::new(error));
         let named = args.pid.as_deref().map(str::parse).transpose();
         let named = named.map_err(|error: std::num::ParseIntError| Problem::BadPid(Box::new(error)))?;
-        let chosen = anchor::choose(named, &|name| std::env::var(name).ok()).map_err(bad)?;
+        let chosen = holder_process::choose(named, &|name| std::env::var(name).ok()).map_err(bad)?;
         Ok(match chosen {
-            Some(anchor) => {
-                let pid = anchor.process.pid;
-                let values = [("pid", &*pid.to_string()), ("reason", &*anchor.reason.to_string())];
-                Self { pid, because: Text::StandsFor.fill(lang, &values) }
+            Some(chosen) => {
+                let pid = chosen.process.pid;
+                let values = [("pid", &*pid.to_string()), ("reason", &*chosen.reason.to_string())];
+                Self { pid, because: Text::HeldByProcess.fill(lang, &values) }
             }
             None => {
-                let because = Text::NobodyStands.fill(lang, &[("pid", &*INIT.to_string())]);
+                let because = Text::NoHolderProcess.fill(lang, &[("pid", &*INIT.to_string())]);
                 Self { pid: INIT, because }
             }
         })

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_formats::swarm::{Attempt, DEFAULT_DIR, DEFAULT_TTL, Kept, Standing, Swarm, TaskRecord};
+use lockkeeper_formats::swarm::{
+    Attempt, DEFAULT_DIR, DEFAULT_TTL, LockState, Swarm, TaskRecord, UpdateOutcome,
+};
 use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Value, json};
 
@@ -119,9 +121,9 @@ fn lock(context: &Context, args: &LockArgs) -> Result<Exit, Report> {
 fn unlock(context: &Context, args: &WorkerArgs) -> Result<Exit, Report> {
     let swarm = swarm()?;
     let (status, record) = match swarm.unlock(&args.task, &args.worker, WallTime::now())? {
-        Kept::Done(record) => ("unlocked", Some(record)),
-        Kept::Absent => ("absent", None),
-        Kept::Lost(standing) => return Err(lost(&swarm, args, Some(&standing))),
+        UpdateOutcome::Done(record) => ("unlocked", Some(record)),
+        UpdateOutcome::Absent => ("absent", None),
+        UpdateOutcome::Lost(standing) => return Err(lost(&swarm, args, Some(&standing))),
     };
     let message = match &record {
         Some(_) => format!("unlocked: {}", table::plain(&args.task)),
@@ -135,13 +137,13 @@ fn heartbeat(context: &Context, args: &LockArgs) -> Result<Exit, Report> {
     let (swarm, whose) = (swarm()?, &args.whose);
     let span = args.ttl.as_deref().map(ttl).transpose()?;
     match swarm.heartbeat(&whose.task, &whose.worker, span, WallTime::now())? {
-        Kept::Done(record) => {
+        UpdateOutcome::Done(record) => {
             let message = format!("renewed: {} until {}", table::plain(&whose.task), record.expires_at());
             print_result(context, &swarm, "renewed", &whose.task, Some(&record), &message)?;
             Ok(Exit::Done)
         }
-        Kept::Absent => Err(lost(&swarm, whose, None)),
-        Kept::Lost(standing) => Err(lost(&swarm, whose, Some(&standing))),
+        UpdateOutcome::Absent => Err(lost(&swarm, whose, None)),
+        UpdateOutcome::Lost(standing) => Err(lost(&swarm, whose, Some(&standing))),
     }
 }
 
@@ -172,7 +174,7 @@ fn print_locked(
     context: &Context,
     swarm: &Swarm,
     record: &TaskRecord,
-    replaced: Option<&Standing>,
+    replaced: Option<&LockState>,
 ) -> Result<(), Report> {
     let task = table::plain(&record.task_id);
     let before = replaced.and_then(|standing| standing.record.as_ref());
@@ -196,7 +198,7 @@ fn print_locked(
 }
 
 /// Reports that another worker has the task.
-pub(super) fn busy(swarm: &Swarm, task: &str, standing: &Standing) -> Report {
+pub(super) fn busy(swarm: &Swarm, task: &str, standing: &LockState) -> Report {
     let who = match &standing.record {
         Some(record) => {
             let (worker, end) = (record.worker_id.escape_debug(), record.expires_at().to_string());
@@ -209,7 +211,7 @@ pub(super) fn busy(swarm: &Swarm, task: &str, standing: &Standing) -> Report {
     with_holder(report, swarm, task, Some(standing))
 }
 
-fn lost(swarm: &Swarm, whose: &WorkerArgs, standing: Option<&Standing>) -> Report {
+fn lost(swarm: &Swarm, whose: &WorkerArgs, standing: Option<&LockState>) -> Report {
     let (task, worker) = (whose.task.escape_debug(), whose.worker.escape_debug());
     let holder = standing.and_then(|standing| standing.record.as_ref());
     let message = match (standing, holder) {
@@ -224,7 +226,7 @@ fn lost(swarm: &Swarm, whose: &WorkerArgs, standing: Option<&Standing>) -> Repor
     with_holder(report, swarm, &whose.task, standing)
 }
 
-fn with_holder(report: Report, swarm: &Swarm, task: &str, standing: Option<&Standing>) -> Report {
+fn with_holder(report: Report, swarm: &Swarm, task: &str, standing: Option<&LockState>) -> Report {
     let holder = standing.and_then(|standing| standing.record.as_ref());
     let path = swarm.path(task).map(|path| path.to_string_lossy().into_owned());
     report

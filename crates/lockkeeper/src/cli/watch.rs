@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use lockkeeper::KeeperError;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_platform::changes::Changes;
 use lockkeeper_platform::poll;
@@ -22,8 +22,8 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 
 pub(super) fn run(context: &Context) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::WINCH])
-        .map_err(KeeperError::Machine)?;
-    let changes = Changes::watch(&context.location.state).map_err(KeeperError::Machine)?;
+        .map_err(OpenError::Machine)?;
+    let changes = Changes::watch(&context.location.state).map_err(OpenError::Machine)?;
     let terminal = !context.json && std::io::stdout().is_terminal();
     let mut shown = String::new();
     loop {
@@ -37,18 +37,18 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
         let stdout = std::io::stdout();
         let timeout = (terminal || changes.as_fd().is_none()).then_some(TICK);
         let ready = poll::wait_or_hang_up(&descriptors, &[stdout.as_fd()], timeout);
-        let ready = ready.map_err(KeeperError::Machine)?;
+        let ready = ready.map_err(OpenError::Machine)?;
         if ready.contains(descriptors.len()) {
             // The reader has closed the pipe.
             return Ok(Exit::Done);
         }
-        let arrived = signals.take().map_err(KeeperError::Machine)?;
+        let arrived = signals.take().map_err(OpenError::Machine)?;
         if arrived.iter().any(|signal| *signal != Signal::WINCH) {
             return Ok(Exit::Done);
         }
         if descriptors.len() > 1 && ready.contains(1) {
             // Wait for further changes, unless a signal comes.
-            let interrupted = poll::wait(&[signals.as_fd()], Some(DEBOUNCE)).map_err(KeeperError::Machine)?;
+            let interrupted = poll::wait(&[signals.as_fd()], Some(DEBOUNCE)).map_err(OpenError::Machine)?;
             if interrupted.any()
                 && signals.take().is_ok_and(|taken| taken.iter().any(|one| *one != Signal::WINCH))
             {

@@ -36,11 +36,11 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let targets = targets(context, args)?;
-    let keeper = context.existing_keeper()?;
+    let engine = context.existing_engine()?;
     let mut found = Vec::new();
     for target in targets {
-        found.push(match &keeper {
-            Some(keeper) => keeper.engine().why(&target)?,
+        found.push(match &engine {
+            Some(engine) => engine.why(&target)?,
             None => Evidence { target, now: clock::now(), holders: Vec::new(), waiters: Vec::new() },
         });
     }

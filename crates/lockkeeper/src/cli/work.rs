@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::{format_span, parse_span};
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::work::{Listener, Settings, Worker, WorkerEvent};
@@ -94,8 +95,7 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let heartbeat = parse_span(&args.heartbeat)?.max(Duration::from_millis(50));
-    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP])
-        .map_err(lockkeeper::KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let settings = Settings {
         output_limit: args.output_limit * 1024 * 1024,
         heartbeat,
@@ -104,7 +104,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let runs = Runs::open(&context.location.state)?;
     let status = StatusLog::open(&args.place.status_dir)?;
     let live = !context.json && !args.quiet && std::io::stderr().is_terminal();
-    let live = live.then(|| Live::begin(args.jobs)).transpose().map_err(lockkeeper::KeeperError::Machine)?;
+    let live = live.then(|| Live::begin(args.jobs)).transpose().map_err(OpenError::Machine)?;
     let counts = Arc::new(Mutex::new(Counts::default()));
     let talk = match &live {
         Some(live) => {
@@ -167,7 +167,7 @@ fn on_own_thread(listener: Box<Listener>, quiet: bool) -> Result<(Box<Listener>,
             listener(&event);
         }
     });
-    let printing = printing.map_err(lockkeeper::KeeperError::Machine)?;
+    let printing = printing.map_err(OpenError::Machine)?;
     let passes_on = move |event: &WorkerEvent| {
         let is_wanted = !quiet || matches!(event, WorkerEvent::Trouble(_));
         // Further events are not printed. They are in the status log and in the events of the runs.

@@ -1,31 +1,68 @@
-//! `Guard`: a held lease. It is renewed while it is needed and released on drop.
+//! `Guard`: a held lock. It is renewed while it is needed and released on drop.
 
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::id::{LeaseId, Token};
-use lockkeeper_core::lease::{NotCurrent, Outcome};
+use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::lease::Outcome;
 use lockkeeper_core::record::Lease;
-
-use super::{Keeper, KeeperError, locked};
 use lockkeeper_engine::Engine;
-use lockkeeper_store::StoreError;
 
-/// A held lease. Dropping it releases it.
+use super::blocker::views;
+use super::{Error, Keeper, Loss, locked};
+
+/// A fencing token. A later grant has a larger token, also after a crash.
 ///
-/// It stays held while this process lives. It is lost only if a person breaks it, or if its TTL ends under a contract that lets
-/// go. Call [`Guard::is_lost`] before each step that cannot be undone, or have [`Guard::on_lost`] stop the work.
+/// The protected system stores the largest token that it saw and refuses smaller ones.
 ///
 /// ```
-/// # use std::time::Duration;
 /// # use lockkeeper::Keeper;
 /// # let folder = tempfile::tempdir()?;
 /// # let keeper = Keeper::open(folder.path())?;
+/// let first = keeper.lock("db").acquire()?.token();
+/// let second = keeper.lock("db").acquire()?.token();
+/// assert!(second > first && second.get() > first.get());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(u64);
+
+impl Token {
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A held lock. Dropping it releases the lock.
+///
+/// The lock stays held while this process lives. It is lost only if a person breaks it, or if its TTL ends under a
+/// [`Contract`](super::Contract) that lets it go. Call [`is_lost`](Self::is_lost) before each step that cannot be undone, or let
+/// [`on_lost`](Self::on_lost) stop the work.
+///
+/// After a fork the lock belongs to the parent only.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockkeeper::Keeper;
+///
+/// # let folder = tempfile::tempdir()?;
+/// let keeper = Keeper::open(folder.path())?;
 /// let mut guard = keeper.lock("deploy").shared().ttl(Duration::from_secs(30)).acquire()?;
-/// guard.on_lost(|why| eprintln!("stop the deployment: {why}"))?;
+/// guard.on_lost(|loss| eprintln!("stop the deployment: {loss}"))?;
 /// let before = guard.token();
-/// guard.upgrade()?; // exclusive now, with a newer token
+/// guard.try_upgrade()?; // exclusive now, with a larger token
 /// assert!(guard.token() > before);
 /// guard.release()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -50,50 +87,50 @@ pub(super) struct Held {
 
 struct State {
     lease: Lease,
-    loss: Option<NotCurrent>,
+    loss: Option<Loss>,
     callbacks: Vec<Callback>,
     renewed_at: Instant,
     released: bool,
 }
 
-type Callback = Box<dyn FnOnce(&NotCurrent) + Send>;
+type Callback = Box<dyn FnOnce(Loss) + Send>;
 
 impl Guard {
-    pub(super) fn new(keeper: &Keeper, lease: Lease) -> Result<Self, KeeperError> {
+    pub(super) fn new(keeper: Keeper, lease: Lease) -> Result<Self, Error> {
         let (id, renews) = (lease.id, lease.claim.ttl.is_some());
         let (loss, callbacks, renewed_at) = (None, Vec::new(), Instant::now());
         let state = State { lease, loss, callbacks, renewed_at, released: false };
         let held =
             Arc::new(Held { id, turn: Mutex::new(()), state: Mutex::new(state), lost: Condvar::new() });
-        let guard = Self { keeper: keeper.clone(), held, process: std::process::id() };
+        let guard = Self { keeper, held, process: std::process::id() };
         if renews {
-            keeper.monitor()?.watch(&guard.held);
+            guard.keeper.monitor()?.watch(&guard.held);
         }
         Ok(guard)
     }
 
-    /// The lease as it was last read.
-    pub fn lease(&self) -> Lease {
-        locked(&self.held.state).lease.clone()
+    /// The id of the lock, such as `L42`, as `lockkeeper locks` shows it.
+    pub fn id(&self) -> String {
+        self.held.id.to_string()
     }
 
-    /// The lease's id.
-    pub fn id(&self) -> LeaseId {
-        self.held.id
+    /// The owner of the lock, as `kind:id`.
+    pub fn owner(&self) -> String {
+        self.lease().claim.owner.to_string()
     }
 
-    /// The fencing token, to be checked by what the lease protects.
+    /// The fencing token, to be checked by the system that the lock protects.
     pub fn token(&self) -> Token {
-        locked(&self.held.state).lease.token
+        Token(self.current_token().0)
     }
 
-    /// Asks the store whether the lease is gone.
-    pub fn is_lost(&self) -> Result<bool, StoreError> {
+    /// Asks the store whether the lock is lost.
+    pub fn is_lost(&self) -> Result<bool, Error> {
         self.held.check(self.keeper.engine())
     }
 
-    /// Calls back once when the lease is lost, from another thread. Calls back at once if it is lost already.
-    pub fn on_lost(&self, callback: impl FnOnce(&NotCurrent) + Send + 'static) -> Result<(), KeeperError> {
+    /// Calls back once when the lock is lost, from another thread. Calls back at once if it is lost already.
+    pub fn on_lost(&self, callback: impl FnOnce(Loss) + Send + 'static) -> Result<(), Error> {
         locked(&self.held.state).callbacks.push(Box::new(callback));
         self.keeper.monitor()?.watch(&self.held);
         // It may have been lost before the monitor watched it.
@@ -102,52 +139,72 @@ impl Guard {
         Ok(())
     }
 
-    /// Sleeps until the lease is lost. Returns false if it is still held after `span`.
-    pub fn wait_until_lost(&self, span: Duration) -> Result<bool, KeeperError> {
+    /// Waits until the lock is lost, at most this long. Returns whether it is lost.
+    pub fn wait_until_lost(&self, limit: Duration) -> Result<bool, Error> {
         self.keeper.monitor()?.watch(&self.held);
         if self.held.check(self.keeper.engine())? {
             return Ok(true);
         }
         let state = locked(&self.held.state);
-        let waited = self.held.lost.wait_timeout_while(state, span, |state| state.loss.is_none());
-        Ok(waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.loss.is_some())
+        let waited = self.held.lost.wait_timeout_while(state, limit, |state| state.loss.is_none());
+        Ok(waited.unwrap_or_else(PoisonError::into_inner).0.loss.is_some())
     }
 
-    /// Renews the lease now.
-    pub fn renew(&self) -> Result<(), KeeperError> {
-        self.held.renew(self.keeper.engine())?.map_err(KeeperError::Lost)
-    }
-
-    /// Makes a shared lease exclusive. If that fails, it stays shared.
-    pub fn upgrade(&mut self) -> Result<(), KeeperError> {
+    /// Makes a shared lock exclusive, with a larger token. Never waits: if others share it, it stays shared, and this fails with
+    /// [`Error::Held`].
+    pub fn try_upgrade(&mut self) -> Result<(), Error> {
         let _turn = locked(&self.held.turn);
-        let token = self.token();
-        match self.keeper.engine().upgrade(self.held.id, Some(token), None)?? {
+        let engine = self.keeper.engine();
+        let upgraded =
+            engine.upgrade(self.held.id, Some(self.current_token()), None).map_err(Error::store)?;
+        match upgraded.map_err(|error| Error::lost(&error))? {
             Outcome::Granted(grant) => {
                 locked(&self.held.state).lease = grant.lease;
                 Ok(())
             }
-            Outcome::Held(blockers) => Err(KeeperError::Held { blockers }),
-            Outcome::Deadlock(links) => Err(KeeperError::Deadlock { links }),
-            Outcome::Waiting(_) | Outcome::Gone => Err(KeeperError::TicketRemoved),
+            Outcome::Held(blockers) => Err(Error::Held { blockers: views(&self.keeper, &blockers)? }),
+            Outcome::Deadlock(links) => Err(Error::deadlock(links)),
+            Outcome::Waiting(_) | Outcome::Gone => Err(Error::TicketRemoved),
         }
     }
 
-    /// Makes an exclusive lease shared, and grants it to those who wait to share it.
-    pub fn downgrade(&mut self) -> Result<(), KeeperError> {
+    /// Makes an exclusive lock shared. Waiters that want to share it are granted it.
+    pub fn downgrade(&mut self) -> Result<(), Error> {
         let _turn = locked(&self.held.turn);
-        let lease = self.keeper.engine().downgrade(self.held.id, Some(self.token()))??;
-        locked(&self.held.state).lease = lease;
+        let downgraded = self.keeper.engine().downgrade(self.held.id, Some(self.current_token()));
+        locked(&self.held.state).lease =
+            downgraded.map_err(Error::store)?.map_err(|error| Error::lost(&error))?;
         Ok(())
     }
 
-    /// Releases the lease. Fails if it was lost.
-    pub fn release(self) -> Result<(), KeeperError> {
+    /// Releases the lock. Fails with [`Error::Lost`] if it was lost before.
+    pub fn release(self) -> Result<(), Error> {
         let _turn = locked(&self.held.turn);
-        let lease = self.lease();
+        // If the store fails here, the drop tries again.
+        let released = self.keeper.engine().release(self.held.id, Some(self.current_token()));
+        let released = released.map_err(Error::store)?;
         locked(&self.held.state).released = true;
-        self.keeper.engine().release(lease.id, Some(lease.token))??;
-        Ok(())
+        released.map(|_| ()).map_err(|error| Error::lost(&error))
+    }
+
+    /// The lease as it was last read.
+    fn lease(&self) -> Lease {
+        locked(&self.held.state).lease.clone()
+    }
+
+    fn current_token(&self) -> lockkeeper_core::id::Token {
+        locked(&self.held.state).lease.token
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lease = self.lease();
+        f.debug_struct("Guard")
+            .field("id", &format_args!("{}", lease.id))
+            .field("owner", &format_args!("{}", lease.claim.owner))
+            .field("token", &lease.token.0)
+            .finish_non_exhaustive()
     }
 }
 
@@ -168,7 +225,7 @@ impl Drop for Guard {
 
 impl Held {
     /// Reads whether the lease is still held. Remembers a loss.
-    pub(super) fn check(&self, engine: &Engine) -> Result<bool, StoreError> {
+    pub(super) fn check(&self, engine: &Engine) -> Result<bool, Error> {
         let _turn = locked(&self.turn);
         let token = {
             let state = locked(&self.state);
@@ -177,26 +234,25 @@ impl Held {
             }
             state.lease.token
         };
-        let loss = engine.loss(self.id, token)?;
-        Ok(loss.is_some_and(|loss| self.lose(loss)))
+        let loss = engine.loss(self.id, token).map_err(Error::store)?;
+        Ok(loss.is_some_and(|loss| self.lose(Loss::new(&loss))))
     }
 
     /// Renews the lease. Remembers a loss.
-    pub(super) fn renew(&self, engine: &Engine) -> Result<Result<(), NotCurrent>, StoreError> {
+    pub(super) fn renew(&self, engine: &Engine) -> Result<(), Error> {
         let _turn = locked(&self.turn);
         let token = locked(&self.state).lease.token;
-        match engine.renew(self.id, Some(token), None)? {
+        match engine.renew(self.id, Some(token), None).map_err(Error::store)? {
             Ok(lease) => {
                 let mut state = locked(&self.state);
                 state.lease = lease;
                 state.renewed_at = Instant::now();
-                Ok(Ok(()))
             }
             Err(loss) => {
-                self.lose(loss.clone());
-                Ok(Err(loss))
+                self.lose(Loss::new(&loss));
             }
         }
+        Ok(())
     }
 
     /// When to renew it next: three times within its TTL. None if it needs no renewal.
@@ -210,17 +266,17 @@ impl Held {
     pub(super) fn run_callbacks(&self) {
         let (loss, callbacks) = {
             let mut state = locked(&self.state);
-            let Some(loss) = state.loss.clone() else { return };
+            let Some(loss) = state.loss else { return };
             (loss, std::mem::take(&mut state.callbacks))
         };
         for callback in callbacks {
             // The panic hook has reported it. This thread has other guards to watch.
-            let _ = panic::catch_unwind(AssertUnwindSafe(|| callback(&loss)));
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| callback(loss)));
         }
     }
 
     /// Remembers a loss, unless this process has released the lease meanwhile.
-    fn lose(&self, loss: NotCurrent) -> bool {
+    fn lose(&self, loss: Loss) -> bool {
         let mut state = locked(&self.state);
         if state.released {
             return false;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::id::WakerId;
 
 use super::guard::Held;
-use super::{Keeper, KeeperError, Shared, locked};
+use super::{Error, Keeper, Shared, locked};
 use lockkeeper_platform::{pipe, poll};
 use lockkeeper_store::Waker;
 
@@ -24,15 +24,15 @@ pub(super) struct LeaseMonitor {
 
 impl LeaseMonitor {
     /// Starts the thread. From here on a process that takes a lease away can wake it.
-    pub(super) fn start(keeper: &Keeper) -> Result<Self, KeeperError> {
-        let holder = keeper.resident()?.lock.holder();
-        let waker = keeper.engine().store().waker_with_id(WakerId(holder.0))?;
-        let (reader, control) = pipe::nonblocking().map_err(KeeperError::Machine)?;
+    pub(super) fn start(keeper: &Keeper) -> Result<Self, Error> {
+        let holder = keeper.resident()?.holder();
+        let waker = keeper.engine().store().waker_with_id(WakerId(holder.0)).map_err(Error::store)?;
+        let (reader, control) = pipe::nonblocking().map_err(Error::System)?;
         let guards: Arc<Mutex<Vec<Weak<Held>>>> = Arc::default();
         let thread =
             Thread { keeper: Arc::downgrade(&keeper.shared), guards: Arc::clone(&guards), waker, reader };
         let spawned = thread::Builder::new().name("lockkeeper".to_owned()).spawn(move || thread.run());
-        spawned.map_err(KeeperError::Machine)?;
+        spawned.map_err(Error::System)?;
         Ok(Self { guards, control })
     }
 
@@ -72,11 +72,8 @@ impl Thread {
             // All of them, also after one failed.
             for held in self.held() {
                 let due = held.renewal_due().is_some_and(|due| due <= Instant::now());
-                let looked = if due {
-                    held.renew(&keeper.engine).map(|_| ())
-                } else {
-                    held.check(&keeper.engine).map(|_| ())
-                };
+                let looked =
+                    if due { held.renew(&keeper.engine) } else { held.check(&keeper.engine).map(|_| ()) };
                 held.run_callbacks();
                 failed |= looked.is_err();
             }

@@ -61,7 +61,7 @@ fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
         ["/", "/locks", "/stages", "/runs", "/doctor", "/api"].map(|path| at(&server, path)).to_vec();
     assert_usable(&mut browser, &axe, &empty);
     // The same pages with content.
-    let _guard = server.keeper.lock("db").owner("lib:holder").acquire().unwrap();
+    let _guard = server.keeper.lock("db").owner("lib:holder").try_acquire().unwrap();
     let wish = json!({ "names": ["db"], "owner": "test:waiter", "wait": true, "reason": "tests" });
     server.post("/api/locks", &wish).expect(202);
     let body = json!({ "id": "RQ-1", "title": "one", "command": ["true"], "paths": ["src/**"] });

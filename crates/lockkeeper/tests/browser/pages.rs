@@ -16,7 +16,7 @@ fn the_page_follows_what_happens_without_being_loaded_again() {
     browser.open(&at(&server, "/locks"));
     browser.until_live();
     browser.run("window.sameDocument = true");
-    let guard = server.keeper.lock("db").owner("lib:holder").acquire().unwrap();
+    let guard = server.keeper.lock("db").owner("lib:holder").try_acquire().unwrap();
     browser.wait("document.body.innerText.includes('lib:holder')");
     server.post("/api/locks", &json!({ "names": ["db"], "owner": "test:waiter", "wait": true })).expect(202);
     browser.wait("document.querySelector('#locks-graph svg') !== null");

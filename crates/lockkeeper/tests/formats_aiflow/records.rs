@@ -116,14 +116,14 @@ fn a_heartbeat_extends_the_lock_and_a_lost_one_is_not_overwritten() {
     let now = WallTime::now();
     let mut lock = locked(project.lock(&request("RQ-1"), now));
     let later = now.after(Duration::from_secs(600));
-    assert!(lock.beat(later).unwrap());
+    assert!(lock.heartbeat(later).unwrap());
     let record = project.read("request.RQ-1.lock.json");
     assert_eq!(record["expires_at"], later.after(DEFAULT_TTL).local());
     assert_eq!(record["created_at"], now.local());
     let stranger = expired(&json!(1), "elsewhere").to_string();
     project.write("beside", &stranger);
     fs::rename(project.file("beside"), project.file("request.RQ-1.lock.json")).unwrap();
-    assert!(!lock.beat(later).unwrap());
+    assert!(!lock.heartbeat(later).unwrap());
     drop(lock);
     assert_eq!(fs::read_to_string(project.file("request.RQ-1.lock.json")).unwrap(), stranger);
 }
@@ -136,7 +136,7 @@ fn the_queues_lock_names_the_request_that_it_has_come_to() {
     let mut queue = locked(project.lock(&Subject::Queue, now));
     assert_eq!(project.read("queue.lock.json")["request_id"], Value::Null);
     let later = now.after(Duration::from_secs(60));
-    assert!(queue.move_on("RQ-7", "RUN-20260131-120000-abcd", later).unwrap());
+    assert!(queue.set_current("RQ-7", "RUN-20260131-120000-abcd", later).unwrap());
     let record = project.read("queue.lock.json");
     assert_eq!(
         (&record["request_id"], &record["run_id"]),

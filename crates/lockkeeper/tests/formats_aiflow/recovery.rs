@@ -40,7 +40,7 @@ fn an_expired_lock_is_stale_only_when_its_process_is_dead_or_unknown() {
         assert_eq!(standing.verdict, expected, "{pid} on {host}");
         match (project.lock(&request("RQ-1"), now), expected.is_stale()) {
             (Attempt::Locked { recovered: Some(recovered), .. }, true) => {
-                assert_eq!(recovered.standing.record.unwrap().run_id.as_deref(), Some("RUN-0"));
+                assert_eq!(recovered.state.record.unwrap().run_id.as_deref(), Some("RUN-0"));
                 assert_eq!(Recovered::REASON_CODE, "LOCK_STALE_RECOVERED");
             }
             (Attempt::Busy(_), false) => {}

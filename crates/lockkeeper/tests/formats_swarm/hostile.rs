@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_formats::guard::GuardError;
-use lockkeeper_formats::hostile::HostileError;
+use lockkeeper_formats::safe_open::UnsafeFile;
 use lockkeeper_formats::swarm::{Attempt, SwarmError};
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_testing::{Finished, files, is_root, skip};
@@ -15,7 +15,7 @@ use lockkeeper_testing::{Finished, files, is_root, skip};
 use crate::tasks::{HOUR, Tasks, record};
 
 /// Asserts that every command refuses the file at the path, and leaves it as it is.
-fn refuses(tasks: &Tasks, expected: fn(&HostileError) -> bool) {
+fn refuses(tasks: &Tasks, expected: fn(&UnsafeFile) -> bool) {
     let (swarm, now) = (tasks.swarm(), WallTime::now());
     let errors = [
         swarm.lock("a", "w", None, now).map(drop).unwrap_err(),
@@ -25,7 +25,7 @@ fn refuses(tasks: &Tasks, expected: fn(&HostileError) -> bool) {
     ];
     for error in errors {
         match &error {
-            SwarmError::Guard(GuardError::Hostile { source, .. }) if expected(source) => {
+            SwarmError::Guard(GuardError::UnsafeFile { source, .. }) if expected(source) => {
                 assert!(!error.hint().is_empty());
             }
             other => panic!("{other:?}"),
@@ -44,8 +44,8 @@ fn stranger() -> u32 {
     rustix::process::geteuid().as_raw() + 1
 }
 
-fn is_kind(error: &HostileError) -> bool {
-    matches!(error, HostileError::Kind(_))
+fn is_kind(error: &UnsafeFile) -> bool {
+    matches!(error, UnsafeFile::Kind(_))
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_hard_link_is_refused_and_what_it_shares_stays() {
     let stale = record("a", "w", HOUR, 1);
     fs::write(&outside, &stale).unwrap();
     fs::hard_link(&outside, tasks.file("a")).unwrap();
-    refuses(&tasks, |error| matches!(error, HostileError::Linked(2)));
+    refuses(&tasks, |error| matches!(error, UnsafeFile::Linked(2)));
     assert_eq!(fs::read_to_string(&outside).unwrap(), stale);
 }
 
@@ -111,9 +111,9 @@ fn a_hard_link_is_refused_and_what_it_shares_stays() {
 fn a_huge_file_is_refused_unread() {
     let tasks = Tasks::with_locks();
     fs::File::create(tasks.file("a")).unwrap().set_len(1 << 30).unwrap();
-    refuses(&tasks, |error| matches!(error, HostileError::TooLarge(_)));
+    refuses(&tasks, |error| matches!(error, UnsafeFile::TooLarge(_)));
     fs::File::create(tasks.file("a")).unwrap().set_len(64 * 1024 + 1).unwrap();
-    refuses(&tasks, |error| matches!(error, HostileError::TooLarge(_)));
+    refuses(&tasks, |error| matches!(error, UnsafeFile::TooLarge(_)));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_file_of_another_user_is_refused_where_one_can_be_made() {
     if std::os::unix::fs::chown(tasks.file("a"), Some(stranger()), None).is_err() {
         return skip("root, to give a file to another user");
     }
-    refuses(&tasks, |error| matches!(error, HostileError::Owner(owner) if *owner == stranger()));
+    refuses(&tasks, |error| matches!(error, UnsafeFile::Owner(owner) if *owner == stranger()));
 }
 
 /// A folder that a stranger made where everybody may write is not used.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
-use lockkeeper_formats::swarm::{Attempt, Kept, TaskLock};
+use lockkeeper_formats::swarm::{Attempt, TaskLock, UpdateOutcome};
 use lockkeeper_formats::{HeldReason, StaleReason, Verdict};
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_testing::files;
@@ -82,14 +82,14 @@ fn heartbeats_move_the_end_and_a_lost_lock_is_never_overwritten() {
     let (swarm, start) = (tasks.swarm(), WallTime::from_micros(1_769_860_800_000_000));
     let mut lock = locked(swarm.lock("a", "w1", None, start).unwrap());
     let later = start.after(Duration::from_secs(299));
-    assert!(lock.beat(later).unwrap());
+    assert!(lock.heartbeat(later).unwrap());
     assert_eq!(tasks.read("a")["heartbeat_at"], "2026-01-31T12:04:59.000Z");
     assert_eq!(tasks.read("a")["acquired_at"], "2026-01-31T12:00:00.000Z");
     let much_later = later.after(Duration::from_secs(301));
     let mut second = locked(swarm.lock("a", "w2", None, much_later).unwrap());
-    assert!(!lock.beat(much_later).unwrap());
+    assert!(!lock.heartbeat(much_later).unwrap());
     assert!(!lock.unlock().unwrap());
-    assert!(second.beat(much_later).unwrap());
+    assert!(second.heartbeat(much_later).unwrap());
     assert_eq!(tasks.read("a")["worker_id"], "w2");
     assert!(second.unlock().unwrap());
     assert!(tasks.names().is_empty());
@@ -101,16 +101,16 @@ fn only_the_worker_itself_renews_and_unlocks() {
     let tasks = Tasks::new();
     let (swarm, now) = (tasks.swarm(), WallTime::now());
     drop(locked(swarm.lock("a", "w1", None, now).unwrap()));
-    assert!(matches!(swarm.heartbeat("a", "w2", None, now).unwrap(), Kept::Lost(_)));
-    assert!(matches!(swarm.unlock("a", "w2", now).unwrap(), Kept::Lost(_)));
+    assert!(matches!(swarm.heartbeat("a", "w2", None, now).unwrap(), UpdateOutcome::Lost(_)));
+    assert!(matches!(swarm.unlock("a", "w2", now).unwrap(), UpdateOutcome::Lost(_)));
     let later = now.after(Duration::from_secs(7));
     match swarm.heartbeat("a", "w1", None, later).unwrap() {
-        Kept::Done(record) => assert_eq!(record.heartbeat_at, later),
+        UpdateOutcome::Done(record) => assert_eq!(record.heartbeat_at, later),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(swarm.unlock("a", "w1", later).unwrap(), Kept::Done(_)));
-    assert!(matches!(swarm.unlock("a", "w1", later).unwrap(), Kept::Absent));
-    assert!(matches!(swarm.heartbeat("a", "w1", None, later).unwrap(), Kept::Absent));
+    assert!(matches!(swarm.unlock("a", "w1", later).unwrap(), UpdateOutcome::Done(_)));
+    assert!(matches!(swarm.unlock("a", "w1", later).unwrap(), UpdateOutcome::Absent));
+    assert!(matches!(swarm.heartbeat("a", "w1", None, later).unwrap(), UpdateOutcome::Absent));
 }
 
 /// Requirements 71, 203. Files as such programs write them in practice.
@@ -147,7 +147,7 @@ fn a_heartbeat_keeps_what_it_does_not_know() {
     let text = record("a", "w", Duration::from_secs(5), 300);
     tasks.write("a", text.replace("\"ttl\"", "\"meta\":{\"x\":1},\"ttl_sec\""));
     let ttl = Ttl::new(Duration::from_secs(60)).unwrap();
-    assert!(matches!(tasks.swarm().heartbeat("a", "w", Some(ttl), now).unwrap(), Kept::Done(_)));
+    assert!(matches!(tasks.swarm().heartbeat("a", "w", Some(ttl), now).unwrap(), UpdateOutcome::Done(_)));
     let value = tasks.read("a");
     assert_eq!(value["meta"]["x"], 1);
     assert_eq!((&value["ttl_sec"], &value["heartbeat_at"]), (&60.into(), &now.to_string().into()));

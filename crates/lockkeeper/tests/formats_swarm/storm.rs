@@ -58,7 +58,7 @@ fn worker_process() {
                 Ok(Attempt::Busy(_)) => "busy".to_owned(),
                 Err(error) => format!("error {error:?}"),
             },
-            "beat" => match held.as_mut().map(|lock| lock.beat(WallTime::now())) {
+            "beat" => match held.as_mut().map(|lock| lock.heartbeat(WallTime::now())) {
                 Some(Ok(true)) => "kept".to_owned(),
                 Some(Ok(false)) => "lost".to_owned(),
                 Some(Err(error)) => format!("error {error:?}"),

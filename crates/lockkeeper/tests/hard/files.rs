@@ -103,7 +103,7 @@ fn the_log_does_not_grow_for_ever() {
     let site = Site::new();
     let keeper = lockkeeper::Keeper::open(site.store()).unwrap();
     for _ in 0..400 {
-        drop(keeper.lock("db").acquire().unwrap());
+        drop(keeper.lock("db").try_acquire().unwrap());
     }
     let log = std::fs::metadata(site.store().join("leases.db-wal")).unwrap().len();
     assert!(log < 512 * 1024, "{log} bytes");

@@ -79,11 +79,11 @@ fn a_stopped_holder_hears_of_its_loss_when_it_goes_on() {
 fn a_guard_is_told_that_its_lease_was_broken() {
     let site = Site::new();
     let keeper = Keeper::open(site.store()).unwrap();
-    let guard = keeper.lock("db").acquire().unwrap();
+    let guard = keeper.lock("db").try_acquire().unwrap();
     let (tell, told) = mpsc::channel();
     guard.on_lost(move |why| tell.send(why.to_string()).unwrap()).unwrap();
     assert!(!guard.is_lost().unwrap());
-    let id = guard.id().to_string();
+    let id = guard.id();
     let breaker = std::thread::spawn({
         let mut command = site.command(&["locks", "break", &id, "--yes"]);
         command.env("LOCKKEEPER_GRACE", "30s");
@@ -93,10 +93,10 @@ fn a_guard_is_told_that_its_lease_was_broken() {
     assert!(told.recv_timeout(PATIENCE).unwrap().contains("revoked"));
     assert!(guard.is_lost().unwrap());
     // It holds until it lets go, so that nobody comes in while it clears up.
-    assert!(keeper.lock("db").acquire().is_err());
+    assert!(keeper.lock("db").try_acquire().is_err());
     drop(guard);
     assert!(breaker.join().unwrap().success());
-    assert!(keeper.lock("db").acquire().is_ok());
+    assert!(keeper.lock("db").try_acquire().is_ok());
 }
 
 /// Invariant 10. Under a contract that lets go, a holder that was frozen too long finds out.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper::Keeper;
+use lockkeeper::{Keeper, LockBuilder};
 
 use crate::history::{Event, Mode, Recorder, Want, now};
 use crate::storm::Random;
@@ -57,8 +57,8 @@ fn library() {
     while now() < until {
         let wants = role.choose(&plan);
         role.recorder.note(Event::Ask, 0, &wants);
-        let guard = builder(&keeper, &wants).wait_forever().acquire().unwrap();
-        role.stay_inside(guard.token().0, &wants);
+        let guard = builder(&keeper, &wants).acquire().unwrap();
+        role.stay_inside(guard.token().get(), &wants);
         drop(guard);
     }
 }
@@ -78,8 +78,8 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap()
 }
 
-fn builder<'k>(keeper: &'k Keeper, wants: &[Want]) -> lockkeeper::LockBuilder<'k> {
-    let add = |builder: Option<lockkeeper::LockBuilder<'k>>, want: &Want| {
+fn builder(keeper: &Keeper, wants: &[Want]) -> LockBuilder {
+    let add = |builder: Option<LockBuilder>, want: &Want| {
         let path = want.target.contains('/');
         match (builder, path) {
             (None, true) => keeper.path(&want.target),

@@ -32,7 +32,7 @@ fn what_commands_do_is_told_too() {
     let server = Server::start();
     let mut stream = server.listen();
     assert_eq!(stream.event().name, "hello");
-    let guard = server.keeper.lock("db").owner("lib:1").acquire().unwrap();
+    let guard = server.keeper.lock("db").owner("lib:1").try_acquire().unwrap();
     assert_eq!(stream.until("lease.acquired").data["lease"]["owner"], "lib:1");
     drop(guard);
     assert_eq!(stream.until("lease.ended").data["lease"]["owner"], "lib:1");

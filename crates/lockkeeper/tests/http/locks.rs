@@ -59,11 +59,11 @@ fn what_another_holds_is_refused_with_the_holder_and_a_witness() {
 #[test]
 fn the_same_lease_is_seen_by_commands_and_over_http() {
     let server = Server::start();
-    let guard = server.keeper.lock("db").owner("lib:1").acquire().unwrap();
+    let guard = server.keeper.lock("db").owner("lib:1").try_acquire().unwrap();
     server.post("/api/locks", &json!({ "names": ["db"] })).error(409, "LOCK_HELD");
     drop(guard);
     take(&server, &json!({ "names": ["db"] }));
-    assert!(server.keeper.lock("db").acquire().is_err());
+    assert!(server.keeper.lock("db").try_acquire().is_err());
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn a_living_holder_is_displaced_only_by_force_and_nobody_waits_for_it() {
         grace: std::time::Duration::from_millis(10),
         ..settings()
     });
-    let guard = server.keeper.lock("db").owner("lib:1").acquire().unwrap();
-    let id = guard.id().to_string();
+    let guard = server.keeper.lock("db").owner("lib:1").try_acquire().unwrap();
+    let id = guard.id();
     let answer = server.delete(&format!("/api/locks/{id}?force=true")).expect(202);
     assert_eq!(answer["status"], "breaking");
     let mut stream = server.listen();

@@ -38,7 +38,7 @@ fn a_key_belongs_to_one_body() {
 #[test]
 fn what_was_refused_is_asked_anew() {
     let server = Server::start();
-    let guard = server.keeper.lock("db").acquire().unwrap();
+    let guard = server.keeper.lock("db").try_acquire().unwrap();
     let ask = || {
         let request = server.request("POST", "/api/locks").header("idempotency-key", "key-1");
         request.json(&json!({ "names": ["db"] })).send()

@@ -166,7 +166,7 @@ fn a_run_is_called_off_with_its_command() {
 #[test]
 fn what_a_run_needs_and_another_holds_is_refused_with_its_holder() {
     let server = Server::start();
-    let guard = server.keeper.lock("db").owner("lib:1").acquire().unwrap();
+    let guard = server.keeper.lock("db").owner("lib:1").try_acquire().unwrap();
     let body = json!({ "id": "RQ-1", "command": ["true"], "locks": ["db"] });
     server.post("/api/requests", &body).expect(201);
     let error = server.post("/api/requests/RQ-1/run", &json!({})).error(409, "LOCK_HELD");

@@ -101,7 +101,7 @@ fn the_stream_tells_of_executions() {
 fn a_group_says_what_it_waits_for() {
     let server = Server::start();
     let mut stream = server.listen();
-    let guard = server.keeper.lock("docs").owner("lib:holder").acquire().unwrap();
+    let guard = server.keeper.lock("docs").owner("lib:holder").try_acquire().unwrap();
     let _conducted = Execution::begin(server.world());
     let waits = until(&server, &mut stream, |latest| latest["groups"][2]["waits_for"].is_string());
     let why = waits["groups"][2]["waits_for"].as_str().unwrap();

@@ -1,6 +1,6 @@
 //! What is wrong with files, all of it at once, with the place of each fault.
 
-use lockkeeper_stages::{File, Weight};
+use lockkeeper_stages::{File, Level};
 
 use crate::{codes, file};
 
@@ -178,8 +178,8 @@ fn numbers_that_do_not_fit_are_told() {
 #[test]
 fn strict_files_take_warnings_as_errors() {
     let text = "parallel_groups: {P1: [{id: a}]}\n";
-    assert_eq!(file(text).problems[0].weight, Weight::Warning);
-    assert_eq!(file(&format!("{text}validation: {{strict: true}}\n")).problems[0].weight, Weight::Error);
+    assert_eq!(file(text).problems[0].level, Level::Warning);
+    assert_eq!(file(&format!("{text}validation: {{strict: true}}\n")).problems[0].level, Level::Error);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_stages::PlanShape;
+use lockkeeper_stages::PlanView;
 use lockkeeper_stages::picture::{Bar, Chart, Figure, Labels, Mark, dot, gantt, svg};
 
 use crate::{EXAMPLE, WEATHER, plan};
@@ -71,7 +71,7 @@ fn a_graph_has_a_cluster_for_each_wave() {
 
 #[test]
 fn a_drawing_for_a_page_has_no_colour_or_script_and_every_conflict_can_be_reached_with_the_keyboard() {
-    let planned = PlanShape::of(&plan(WEATHER, "P3"));
+    let planned = PlanView::of(&plan(WEATHER, "P3"));
     let text = FIGURE.draw(&planned);
     for foreign in ["<style", " style=", "<script", "#fff", "href", "onload"] {
         assert!(!text.contains(foreign), "{foreign}");
@@ -86,7 +86,7 @@ fn a_drawing_for_a_page_has_no_colour_or_script_and_every_conflict_can_be_reache
 
 #[test]
 fn a_drawing_says_how_groups_stand_and_what_its_columns_are() {
-    let planned = PlanShape::of(&plan(EXAMPLE, "P3"));
+    let planned = PlanView::of(&plan(EXAMPLE, "P3"));
     let marks = ["begun", "<b>", "done"].map(|text| Mark { tone: "info", text });
     let text = Figure { marks: &marks, columns: &["first"], ..FIGURE }.draw(&planned);
     assert!(text.contains(">begun</text>") && text.contains("&lt;b&gt;"), "{text}");
@@ -97,9 +97,9 @@ fn a_drawing_says_how_groups_stand_and_what_its_columns_are() {
 #[test]
 fn a_plan_is_drawn_from_what_is_kept_of_it() {
     for phase in ["P1", "P3", "P4", "P5", "P6"] {
-        let shape = PlanShape::of(&plan(EXAMPLE, phase));
+        let shape = PlanView::of(&plan(EXAMPLE, phase));
         let kept = serde_json::to_string(&shape).unwrap();
-        let again: PlanShape = serde_json::from_str(&kept).unwrap();
+        let again: PlanView = serde_json::from_str(&kept).unwrap();
         assert_eq!(again, shape);
         assert_eq!(FIGURE.draw(&again), FIGURE.draw(&shape), "{phase}");
     }
@@ -107,7 +107,7 @@ fn a_plan_is_drawn_from_what_is_kept_of_it() {
 
 #[test]
 fn a_plan_that_names_groups_which_are_not_there_is_drawn_without_them() {
-    let mut shape = PlanShape::of(&plan(EXAMPLE, "P4"));
+    let mut shape = PlanView::of(&plan(EXAMPLE, "P4"));
     shape.groups.remove(0);
     let text = FIGURE.draw(&shape);
     assert!(text.contains("test-integration"), "{text}");

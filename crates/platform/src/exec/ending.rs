@@ -1,4 +1,4 @@
-//! How a command ended, and how that is told to whoever started the wrapper.
+//! Exit status of a command, and how the wrapper passes it to its own parent.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,14 @@ use crate::signal;
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself, with this exit code.
+    /// It exited with this code.
     Exited(u8),
-    /// By a signal.
+    /// This signal killed it.
     Signaled(u8),
 }
 
 impl Ending {
-    /// The exit code that shells give: the command's own, or 128 and the signal.
+    /// Returns the exit code that shells use: the command's own, or 128 plus the signal.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Exited(code) => code,
@@ -25,19 +25,19 @@ impl Ending {
         }
     }
 
-    /// Ends this process by SIGINT if the command ended so, as a script's shell needs to see to end too.
+    /// Ends this process by SIGINT if SIGINT killed the command, so that the shell of a script ends too.
     ///
-    /// Returns in every other case. Call it last: nothing is cleaned up.
+    /// Returns in every other case. Call it last: no destructor runs.
     pub fn pass_on_interrupt(self) -> io::Result<()> {
         match self {
             Self::Signaled(number) if i32::from(number) == Signal::INT.as_raw() => {
-                signal::suffer(Signal::INT)
+                signal::raise_default(Signal::INT)
             }
             Self::Signaled(_) | Self::Exited(_) => Ok(()),
         }
     }
 
-    /// Reads what `wait(2)` gives for a process that has ended.
+    /// Decodes the `wait(2)` status of a process that has ended.
     pub fn from_wait(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
             Self::Signaled(libc::WTERMSIG(status) as u8)
@@ -46,9 +46,9 @@ impl Ending {
         }
     }
 
-    /// None while the command is only stopped or continued.
+    /// Returns `None` when the command is only stopped or continued.
     pub(super) fn from_status(status: WaitStatus) -> Option<Self> {
-        // Codes and signals have eight and seven bits.
+        // Codes have eight bits and signals seven.
         let exited = status.exit_status().map(|code| Self::Exited(code as u8));
         exited.or_else(|| status.terminating_signal().map(|signal| Self::Signaled(signal as u8)))
     }

@@ -1,4 +1,4 @@
-//! A command that runs, and the loop that sleeps until something happens to it.
+//! Supervision of a running command: an event loop that sleeps until something happens.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,63 +10,64 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group};
 
 use super::ending::Ending;
 use super::job::Job;
-use super::spec::Known;
-use crate::process::Own;
+use super::start::CommandEntry;
+use crate::process::ChildGuard;
 use crate::tree::{Root, Stop, stop_tree};
 use crate::{clock, poll, process};
 
-/// How often a worker looks at its command where nothing tells of its end: on systems without pidfds.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a worker polls its command on systems without pidfds.
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// Something that the supervising caller may act on.
+/// Something that the caller may react to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The command runs; nothing else happened yet.
+    /// The command has started.
     Started,
-    /// The caller's descriptor at this place can be read. It is told again until it was.
+    /// The caller's descriptor at this index is readable. The event repeats until the caller has read from it.
     Ready(usize),
-    /// The deadline of the last [`Next::WaitUntil`] has come.
+    /// The deadline of the last [`Next::WaitUntil`] has passed.
     Deadline,
 }
 
-/// What the caller wants next.
+/// What the loop does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Sleep until something happens.
     Wait,
-    /// The same, but not longer than this.
+    /// Sleep until something happens, or until this moment.
     WaitUntil(Moment),
-    /// End the command with its whole tree: TERM, this grace, KILL.
+    /// Stop the command with its process tree: SIGTERM, this grace, SIGKILL.
     Stop(Duration),
 }
 
-/// A command that was started. Dropping it neither ends nor awaits the command.
+/// A command that was started. Dropping it neither stops the command nor waits for it.
 #[derive(Debug)]
 pub struct Running {
     pid: Pid,
     exit: Option<OwnedFd>,
-    /// Only wrappers have one.
+    /// Only a wrapper has one.
     job: Option<Job>,
     ending: Option<Ending>,
-    /// Until its end was seen nobody else waits for it.
-    own: Option<Own>,
-    known: Option<Known>,
+    /// Keeps other code from reaping the command, until its end was seen.
+    guard: Option<ChildGuard>,
+    entry: Option<CommandEntry>,
 }
 
 impl Running {
-    pub(super) fn new(pid: Pid, own: Own, known: Known, job: Option<Job>) -> Self {
+    pub(super) fn new(pid: Pid, guard: ChildGuard, entry: CommandEntry, job: Option<Job>) -> Self {
         if let Some(job) = &job {
             job.started(pid);
         }
-        Self { pid, exit: process::watch_child(pid), job, ending: None, own: Some(own), known: Some(known) }
+        let exit = process::watch_child(pid);
+        Self { pid, exit, job, ending: None, guard: Some(guard), entry: Some(entry) }
     }
 
-    /// The number of the command's process, which is that of its process group too.
+    /// Returns the pid of the command, which is the id of its process group too.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// Tells who the command's process is; not after its end was seen.
+    /// Returns the identity of the command's process. Fails after its end was seen.
     pub fn process(&self) -> io::Result<ProcessRef> {
         match self.ending {
             None => process::of_child(self.pid),
@@ -74,12 +75,13 @@ impl Running {
         }
     }
 
-    /// Becomes readable when the command has ended, for callers with a loop of their own. Only Linux has it.
+    /// Returns a descriptor that is readable when the command has ended, for callers with an event loop of their own.
+    /// Only Linux has it.
     pub fn exit(&self) -> Option<BorrowedFd<'_>> {
         self.exit.as_ref().map(AsFd::as_fd)
     }
 
-    /// Sends a signal to the command's process group; nothing happens after its end was seen.
+    /// Sends a signal to the command's process group. Does nothing after its end was seen.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         match self.ending {
             None => Ok(kill_process_group(self.pid, signal)?),
@@ -87,7 +89,7 @@ impl Running {
         }
     }
 
-    /// Returns how the command ended, if it has. A stopped command is dealt with on the way, as job control asks.
+    /// Returns how the command ended, if it has. Handles stops of the command too, as job control requires.
     pub fn try_wait(&mut self) -> io::Result<Option<Ending>> {
         while self.ending.is_none()
             && let Some(status) = self.next_status()?
@@ -105,10 +107,10 @@ impl Running {
         Ok(self.ending)
     }
 
-    /// Sleeps until the command ends, and tells the caller what happens meanwhile.
+    /// Sleeps until the command ends, and calls back when something happens meanwhile.
     ///
-    /// The callback is asked at [`Event::Started`] and after every event; its last answer holds until the next. What
-    /// the command leaves running, even with its output open, does not keep this from returning.
+    /// The callback runs at [`Event::Started`] and after every event. Its last answer is valid until the next event.
+    /// This returns when the command ends, even if descendants still run with its output open.
     pub fn supervise(
         self,
         extra: &[BorrowedFd<'_>],
@@ -117,7 +119,7 @@ impl Running {
         self.supervise_marked(extra, None, on_event)
     }
 
-    /// As [`Running::supervise`], for a worker: whatever carries `mark` is stopped with the command.
+    /// Like [`Running::supervise`], for a worker: processes with `mark` are stopped together with the command.
     pub fn supervise_marked(
         mut self,
         extra: &[BorrowedFd<'_>],
@@ -132,7 +134,7 @@ impl Running {
                 Next::WaitUntil(moment) => Some(moment),
             };
             let (own, ready) = self.sleep(extra, until)?;
-            if let Some(ending) = self.attend()? {
+            if let Some(ending) = self.handle_events()? {
                 return Ok(ending);
             }
             for place in ready.places().filter(|place| *place >= own) {
@@ -147,21 +149,21 @@ impl Running {
         }
     }
 
-    /// Sleeps until the command ends, or `until` has come; None means that it still runs.
+    /// Sleeps until the command ends, or until the given moment. Returns `None` when the command still runs then.
     pub fn supervise_until(&mut self, until: Moment) -> io::Result<Option<Ending>> {
         while clock::now() < until {
             self.sleep(&[], Some(until))?;
-            if let Some(ending) = self.attend()? {
+            if let Some(ending) = self.handle_events()? {
                 return Ok(Some(ending));
             }
         }
         Ok(None)
     }
 
-    /// Ends the command with its whole tree: TERM, grace, KILL. A wrapper also ends what was left behind; a worker
-    /// finds that by `mark`, a `NAME=value` that the command was started with.
+    /// Stops the command with its process tree: SIGTERM, grace, SIGKILL. A wrapper also stops orphans of the command. A
+    /// worker finds these by `mark`, a `NAME=value` that the command was started with.
     ///
-    /// Fails when something could not be ended: then the work may still go on.
+    /// Fails when a process could not be stopped: then the work may still go on.
     pub fn stop(mut self, grace: Duration, mark: Option<&str>) -> io::Result<Ending> {
         let root = match (&self.job, self.ending) {
             (Some(_), _) => Root::OwnDescendants,
@@ -183,19 +185,19 @@ impl Running {
         }
     }
 
-    /// Returns how many of the descriptors that were waited for are our own, and which are ready.
+    /// Returns how many of the polled descriptors are our own, and which are ready.
     fn sleep(&self, extra: &[BorrowedFd<'_>], until: Option<Moment>) -> io::Result<(usize, poll::Ready)> {
         let signals = self.job.as_ref().map(|job| job.signals.as_fd());
         let mut descriptors: Vec<BorrowedFd<'_>> = self.exit().into_iter().chain(signals).collect();
         let own = descriptors.len();
         descriptors.extend_from_slice(extra);
         let timeout = until.map(|until| until.since(clock::now()));
-        let timeout = if own == 0 { timeout.min(Some(LOOK_EVERY)).or(Some(LOOK_EVERY)) } else { timeout };
+        let timeout = if own == 0 { timeout.min(Some(POLL_EVERY)).or(Some(POLL_EVERY)) } else { timeout };
         Ok((own, poll::wait(&descriptors, timeout)?))
     }
 
-    /// Sees to the command and to the signals that arrived.
-    fn attend(&mut self) -> io::Result<Option<Ending>> {
+    /// Handles changes of the command's state, and the signals that arrived.
+    fn handle_events(&mut self) -> io::Result<Option<Ending>> {
         if self.try_wait()?.is_some() {
             return Ok(self.ending);
         }
@@ -204,11 +206,11 @@ impl Running {
         for signal in &arrived {
             job.pass_on(*signal, self.pid);
         }
-        // What it tells of may have happened after the look above.
+        // The child may have changed after the first try_wait.
         if arrived.contains(&Signal::CHILD) { self.try_wait() } else { Ok(None) }
     }
 
-    /// What next became of the command. A wrapper also awaits whatever it took in.
+    /// Returns the next status change of the command. A wrapper also reaps the orphans that it adopted.
     fn next_status(&self) -> io::Result<Option<WaitStatus>> {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         loop {
@@ -226,8 +228,8 @@ impl Running {
 
     fn end(&mut self, ending: Ending) {
         self.ending = Some(ending);
-        self.own = None;
-        self.known = None;
+        self.guard = None;
+        self.entry = None;
         if let Some(job) = &self.job {
             job.ended(ending, self.pid);
         }

@@ -11,7 +11,7 @@ use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::open::{OpenError, unique_owner};
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::views::ResourceView;
-use lockkeeper_platform::anchor;
+use lockkeeper_platform::holder_process;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -91,8 +91,8 @@ impl LockRequest {
             let message = "the number of a process means nothing on another machine";
             return Err(Report::usage(message).with_hint("leave `pid` out and give a `ttl`"));
         }
-        match anchor::choose(Some(pid), &|_| None)? {
-            Some(anchor) => Ok((Voucher::Process(anchor.process), Contract::Strict, given)),
+        match holder_process::choose(Some(pid), &|_| None)? {
+            Some(chosen) => Ok((Voucher::Process(chosen.process), Contract::Strict, given)),
             None => Err(Report::usage(format!("{pid} is not a process"))),
         }
     }

@@ -9,7 +9,7 @@ use lockkeeper_engine::stages::overview::{Detail, Entry, Overview, conflicts_log
 use lockkeeper_engine::views::{AlertView, ExecutionView};
 use lockkeeper_platform::load;
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_stages::{Conditions, File, PhasePlan, PlanShape};
+use lockkeeper_stages::{Conditions, File, PhasePlan, PlanView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -145,11 +145,11 @@ pub(crate) struct PlanQuery {
 #[serde(untagged)]
 pub(crate) enum Planned {
     /// The plan of the only phase.
-    One(Box<PlanShape>),
+    One(Box<PlanView>),
     /// The plans of all phases.
     All {
         /// In the order of the file.
-        phases: Vec<PlanShape>,
+        phases: Vec<PlanView>,
     },
 }
 
@@ -165,8 +165,8 @@ pub(crate) async fn plan(
 ) -> Result<Json<Planned>, ApiError> {
     let mut plans = state.blocking(move |state| Ok(plans(state, &query)?.1)).await?;
     Ok(Json(match plans.pop() {
-        Some(only) if plans.is_empty() => Planned::One(Box::new(PlanShape::of(&only))),
-        last => Planned::All { phases: plans.iter().chain(last.as_ref()).map(PlanShape::of).collect() },
+        Some(only) if plans.is_empty() => Planned::One(Box::new(PlanView::of(&only))),
+        last => Planned::All { phases: plans.iter().chain(last.as_ref()).map(PlanView::of).collect() },
     }))
 }
 

@@ -1,7 +1,7 @@
 //! Conflict graph of a plan, as a drawing and as a table for screen readers.
 
 use lockkeeper_stages::picture::{Figure, Mark};
-use lockkeeper_stages::{ConflictShape, FolderShape, PlanShape};
+use lockkeeper_stages::{ConflictView, FolderView, PlanView};
 
 use super::texts::Texts;
 
@@ -16,23 +16,23 @@ pub(super) struct ConflictGraph {
     pub(super) name: String,
     /// The drawing as SVG; none when it would be too large.
     pub(super) figure: Option<String>,
-    pub(super) conflicts: Vec<ConflictShape>,
+    pub(super) conflicts: Vec<ConflictView>,
     /// How many conflicts are not shown.
     pub(super) left_out: usize,
-    pub(super) folders: Vec<FolderShape>,
+    pub(super) folders: Vec<FolderView>,
     /// Prefix of the links to the groups; none when groups have no pages.
     pub(super) href: Option<&'static str>,
 }
 
 impl ConflictGraph {
     /// Draws a plan. `marks` are the states of its groups.
-    pub(super) fn new(plan: &PlanShape, name: String, texts: &Texts, marks: &[Mark<'_>]) -> Self {
+    pub(super) fn new(plan: &PlanView, name: String, texts: &Texts, marks: &[Mark<'_>]) -> Self {
         Self::in_columns(plan, name, texts, marks, &[])
     }
 
     /// Draws a plan with titles for its columns.
     pub(super) fn in_columns(
-        plan: &PlanShape,
+        plan: &PlanView,
         name: String,
         texts: &Texts,
         marks: &[Mark<'_>],

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use lockkeeper_stages::{PhasePlan, PlanShape, span_in_words};
+use lockkeeper_stages::{PhasePlan, PlanView, span_in_words};
 
 use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
 use super::texts::Texts;
@@ -42,7 +42,7 @@ pub(super) async fn page(
 
 impl Phase {
     fn new(planned: &PhasePlan, place: usize, texts: &Texts) -> Self {
-        let shape = PlanShape::of(planned);
+        let shape = PlanView::of(planned);
         let (length, work) = (planned.plan.length, planned.work());
         Self {
             about: (!shape.waves.is_empty()).then(|| (span_in_words(length), span_in_words(work))),

@@ -7,7 +7,7 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RequestEntry, RequestFilter};
 use lockkeeper_stages::picture::Mark;
-use lockkeeper_stages::{ConflictShape, GroupShape, PlanShape};
+use lockkeeper_stages::{ConflictView, GroupView, PlanView};
 
 use super::conflict_graph::ConflictGraph;
 use super::status::of_request;
@@ -45,9 +45,9 @@ pub(super) fn request_conflicts(
     let found = &found[..found.len() - left_out];
     let id = |place: usize| entries[place].request.request.id.as_str();
     let conflicts = found.iter().map(|found| {
-        let shape = ConflictShape::of(found, [id(found.group1), id(found.group2)], None);
+        let shape = ConflictView::of(found, [id(found.group1), id(found.group2)], None);
         // There are no rules for requests: the later one waits.
-        ConflictShape { severity: String::new(), action: String::new(), ..shape }
+        ConflictView { severity: String::new(), action: String::new(), ..shape }
     });
     let takes_part = |place: &usize| found.iter().any(|found| [found.group1, found.group2].contains(place));
     let (mut groups, mut marks) = (Vec::new(), Vec::new());
@@ -55,14 +55,14 @@ pub(super) fn request_conflicts(
     for place in (0..entries.len()).filter(takes_part) {
         let (request, status) = (&entries[place].request.request, entries[place].request.status);
         let conflict_paths = request.paths.iter().map(|path| path.as_str().to_owned()).collect();
-        groups.push(GroupShape { group_id: id(place).to_owned(), conflict_paths, ..GroupShape::default() });
+        groups.push(GroupView { group_id: id(place).to_owned(), conflict_paths, ..GroupView::default() });
         let badge = of_request(status, texts);
         marks.push(Mark { tone: badge.tone, text: badge.text });
         columns[usize::from(status != COLUMNS[0])].push(id(place).to_owned());
     }
     let named = COLUMNS.iter().map(|status| of_request(*status, texts).text).zip(columns);
     let (names, columns): (Vec<&str>, Vec<Vec<String>>) = named.filter(|(_, ids)| !ids.is_empty()).unzip();
-    let plan = PlanShape::of_conflicts(groups, columns, conflicts.collect());
+    let plan = PlanView::of_conflicts(groups, columns, conflicts.collect());
     let drawn = ConflictGraph::in_columns(&plan, "requests".to_owned(), texts, &marks, &names);
     Ok(Some(ConflictGraph { href: Some("/requests/"), left_out, ..drawn }))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_core::time::{Moment, format_span};
-use lockkeeper_platform::wall_clock::{Dial, WallTime};
+use lockkeeper_platform::wall_clock::{ClockOffset, WallTime};
 
 /// A time in the past or future.
 #[derive(Clone, Debug)]
@@ -16,13 +16,13 @@ pub(super) struct TimePoint {
 
 /// Formats times relative to one moment.
 pub(super) struct TimeFormat {
-    dial: Dial,
+    dial: ClockOffset,
     now: Moment,
 }
 
 impl TimeFormat {
     pub(super) fn new(now: Moment) -> Self {
-        Self { dial: Dial::at(now), now }
+        Self { dial: ClockOffset::at(now), now }
     }
 
     /// The current time in milliseconds since 1970.

@@ -1,4 +1,4 @@
-//! A plan in the language of Graphviz: waves as clusters, waits as arrows, exclusions as lines.
+//! Graphviz output: waves as clusters, waits as arrows, exclusions as lines.
 
 use std::fmt::Write;
 

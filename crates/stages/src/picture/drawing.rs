@@ -1,4 +1,4 @@
-//! What all pictures of a plan consist of: boxes for groups, arrows for waits, numbered lines for conflicts.
+//! SVG elements of a plan: boxes for groups, arrows for waits, numbered lines for conflicts.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -8,24 +8,24 @@ use lockkeeper_core::conflict::Severity;
 use super::labels::{Labels, filled};
 use super::layout::{BOX_TEXT, BOX_WIDTH, Card, Layout, fitted};
 use super::lines::line;
-use crate::shape::{CauseShape, ConflictShape, PlanShape};
+use crate::views::{CauseView, ConflictView, PlanView};
 
-/// A picture on its way; written as text, since SVG is text.
+/// An SVG picture that is being written.
 pub(super) struct Drawing<'a> {
     pub(super) text: &'a mut String,
-    pub(super) plan: &'a PlanShape,
+    pub(super) plan: &'a PlanView,
     pub(super) labels: &'a Labels,
-    /// The id of the head of an arrow.
+    /// The id of the arrow head.
     pub(super) arrow: &'a str,
 }
 
 impl Drawing<'_> {
-    /// Whether nothing runs.
+    /// Says whether nothing runs.
     pub(super) fn is_aborted(&self) -> bool {
         self.plan.mode == "ABORT"
     }
 
-    /// The names of the columns, over them; the numbers of waves where they have none.
+    /// Draws the names above the columns. A column without a name gets the number of its wave.
     pub(super) fn columns(&mut self, place: &Layout<'_>, y: usize, names: &[&str]) -> std::fmt::Result {
         for (wave, x) in place.columns.iter().enumerate() {
             let name = match names.get(wave) {
@@ -53,20 +53,20 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// Arrows for dependencies and turns, and dashed lines between groups of one folder that exclude each other.
+    /// Draws arrows for dependencies and turns, and dashed lines between groups of one folder that exclude each other.
     pub(super) fn waits(&mut self, place: &Layout<'_>) -> std::fmt::Result {
         for (number, group) in self.plan.groups.iter().enumerate() {
             let Some(target) = place.card(&group.group_id) else { continue };
-            // An exclusion stands at both groups, and is drawn once.
+            // Both groups list an exclusion. It is drawn once.
             let is_before = |id: &str| place.place(id).is_some_and(|other| other < number);
             let folders = group.excludes().iter().filter(|bond| is_before(&bond.group_id));
             let arrows = group.after().iter().map(|bond| (bond, true));
             for (bond, arrow) in arrows.chain(folders.map(|bond| (bond, false))) {
                 let class = match bond.cause {
-                    CauseShape::Dependency | CauseShape::DependencyBegun => "wait",
-                    // These are drawn as conflicts.
-                    CauseShape::Conflict => continue,
-                    CauseShape::SameDir | CauseShape::Phase => "wait turn",
+                    CauseView::Dependency | CauseView::DependencyBegun => "wait",
+                    // `conflicts` draws these.
+                    CauseView::Conflict => continue,
+                    CauseView::SameDir | CauseView::Phase => "wait turn",
                 };
                 let Some(source) = place.card(&bond.group_id) else { continue };
                 let (from, to) = if arrow { (source, target) } else { in_order(source, target) };
@@ -82,12 +82,12 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// Lines between groups that conflict, with a head where the one waits for the other.
-    pub(super) fn meetings(&mut self, place: &Layout<'_>) -> std::fmt::Result {
+    /// Draws lines between groups that conflict, with an arrow head if one waits for the other.
+    pub(super) fn conflicts(&mut self, place: &Layout<'_>) -> std::fmt::Result {
         let plan = self.plan;
         let mut turns = HashSet::new();
         for group in &plan.groups {
-            let conflicts = group.after().iter().filter(|bond| bond.cause == CauseShape::Conflict);
+            let conflicts = group.after().iter().filter(|bond| bond.cause == CauseView::Conflict);
             turns.extend(conflicts.map(|bond| pair(&group.group_id, &bond.group_id)));
         }
         for conflict in &plan.conflicts {
@@ -104,8 +104,8 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// The disc with the number of a conflict.
-    pub(super) fn disc(&mut self, number: usize, at: (usize, usize), class: &str) -> std::fmt::Result {
+    /// Draws the badge with the number of a conflict.
+    pub(super) fn badge(&mut self, number: usize, at: (usize, usize), class: &str) -> std::fmt::Result {
         let (x, y) = at;
         writeln!(self.text, "<circle class=\"disc {class}\" cx=\"{x}\" cy=\"{y}\" r=\"12\"/>")?;
         writeln!(
@@ -124,7 +124,7 @@ impl Drawing<'_> {
     }
 }
 
-/// The head of an arrow.
+/// Returns the definition of the arrow head.
 pub(super) fn marker(id: &str) -> String {
     format!(
         "<defs><marker id=\"{id}\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"8\" markerHeight=\"8\" \
@@ -132,11 +132,11 @@ pub(super) fn marker(id: &str) -> String {
     )
 }
 
-/// Where the numbers of conflicts stand; those that would lie on each other are moved apart.
+/// The positions of the badges. Badges that would overlap are moved apart.
 #[derive(Default)]
-pub(super) struct Discs(BTreeMap<(usize, usize), usize>);
+pub(super) struct Badges(BTreeMap<(usize, usize), usize>);
 
-impl Discs {
+impl Badges {
     pub(super) fn place(&mut self, a: &Card, b: &Card) -> (usize, usize) {
         let (x, y) = line(a, b, false).middle;
         let slot = self.0.entry((x, y / 24)).or_default();
@@ -146,8 +146,8 @@ impl Discs {
     }
 }
 
-/// The boxes of two groups that conflict, the earlier, then the upper one first.
-pub(super) fn ends<'l>(place: &'l Layout<'_>, conflict: &ConflictShape) -> Option<(&'l Card, &'l Card)> {
+/// Returns the boxes of two groups that conflict, the earlier wave first, then the upper one.
+pub(super) fn ends<'l>(place: &'l Layout<'_>, conflict: &ConflictView) -> Option<(&'l Card, &'l Card)> {
     Some(in_order(place.card(&conflict.group1)?, place.card(&conflict.group2)?))
 }
 
@@ -155,12 +155,12 @@ fn in_order<'l>(a: &'l Card, b: &'l Card) -> (&'l Card, &'l Card) {
     if (a.wave, a.y) <= (b.wave, b.y) { (a, b) } else { (b, a) }
 }
 
-/// Two groups, whichever is named first.
+/// Returns two groups in a fixed order.
 fn pair<'p>(a: &'p str, b: &'p str) -> (&'p str, &'p str) {
     if a <= b { (a, b) } else { (b, a) }
 }
 
-/// The class of a severity.
+/// Returns the CSS class of a severity.
 pub(super) fn class(severity: &str) -> &'static str {
     match severity.parse::<Severity>() {
         Ok(Severity::Fatal) => "fatal",
@@ -169,7 +169,7 @@ pub(super) fn class(severity: &str) -> &'static str {
     }
 }
 
-/// A text that is no markup, whatever it says.
+/// Escapes a text for XML.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -178,7 +178,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
-            // XML has no way to write these.
+            // XML cannot contain these characters.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => safe.push('\u{fffd}'),
             c => safe.push(c),
         }

@@ -1,45 +1,45 @@
-//! A plan as a drawing within a page: the page's style sheet has its colours, and conflicts can be pointed at.
+//! Inline SVG of a plan for a page. The page's style sheet has the colours, and conflicts show a tooltip.
 //!
-//! There is no style and no script in it, so that the strictest policy of a page allows it.
+//! It contains no style and no script, so the strictest content security policy allows it.
 
 use std::fmt::Write;
 
-use super::drawing::{Discs, Drawing, class, ends, escaped, marker};
+use super::drawing::{Badges, Drawing, class, ends, escaped, marker};
 use super::labels::{Labels, filled};
 use super::layout::{Layout, layout, room_for};
 use super::lines::line;
-use crate::shape::{ConflictShape, PlanShape};
+use crate::views::{ConflictView, PlanView};
 
-/// The room around the text of a tip.
+/// The margin around the text of a tooltip.
 const TIP_MARGIN: usize = 10;
 
-/// How a group stands, written in its box.
+/// The state of a group, written in its box.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark<'m> {
-    /// The class of the text.
+    /// The CSS class of the text.
     pub tone: &'static str,
     /// The text.
     pub text: &'m str,
 }
 
-/// What a drawing needs of its page.
+/// The settings of an inline SVG.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure<'f> {
-    /// What ids in it begin with; no other drawing of the page has it.
+    /// The prefix of all ids, unique in the page.
     pub name: &'f str,
-    /// What it shows, for those who do not see it.
+    /// The title for screen readers.
     pub title: &'f str,
-    /// Its words.
+    /// The words.
     pub labels: &'f Labels,
-    /// What stands over the columns; the numbers of the waves where there are none.
+    /// The names of the columns; the numbers of the waves if there are none.
     pub columns: &'f [&'f str],
-    /// How the groups stand, in the order of the plan; none where nothing has run.
+    /// The states of the groups, in the order of the plan; empty if nothing has run.
     pub marks: &'f [Mark<'f>],
 }
 
 impl Figure<'_> {
     /// Draws a plan.
-    pub fn draw(&self, plan: &PlanShape) -> String {
+    pub fn draw(&self, plan: &PlanView) -> String {
         let mut body = String::new();
         let arrow = format!("{}-arrow", self.name);
         let mut drawing = Drawing { text: &mut body, plan, labels: self.labels, arrow: &arrow };
@@ -57,14 +57,14 @@ impl Figure<'_> {
     fn fill(&self, drawing: &mut Drawing<'_>, place: &Layout<'_>) -> std::fmt::Result {
         drawing.columns(place, 16, self.columns)?;
         drawing.waits(place)?;
-        drawing.meetings(place)?;
+        drawing.conflicts(place)?;
         drawing.cards(place)?;
         let plan = drawing.plan;
-        let mut discs = Discs::default();
+        let mut badges = Badges::default();
         for (number, conflict) in plan.conflicts.iter().enumerate() {
             let Some((a, b)) = ends(place, conflict) else { continue };
-            let (at, class) = (discs.place(a, b), class(&conflict.severity));
-            // A line is thin; what can be pointed at is wider.
+            let (at, class) = (badges.place(a, b), class(&conflict.severity));
+            // The line is thin. The area that shows the tooltip is wider.
             let curve = line(a, b, false).path;
             writeln!(
                 drawing.text,
@@ -72,22 +72,22 @@ impl Figure<'_> {
                  <path class=\"reach\" d=\"{curve}\"/>",
                 self.name,
                 number + 1,
-                escaped(&told(conflict, self.labels)),
+                escaped(&description(conflict, self.labels)),
             )?;
-            drawing.disc(number + 1, at, class)?;
+            drawing.badge(number + 1, at, class)?;
             self.tip(drawing, at, place.width, conflict)?;
             writeln!(drawing.text, "</g>")?;
         }
         Ok(())
     }
 
-    /// What is seen while somebody points at a conflict, on the side where there is room.
+    /// Draws the tooltip of a conflict, on the side that has more space.
     fn tip(
         &self,
         drawing: &mut Drawing<'_>,
         (x, y): (usize, usize),
         width: usize,
-        conflict: &ConflictShape,
+        conflict: &ConflictView,
     ) -> std::fmt::Result {
         let lines = [
             filled(self.labels.both_match, &conflict.witness),
@@ -109,14 +109,14 @@ impl Figure<'_> {
     }
 }
 
-/// A conflict for those who do not see the drawing.
-fn told(conflict: &ConflictShape, labels: &Labels) -> String {
-    let ConflictShape { group1, group2, kind, severity, witness, .. } = conflict;
+/// Describes a conflict for screen readers.
+fn description(conflict: &ConflictView, labels: &Labels) -> String {
+    let ConflictView { group1, group2, kind, severity, witness, .. } = conflict;
     let what = joined(&[kind, severity, &filled(labels.both_match, witness)], ", ");
     format!("{group1} – {group2}: {what}")
 }
 
-/// Those that say something.
+/// Joins the texts that are not empty.
 fn joined(texts: &[&str], between: &str) -> String {
     let texts: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
     texts.join(between)

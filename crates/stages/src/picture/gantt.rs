@@ -1,4 +1,4 @@
-//! An execution over time: a bar for each group, from its beginning to its end.
+//! Gantt chart of an execution: one bar for each group, from its start to its end.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,38 +13,38 @@ svg{background:#fff;font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fo
 @media (prefers-color-scheme:dark){svg{background:#0d1117}.page{fill:#0d1117}.text{fill:#e6edf3}.dim{fill:#9da7b1}\
 .grid{stroke:#30363d}.good{fill:#3fb950}.bad{fill:#ff7b72}.going{fill:#58a6ff}.other{fill:#6e7681}}";
 
-/// The width of the part that stands for time.
+/// The width of the time axis.
 const WIDTH: f64 = 720.0;
 const ROW: usize = 30;
-/// The room for a title.
+/// The height of the title.
 const TITLE: usize = 44;
-/// The room for the numbers over the lines.
+/// The height of the numbers above the grid lines.
 const NUMBERS: usize = 32;
 const MARGIN: usize = 24;
-/// At most so many lines divide the time.
+/// The most grid lines.
 const LINES: u128 = 6;
-/// What lies between two lines, in milliseconds, up to a day; longer ones are days.
+/// The possible distances of grid lines in milliseconds, up to a day. Longer distances are whole days.
 const STEPS: [u64; 25] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000,
     300_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000,
 ];
 
-/// One group.
+/// The bar of one group.
 #[derive(Clone, Copy, Debug)]
 pub struct Bar<'b> {
-    /// Its name.
+    /// The name of the group.
     pub label: &'b str,
-    /// How it ended, as the log says.
+    /// Its status in the log.
     pub status: &'b str,
-    /// The same for people.
+    /// Its status for people.
     pub word: &'b str,
-    /// When it began, counted from the first beginning.
+    /// When it started, counted from the first start.
     pub begins: Duration,
     /// When it ended.
     pub ends: Duration,
 }
 
-/// Draws bars over a line of time, as a picture that needs nothing else.
+/// Draws a chart as a self-contained SVG.
 pub fn gantt(title: &str, bars: &[Bar<'_>]) -> String {
     let chart = Chart::new(bars, TITLE);
     let (width, height, title) = (chart.width, chart.height, escaped(title));
@@ -57,30 +57,30 @@ pub fn gantt(title: &str, bars: &[Bar<'_>]) -> String {
     )
 }
 
-/// Bars over a line of time, drawn but for what stands around them.
+/// The content of a chart, without the surrounding SVG element.
 #[derive(Debug)]
 pub struct Chart {
     width: usize,
     height: usize,
     body: String,
-    /// All bars in words.
-    told: String,
+    /// All bars in words, for screen readers.
+    description: String,
 }
 
 impl Chart {
-    /// Draws bars for a page, whose style sheet has the colours.
+    /// Draws bars for a page. Its style sheet has the colours.
     pub fn of(bars: &[Bar<'_>]) -> Self {
         Self::new(bars, 0)
     }
 
-    /// The drawing with this title.
+    /// Returns the inline SVG with this title.
     pub fn draw(&self, title: &str) -> String {
-        let Self { width, height, body, told } = self;
+        let Self { width, height, body, description } = self;
         format!(
             "<svg class=\"gantt\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
              aria-label=\"{}: {}\">\n{body}</svg>",
             escaped(title),
-            escaped(told)
+            escaped(description)
         )
     }
 
@@ -90,7 +90,7 @@ impl Chart {
         let all = bars.iter().map(|bar| bar.ends).max().unwrap_or_default().max(Duration::from_millis(1));
         let (width, height) = (left + WIDTH as usize + 140, top + bars.len() * ROW + MARGIN);
         let place = |at: Duration| left as f64 + WIDTH * at.as_secs_f64() / all.as_secs_f64();
-        let (mut body, mut told) = (String::new(), Vec::new());
+        let (mut body, mut descriptions) = (String::new(), Vec::new());
         for at in lines(all) {
             let (x, bottom) = (place(at), height - MARGIN);
             let _ = writeln!(
@@ -132,13 +132,13 @@ impl Chart {
                 y + 14,
                 escaped(&took),
             );
-            told.push(in_words);
+            descriptions.push(in_words);
         }
-        Self { width, height, body, told: told.join("; ") }
+        Self { width, height, body, description: descriptions.join("; ") }
     }
 }
 
-/// Round times between the first beginning and the last end.
+/// Returns round times between the first start and the last end.
 fn lines(all: Duration) -> impl Iterator<Item = Duration> {
     let few = |step: &Duration| all.as_millis() / step.as_millis() <= LINES;
     let step = STEPS.iter().map(|step| Duration::from_millis(*step)).find(few);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stand_at_round_times_and_are_few() {
+    fn grid_lines_are_at_round_times_and_few() {
         assert_eq!(words(971), ["0ms", "200ms", "400ms", "600ms", "800ms"]);
         assert_eq!(words(95_000), ["0ms", "20s", "40s", "1m 0s", "1m 20s"]);
         for millis in [1, 7, 59_999, 3_600_000, 86_400_000, 864_000_000, u64::MAX / 1_000_000] {

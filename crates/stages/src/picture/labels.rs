@@ -1,28 +1,28 @@
-//! The words in pictures.
+//! Labels of pictures, in one language.
 
 use std::fmt::Display;
 
 /// The words of one language; `{}` stands for a number or a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels {
-    /// Over groups that can run together, with their number.
+    /// The name of a wave, with its number.
     pub wave: &'static str,
-    /// Over groups of which none runs.
+    /// The name of the column if nothing runs.
     pub nothing_runs: &'static str,
-    /// In a group with one agent.
+    /// One agent.
     pub one_agent: &'static str,
-    /// In a group with more.
+    /// Several agents.
     pub agents: &'static str,
-    /// Before an estimate.
+    /// An estimate.
     pub about: &'static str,
-    /// For paths that have no room.
+    /// The number of paths that are not shown.
     pub more: &'static str,
-    /// Before the path that two groups share.
+    /// The path that two groups match.
     pub both_match: &'static str,
 }
 
 impl Labels {
-    /// In English.
+    /// The English labels.
     pub const ENGLISH: Self = Self {
         wave: "wave {}",
         nothing_runs: "nothing runs",
@@ -34,7 +34,7 @@ impl Labels {
     };
 }
 
-/// A label with what it is about.
+/// Fills the value into a label.
 pub(super) fn filled(label: &str, value: impl Display) -> String {
     label.replace("{}", &value.to_string())
 }

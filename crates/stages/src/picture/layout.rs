@@ -1,4 +1,4 @@
-//! Where things stand in the picture of a phase: waves from left to right, their groups from top to bottom.
+//! Layout of a phase: waves from left to right, their groups from top to bottom.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use super::figure::Mark;
 use super::labels::{Labels, filled};
 use super::lines::rise;
 use crate::estimate::span_in_words;
-use crate::shape::{GroupShape, PlanShape};
+use crate::views::{GroupView, PlanView};
 
-/// The room around everything.
+/// The margin around everything.
 pub(super) const MARGIN: usize = 32;
 pub(super) const BOX_WIDTH: usize = 232;
-/// The room for text in a box.
+/// The width of the text in a box.
 pub(super) const BOX_TEXT: usize = BOX_WIDTH - 28;
 const LINE: usize = 20;
 const GAP_ACROSS: usize = 120;
@@ -26,7 +26,7 @@ pub(super) struct Card {
     pub(super) y: usize,
     pub(super) height: usize,
     pub(super) wave: usize,
-    /// What is written in it below its name, each line with its classes.
+    /// The lines of text below its name, each with its CSS classes.
     pub(super) lines: Vec<(&'static str, String)>,
 }
 
@@ -36,7 +36,7 @@ impl Card {
     }
 }
 
-/// All boxes, by the places of their groups, and how large they are together.
+/// All boxes, by the indexes of their groups, and the size of the picture.
 pub(super) struct Layout<'p> {
     pub(super) cards: Vec<Card>,
     /// The left edges of the waves.
@@ -47,22 +47,22 @@ pub(super) struct Layout<'p> {
 }
 
 impl Layout<'_> {
-    /// The box of a group, if there is such a group.
+    /// Returns the box of a group.
     pub(super) fn card(&self, id: &str) -> Option<&Card> {
         self.cards.get(self.place(id)?)
     }
 
-    /// The place of a group in the plan.
+    /// Returns the index of a group in the plan.
     pub(super) fn place(&self, id: &str) -> Option<usize> {
         self.places.get(id).copied()
     }
 }
 
-/// Lays the groups of a phase out below `top`.
-pub(super) fn layout<'p>(plan: &'p PlanShape, top: usize, labels: &Labels, marks: &[Mark<'_>]) -> Layout<'p> {
+/// Places the groups of a phase below `top`.
+pub(super) fn layout<'p>(plan: &'p PlanView, top: usize, labels: &Labels, marks: &[Mark<'_>]) -> Layout<'p> {
     let places: HashMap<&str, usize> =
         plan.groups.iter().enumerate().map(|(place, group)| (group.group_id.as_str(), place)).collect();
-    // Where nothing runs, there are no waves, and the groups stand in one column.
+    // If nothing runs, there are no waves, and the groups are in one column.
     let all = vec![plan.groups.iter().map(|group| group.group_id.clone()).collect()];
     let waves = if plan.waves.is_empty() { &all } else { &plan.waves };
     let marks = marks.iter().map(Some).chain(std::iter::repeat(None));
@@ -90,8 +90,8 @@ pub(super) fn layout<'p>(plan: &'p PlanShape, top: usize, labels: &Labels, marks
     Layout { cards, columns, width, bottom, places }
 }
 
-/// The room above the boxes for lines that go over some of them.
-fn room(plan: &PlanShape, places: &HashMap<&str, usize>, cards: &[Card]) -> usize {
+/// Returns the height above the boxes for lines that go over them.
+fn room(plan: &PlanView, places: &HashMap<&str, usize>, cards: &[Card]) -> usize {
     let wave = |id: &str| places.get(id).map_or(0, |place| cards[*place].wave);
     let conflicts = plan.conflicts.iter().map(|found| (found.group1.as_str(), found.group2.as_str()));
     let waits = plan
@@ -102,10 +102,10 @@ fn room(plan: &PlanShape, places: &HashMap<&str, usize>, cards: &[Card]) -> usiz
     if gap > 1 { rise(gap) + 8 } else { 0 }
 }
 
-fn card(group: &GroupShape, labels: &Labels, mark: Option<&Mark<'_>>) -> Card {
+fn card(group: &GroupView, labels: &Labels, mark: Option<&Mark<'_>>) -> Card {
     let about = filled(labels.about, span_in_words(span(group.estimated_seconds)));
     let told = match group.agents.len() {
-        // What was not planned has no estimate.
+        // A group that was not planned has no estimate.
         0 if group.wave.is_none() && group.estimated_seconds == 0.0 => None,
         0 => Some(about),
         1 => Some(format!("{}, {about}", labels.one_agent)),
@@ -123,12 +123,12 @@ fn card(group: &GroupShape, labels: &Labels, mark: Option<&Mark<'_>>) -> Card {
     Card { x: 0, y: 0, height: 40 + lines.len() * LINE, wave: 0, lines }
 }
 
-/// A number of seconds as a span.
+/// Converts seconds to a duration.
 pub(super) fn span(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
-/// As much of a text as has room.
+/// Cuts a text to this number of characters.
 pub(super) fn short(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -136,12 +136,13 @@ pub(super) fn short(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// How wide a text is at most, when a small letter is this wide; those of China and Japan take two places.
+/// Returns the largest possible width of a text, if a small letter has this width. Chinese and Japanese characters are
+/// twice as wide.
 pub(super) fn room_for(text: &str, letter: usize) -> usize {
     text.chars().map(|one| width(one, letter)).sum()
 }
 
-/// As much of a text as has room, however wide its letters are.
+/// Cuts a text to this width.
 pub(super) fn fitted(text: &str, room: usize, letter: usize) -> String {
     if room_for(text, letter) <= room {
         return text.to_owned();
@@ -164,7 +165,7 @@ const fn width(one: char, letter: usize) -> usize {
     }
 }
 
-/// A text in lines of at most so many characters, broken between words.
+/// Wraps a text into lines of at most `most` characters, between words.
 pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,23 +1,23 @@
-//! Lines between the boxes of a picture, and where there is room for a number on them.
+//! Curves between the boxes of a picture, and the positions of their badges.
 
 use super::layout::{BOX_WIDTH, Card};
 
-/// A line as SVG draws it.
+/// A curve.
 pub(super) struct Line {
-    /// The path.
+    /// The SVG path.
     pub(super) path: String,
     /// Its middle.
     pub(super) middle: (usize, usize),
 }
 
-/// A line between two boxes: a bow beside them when they stand in one column, across the gap when they stand in
-/// neighbouring ones, and over the boxes between them otherwise.
+/// Returns the curve between two boxes: beside them if they are in the same column, through the gap if they are in
+/// neighbouring columns, and otherwise above the boxes between them.
 pub(super) fn line(from: &Card, to: &Card, arrow: bool) -> Line {
     let short = usize::from(arrow) * 2;
     match to.wave.abs_diff(from.wave) {
         0 => {
             let (x, y, end_y) = (from.x + BOX_WIDTH, from.middle(), to.middle());
-            // A longer bow is wider, so that those of one column can be told apart.
+            // A longer curve is wider, so that the curves of one column can be distinguished.
             let bow = (40 + end_y.abs_diff(y) / 4).min(100);
             let path = format!("M{x} {y}C{} {y} {} {end_y} {} {end_y}", x + bow, x + bow, x + short);
             Line { path, middle: (x + bow * 3 / 4, (y + end_y) / 2) }
@@ -32,7 +32,7 @@ pub(super) fn line(from: &Card, to: &Card, arrow: bool) -> Line {
         gap => {
             let (x, end) = (from.x + BOX_WIDTH * 3 / 4, to.x + BOX_WIDTH / 4);
             let (y, end_y) = (from.y, to.y.saturating_sub(short));
-            // A curve rises to three quarters of the height of its handles.
+            // A Bézier curve rises to three quarters of the height of its handles.
             let handle = y.min(end_y).saturating_sub(rise(gap) * 4 / 3);
             let path = format!("M{x} {y}C{x} {handle} {end} {handle} {end} {end_y}");
             Line { path, middle: ((x + end) / 2, (y + end_y + 6 * handle) / 8) }
@@ -40,7 +40,7 @@ pub(super) fn line(from: &Card, to: &Card, arrow: bool) -> Line {
     }
 }
 
-/// How far a line over this many waves rises.
+/// Returns how high a curve over this number of waves rises.
 pub(super) fn rise(waves: usize) -> usize {
     12 + 14 * waves.min(8)
 }

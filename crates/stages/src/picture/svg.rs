@@ -1,15 +1,15 @@
-//! A plan as one SVG picture: groups in waves, arrows for waits, numbered lines for conflicts, and what they mean.
+//! Self-contained SVG of plans: groups in waves, arrows for waits, numbered lines for conflicts, and a legend.
 //!
-//! It needs no font, script or other file, and has its colours for light and for dark.
+//! It needs no font, script or other file, and has colours for light and dark mode.
 
 use std::fmt::Write;
 
-use super::drawing::{Discs, Drawing, class, ends, escaped, marker};
+use super::drawing::{Badges, Drawing, class, ends, escaped, marker};
 use super::labels::Labels;
 use super::layout::{MARGIN, layout, short, span, wrapped};
 use crate::estimate::span_in_words;
 use crate::plan::PhasePlan;
-use crate::shape::PlanShape;
+use crate::views::PlanView;
 
 const STYLE: &str = "\
 svg{background:#fff;font-family:system-ui,-apple-system,'Segoe UI',sans-serif;font-size:14px}\
@@ -22,7 +22,7 @@ svg{background:#fff;font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fo
 .card{fill:#161b22;stroke:#6e7681}.wait{stroke:#9da7b1}.head{fill:#9da7b1}.fatal{stroke:#ff7b72}.major{stroke:#f0883e}\
 .minor{stroke:#e3b341}.disc{fill:#0d1117}.mode{fill:#1f6feb}.stop{fill:#da3633}}";
 
-/// The width of the picture's smallest page.
+/// The smallest width of the picture.
 const PAGE: usize = 960;
 /// The height of a line of text.
 const LINE: usize = 22;
@@ -32,7 +32,7 @@ pub fn svg(plans: &[PhasePlan]) -> String {
     let mut body = String::new();
     let (mut width, mut y) = (PAGE, MARGIN);
     for planned in plans {
-        let plan = PlanShape::of(planned);
+        let plan = PlanView::of(planned);
         let mut drawing = Drawing { text: &mut body, plan: &plan, labels: &Labels::ENGLISH, arrow: "arrow" };
         let (wide, bottom) = drawing.phase(y).expect("writing to a String cannot fail");
         width = width.max(wide);
@@ -53,19 +53,19 @@ pub fn svg(plans: &[PhasePlan]) -> String {
 }
 
 impl Drawing<'_> {
-    /// Draws one phase below `top`, and says how wide it is and where it ends.
+    /// Draws one phase below `top`. Returns its width and its lower edge.
     fn phase(&mut self, top: usize) -> Result<(usize, usize), std::fmt::Error> {
         let plan = self.plan;
         let heading = self.heading(top)?;
         let place = layout(plan, heading + 40, self.labels, &[]);
         self.columns(&place, heading + 24, &[])?;
         self.waits(&place)?;
-        self.meetings(&place)?;
+        self.conflicts(&place)?;
         self.cards(&place)?;
-        let mut discs = Discs::default();
+        let mut badges = Badges::default();
         for (number, conflict) in plan.conflicts.iter().enumerate() {
             if let Some((a, b)) = ends(&place, conflict) {
-                self.disc(number + 1, discs.place(a, b), class(&conflict.severity))?;
+                self.badge(number + 1, badges.place(a, b), class(&conflict.severity))?;
             }
         }
         let bottom = self.legend(place.bottom + 8)?;
@@ -103,7 +103,7 @@ impl Drawing<'_> {
         Ok(y + 8)
     }
 
-    /// What the numbers and the dashed lines mean.
+    /// Draws the legend of the numbers and the dashed lines.
     fn legend(&mut self, top: usize) -> Result<usize, std::fmt::Error> {
         let plan = self.plan;
         let ruled = |rule: Option<&String>, severity: &str, action: &str| {

@@ -1,35 +1,36 @@
-//! The fields of a mapping, taken one by one; what nobody takes is unknown.
+//! Fields of a mapping. The reader takes them one by one; a field that is left over is unknown.
 
 use std::collections::HashMap;
 
-use super::Notes;
+use lockkeeper_formats::yaml::{Node, Value};
+
+use super::Diagnostics;
 use crate::place::Place;
 use crate::problem::{Problem, UnknownKey};
-use crate::yaml::{Node, Value};
 
-/// A key with its value, and where both lie.
+/// A key with its value, and the positions of both.
 pub(super) struct Entry<'a> {
     pub(super) key: String,
     pub(super) key_place: Place,
     pub(super) node: &'a Node,
-    /// Where it lies in the tree, such as `parallel_groups.P3`.
+    /// Its path in the tree, such as `parallel_groups.P3`.
     pub(super) path: String,
 }
 
-/// What is left of a mapping.
+/// The fields of a mapping that were not taken yet.
 pub(super) struct Fields<'a> {
     entries: Vec<Entry<'a>>,
-    /// The lines of all keys, also of those that were taken.
+    /// The lines of all keys, including those that were taken.
     lines: HashMap<String, usize>,
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a mapping; anything else is noted, unless there is nothing at all.
-    pub(super) fn of(node: &'a Node, path: &str, notes: &mut Notes) -> Option<Self> {
+    /// Returns the fields of a mapping. Any other value but null is a problem.
+    pub(super) fn of(node: &'a Node, path: &str, diagnostics: &mut Diagnostics) -> Option<Self> {
         let Value::Map(map) = &node.value else {
             if !node.is_null() {
                 let name = if path.is_empty() { "the file" } else { path };
-                notes.shape(node, name, "a mapping");
+                diagnostics.wrong_type(node, name, "a mapping");
             }
             return None;
         };
@@ -37,19 +38,19 @@ impl<'a> Fields<'a> {
         let mut merged = Vec::new();
         for (key, value) in map {
             match key.text() {
-                // `<<: *base`: what is written out here counts before what is repeated.
+                // `<<: *base`: keys of this mapping come before merged keys.
                 Some("<<") => merged.push(value),
-                Some(name) => fields.add(name, key.place, value, path, notes),
-                None => notes.shape(key, "a key", "a text"),
+                Some(name) => fields.add(name, key.place, value, path, diagnostics),
+                None => diagnostics.wrong_type(key, "a key", "a text"),
             }
         }
         for value in merged {
-            fields.merge(value, path, notes);
+            fields.merge(value, path, diagnostics);
         }
         Some(fields)
     }
 
-    /// Takes the first of these that is there; another spelling of it beside it stays, and is told as unknown.
+    /// Takes the first of these spellings that exists. A second spelling is left over, and so it is unknown.
     pub(super) fn take(&mut self, spellings: &[&str]) -> Option<Entry<'a>> {
         spellings.iter().find_map(|spelling| {
             let at = self.entries.iter().position(|entry| entry.key == *spelling)?;
@@ -57,24 +58,24 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Takes everything that is left, in the order of the file.
+    /// Takes all remaining fields, in the order of the file.
     pub(super) fn rest(&mut self) -> Vec<Entry<'a>> {
         std::mem::take(&mut self.entries)
     }
 
-    /// Notes what nobody took.
-    pub(super) fn finish(self, notes: &mut Notes) {
+    /// Records the remaining fields as unknown.
+    pub(super) fn finish(self, diagnostics: &mut Diagnostics) {
         for entry in self.entries {
             let value = entry.node.summary();
-            notes.unknown.push(UnknownKey { path: entry.path, place: entry.key_place, value });
+            diagnostics.unknown.push(UnknownKey { path: entry.path, place: entry.key_place, value });
         }
     }
 
-    fn add(&mut self, name: &str, place: Place, node: &'a Node, path: &str, notes: &mut Notes) {
+    fn add(&mut self, name: &str, place: Place, node: &'a Node, path: &str, diagnostics: &mut Diagnostics) {
         if let Some(first) = self.lines.get(name) {
             let message = format!("`{name}` stands here twice, first in line {first}");
             let problem = Problem::error("DUPLICATE_KEY", place, message);
-            notes.problem(problem.with_hint("only one of them can count: put them together"));
+            diagnostics.problem(problem.with_hint("only one of them can count: put them together"));
             return;
         }
         let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
@@ -82,23 +83,23 @@ impl<'a> Fields<'a> {
         self.entries.push(Entry { key: name.to_owned(), key_place: place, node, path });
     }
 
-    fn merge(&mut self, value: &'a Node, path: &str, notes: &mut Notes) {
+    fn merge(&mut self, value: &'a Node, path: &str, diagnostics: &mut Diagnostics) {
         match &value.value {
             Value::Map(map) => {
                 for (key, node) in map {
                     let Some(name) = key.text() else { continue };
                     if !self.lines.contains_key(name) {
-                        self.add(name, key.place, node, path, notes);
+                        self.add(name, key.place, node, path, diagnostics);
                     }
                 }
             }
-            Value::List(maps) => maps.iter().for_each(|map| self.merge(map, path, notes)),
-            Value::Scalar { .. } => notes.shape(value, "what is merged with `<<`", "a mapping"),
+            Value::List(maps) => maps.iter().for_each(|map| self.merge(map, path, diagnostics)),
+            Value::Scalar { .. } => diagnostics.wrong_type(value, "what is merged with `<<`", "a mapping"),
         }
     }
 }
 
-/// The entries of a list; one value without a list counts as a list of one. Each comes with its path.
+/// Returns the items of a list with their paths. A single value counts as a list of one.
 pub(super) fn items<'a>(entry: &Entry<'a>) -> Vec<(String, &'a Node)> {
     match &entry.node.value {
         Value::List(items) => {

@@ -1,67 +1,73 @@
-//! `parallel_groups`: phases, their groups, and who works in them.
+//! Section `parallel_groups`: phases, their groups, and their agents.
 
-use super::Notes;
+use lockkeeper_formats::yaml::{Node, Value};
+
+use super::Diagnostics;
 use super::dependencies::endpoint;
 use super::fields::{Entry, Fields, items};
 use crate::model::{Agent, Dependency, Endpoint, Group, Phase, Stages, same_phase};
 use crate::place::Placed;
 use crate::problem::Problem;
-use crate::yaml::{Node, Value};
 
 /// The most phases of a file.
 const MAX_PHASES: usize = 500;
 
-/// Reads phases by name, or a list whose entries name theirs.
-pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
+/// Reads a mapping from phase to groups, or a list whose items name their phase.
+pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
     match &entry.node.value {
         Value::List(_) => {
             for (path, node) in items(entry) {
-                listed(node, &path, stages, notes);
+                listed(node, &path, stages, diagnostics);
             }
         }
         Value::Map(_) | Value::Scalar { .. } => {
-            let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
+            let Some(mut fields) = Fields::of(entry.node, &entry.path, diagnostics) else { return };
             for phase in fields.rest() {
                 let name = Placed::new(phase.key.clone(), phase.key_place);
-                phase_content(&phase, name, stages, notes);
+                phase_content(&phase, name, stages, diagnostics);
             }
         }
     }
 }
 
-/// `- phase: P3` with its `groups`, or one group that names its phase.
-fn listed(node: &Node, path: &str, stages: &mut Stages, notes: &mut Notes) {
-    let Some(mut fields) = Fields::of(node, path, notes) else { return };
-    let name = fields.take(&["phase", "stage"]).and_then(|entry| notes.text(&entry));
+/// Reads `- phase: P3` with its `groups`, or one group that names its phase.
+fn listed(node: &Node, path: &str, stages: &mut Stages, diagnostics: &mut Diagnostics) {
+    let Some(mut fields) = Fields::of(node, path, diagnostics) else { return };
+    let name = fields.take(&["phase", "stage"]).and_then(|entry| diagnostics.text(&entry));
     let name = name.unwrap_or_else(|| Placed::new("default".to_owned(), node.place));
     if let Some(groups) = fields.take(&["groups", "parallel_groups"]) {
-        phase_fields(&groups, &mut fields, name, stages, notes);
-        fields.finish(notes);
+        phase_fields(&groups, &mut fields, name, stages, diagnostics);
+        fields.finish(diagnostics);
     } else {
-        let at = phase_index(stages, name, notes);
-        let group = group(fields, node, path, None, at, stages, notes);
+        let at = phase_index(stages, name, diagnostics);
+        let group = group(fields, node, path, None, at, stages, diagnostics);
         stages.phases[at].groups.push(group);
     }
 }
 
-/// A list of groups, a mapping with `groups` in it, or groups by their ids.
-fn phase_content(entry: &Entry<'_>, name: Placed<String>, stages: &mut Stages, notes: &mut Notes) {
+/// Reads a list of groups, a mapping with `groups` in it, or a mapping from id to group.
+fn phase_content(
+    entry: &Entry<'_>,
+    name: Placed<String>,
+    stages: &mut Stages,
+    diagnostics: &mut Diagnostics,
+) {
     if !matches!(entry.node.value, Value::Map(_)) {
-        let at = phase_index(stages, name, notes);
-        group_list(entry, at, stages, notes);
+        let at = phase_index(stages, name, diagnostics);
+        group_list(entry, at, stages, diagnostics);
         return;
     }
-    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, diagnostics) else { return };
     if let Some(groups) = fields.take(&["groups", "parallel_groups"]) {
-        phase_fields(&groups, &mut fields, name, stages, notes);
-        fields.finish(notes);
+        phase_fields(&groups, &mut fields, name, stages, diagnostics);
+        fields.finish(diagnostics);
         return;
     }
-    let at = phase_index(stages, name, notes);
+    let at = phase_index(stages, name, diagnostics);
     for named in fields.rest() {
-        let Some(fields) = Fields::of(named.node, &named.path, notes) else { continue };
+        let Some(fields) = Fields::of(named.node, &named.path, diagnostics) else { continue };
         let id = Placed::new(named.key.clone(), named.key_place);
-        let group = group(fields, named.node, &named.path, Some(id), at, stages, notes);
+        let group = group(fields, named.node, &named.path, Some(id), at, stages, diagnostics);
         stages.phases[at].groups.push(group);
     }
 }
@@ -71,45 +77,45 @@ fn phase_fields(
     fields: &mut Fields<'_>,
     name: Placed<String>,
     stages: &mut Stages,
-    notes: &mut Notes,
+    diagnostics: &mut Diagnostics,
 ) {
-    let at = phase_index(stages, name, notes);
-    limits(fields, &mut stages.phases[at], notes);
-    group_list(groups, at, stages, notes);
+    let at = phase_index(stages, name, diagnostics);
+    limits(fields, &mut stages.phases[at], diagnostics);
+    group_list(groups, at, stages, diagnostics);
 }
 
-/// What a file says of a whole phase.
-pub(super) fn limits(fields: &mut Fields<'_>, phase: &mut Phase, notes: &mut Notes) {
+/// Reads the settings of a whole phase.
+pub(super) fn limits(fields: &mut Fields<'_>, phase: &mut Phase, diagnostics: &mut Diagnostics) {
     for key in ["name", "description", "reason", "note"] {
         fields.take(&[key]);
     }
     if let Some(entry) = fields.take(&["can_parallel", "parallel", "enabled", "allow_parallel"]) {
-        phase.can_parallel = notes.truth(&entry).or_else(|| phase.can_parallel.take());
+        phase.can_parallel = diagnostics.truth(&entry).or_else(|| phase.can_parallel.take());
     }
     let spellings =
         ["max_parallel_groups", "max_groups", "max_concurrent_groups", "max_concurrent", "max_parallel"];
     if let Some(entry) = fields.take(&spellings) {
-        phase.max_groups = notes.count(&entry).or_else(|| phase.max_groups.take());
+        phase.max_groups = diagnostics.count(&entry).or_else(|| phase.max_groups.take());
     }
 }
 
-fn group_list(entry: &Entry<'_>, at: usize, stages: &mut Stages, notes: &mut Notes) {
+fn group_list(entry: &Entry<'_>, at: usize, stages: &mut Stages, diagnostics: &mut Diagnostics) {
     for (path, node) in items(entry) {
-        let Some(fields) = Fields::of(node, &path, notes) else { continue };
-        let group = group(fields, node, &path, None, at, stages, notes);
+        let Some(fields) = Fields::of(node, &path, diagnostics) else { continue };
+        let group = group(fields, node, &path, None, at, stages, diagnostics);
         stages.phases[at].groups.push(group);
     }
 }
 
-/// Finds a phase, or makes it. Beyond [`MAX_PHASES`] all is put into the last one, and told.
-pub(super) fn phase_index(stages: &mut Stages, name: Placed<String>, notes: &mut Notes) -> usize {
+/// Finds a phase, or adds it. After [`MAX_PHASES`] phases everything goes to the last one, with one problem.
+pub(super) fn phase_index(stages: &mut Stages, name: Placed<String>, diagnostics: &mut Diagnostics) -> usize {
     let known = stages.phases.iter().position(|phase| same_phase(&phase.name.value, &name.value));
     if let Some(at) = known {
         return at;
     }
     if stages.phases.len() >= MAX_PHASES {
         let message = format!("there are more than {MAX_PHASES} phases");
-        notes.problem_once(Problem::error("TOO_LARGE", name.place, message));
+        diagnostics.problem_once(Problem::error("TOO_LARGE", name.place, message));
         return stages.phases.len() - 1;
     }
     stages.phases.push(Phase { name, groups: Vec::new(), can_parallel: None, max_groups: None });
@@ -123,32 +129,33 @@ fn group(
     known_id: Option<Placed<String>>,
     phase: usize,
     stages: &mut Stages,
-    notes: &mut Notes,
+    diagnostics: &mut Diagnostics,
 ) -> Group {
-    let written = fields.take(&["group_id", "id", "group"]).and_then(|entry| notes.text(&entry));
-    let name = fields.take(&["name", "title"]).and_then(|entry| notes.text(&entry));
+    let written = fields.take(&["group_id", "id", "group"]).and_then(|entry| diagnostics.text(&entry));
+    let name = fields.take(&["name", "title"]).and_then(|entry| diagnostics.text(&entry));
     fields.take(&["description"]);
     let id = written.or(known_id).or_else(|| name.clone()).unwrap_or_else(|| {
         let problem = Problem::error("NO_GROUP_ID", node.place, format!("{path} has no group_id"));
-        notes.problem(problem.with_hint("give it one: locks, logs and dependencies go by it"));
+        diagnostics.problem(problem.with_hint("give it one: locks, logs and dependencies go by it"));
         let phase = &stages.phases[phase];
         Placed::new(format!("{}-{}", phase.name.value, phase.groups.len() + 1), node.place)
     });
-    let agents = fields.take(&["agents", "workers"]).map(|entry| agents(&entry, notes)).unwrap_or_default();
-    let can_parallel = fields.take(&["can_parallel", "parallel"]).and_then(|entry| notes.truth(&entry));
+    let agents =
+        fields.take(&["agents", "workers"]).map(|entry| agents(&entry, diagnostics)).unwrap_or_default();
+    let can_parallel = fields.take(&["can_parallel", "parallel"]).and_then(|entry| diagnostics.truth(&entry));
     let can_parallel = can_parallel.unwrap_or_else(|| Placed::new(true, id.place));
     let max_concurrent =
-        fields.take(&["max_concurrent", "max_parallel"]).and_then(|entry| notes.count(&entry));
+        fields.take(&["max_concurrent", "max_parallel"]).and_then(|entry| diagnostics.count(&entry));
     let paths = fields.take(&["conflict_paths", "paths", "files"]);
-    let conflict_paths = paths.map(|entry| notes.patterns(&entry)).unwrap_or_default();
+    let conflict_paths = paths.map(|entry| diagnostics.patterns(&entry)).unwrap_or_default();
     let estimate = fields.take(&["estimated_time", "estimated_duration", "estimate", "duration"]);
-    let estimated_time = estimate.and_then(|entry| notes.span(&entry));
-    let command = notes.command(&mut fields);
+    let estimated_time = estimate.and_then(|entry| diagnostics.span(&entry));
+    let command = diagnostics.command(&mut fields);
     if let Some(entry) = fields.take(&["depends_on", "dependencies", "needs", "after"]) {
         let phase = stages.phases[phase].name.value.clone();
         let (name, whole) = (id.value.clone(), format!("{phase}.{}", id.value));
         let target = Endpoint { phase: Some(phase), name, whole, place: id.place };
-        for source in notes.texts(&entry) {
+        for source in diagnostics.texts(&entry) {
             let source = endpoint(&source);
             stages.dependencies.push(Dependency {
                 source,
@@ -157,7 +164,7 @@ fn group(
             });
         }
     }
-    fields.finish(notes);
+    fields.finish(diagnostics);
     Group {
         id,
         name: name.map(|name| name.value),
@@ -170,8 +177,8 @@ fn group(
     }
 }
 
-/// Agents as names, or as mappings that say more.
-fn agents(entry: &Entry<'_>, notes: &mut Notes) -> Vec<Agent> {
+/// Reads agents as names, or as mappings with more fields.
+fn agents(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Vec<Agent> {
     let mut agents = Vec::new();
     for (path, node) in items(entry) {
         if let Some(name) = node.text() {
@@ -179,17 +186,17 @@ fn agents(entry: &Entry<'_>, notes: &mut Notes) -> Vec<Agent> {
             agents.push(Agent { name, task: None, estimated_time: None, command: None });
             continue;
         }
-        let Some(mut fields) = Fields::of(node, &path, notes) else { continue };
-        let name = fields.take(&["name", "agent", "id"]).and_then(|entry| notes.text(&entry));
+        let Some(mut fields) = Fields::of(node, &path, diagnostics) else { continue };
+        let name = fields.take(&["name", "agent", "id"]).and_then(|entry| diagnostics.text(&entry));
         let name = name.unwrap_or_else(|| {
-            notes.problem(Problem::error("NO_AGENT_NAME", node.place, format!("{path} has no name")));
+            diagnostics.problem(Problem::error("NO_AGENT_NAME", node.place, format!("{path} has no name")));
             Placed::new(format!("agent-{}", agents.len() + 1), node.place)
         });
-        let task = fields.take(&["task", "description", "prompt"]).and_then(|entry| notes.text(&entry));
+        let task = fields.take(&["task", "description", "prompt"]).and_then(|entry| diagnostics.text(&entry));
         let estimate = fields.take(&["estimated_time", "estimated_duration", "estimate", "duration"]);
-        let estimated_time = estimate.and_then(|entry| notes.span(&entry));
-        let command = notes.command(&mut fields);
-        fields.finish(notes);
+        let estimated_time = estimate.and_then(|entry| diagnostics.span(&entry));
+        let command = diagnostics.command(&mut fields);
+        fields.finish(diagnostics);
         agents.push(Agent { name, task: task.map(|task| task.value), estimated_time, command });
     }
     agents

@@ -1,101 +1,101 @@
-//! `conflict_resolution`, `autotune`, `monitoring` and `validation`.
+//! Sections `conflict_resolution`, `autotune`, `monitoring` and `validation`.
 
-use super::Notes;
+use super::Diagnostics;
 use super::fields::{Entry, Fields};
 use super::rules::action;
 use crate::model::{Autotune, Stages, Validation};
 use crate::place::Placed;
 
-/// Takes the sections that are settings.
-pub(super) fn read(fields: &mut Fields<'_>, stages: &mut Stages, notes: &mut Notes) {
+/// Reads the sections with settings.
+pub(super) fn read(fields: &mut Fields<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
     if let Some(entry) = fields.take(&["conflict_resolution", "resolution"]) {
-        resolution(&entry, stages, notes);
+        resolution(&entry, stages, diagnostics);
     }
     if let Some(entry) = fields.take(&["autotune", "auto_tune", "autotuning"]) {
-        autotune(&entry, stages, notes);
+        autotune(&entry, stages, diagnostics);
     }
     if let Some(entry) = fields.take(&["monitoring", "monitor"]) {
-        monitoring(&entry, stages, notes);
+        monitoring(&entry, stages, diagnostics);
     }
     if let Some(entry) = fields.take(&["validation"]) {
-        stages.validation = validation(&entry, notes);
+        stages.validation = validation(&entry, diagnostics);
     }
 }
 
-fn resolution(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
-    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
+fn resolution(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, diagnostics) else { return };
     let resolution = &mut stages.resolution;
     if let Some(entry) = fields.take(&["default_strategy", "strategy", "default_action"]) {
         let place = entry.node.place;
-        resolution.default_strategy = action(&entry, notes).map(|action| Placed::new(action, place));
+        resolution.default_strategy = action(&entry, diagnostics).map(|action| Placed::new(action, place));
     }
     if let Some(entry) = fields.take(&["timeout", "timeout_seconds", "lock_timeout", "timeout_sec"]) {
-        resolution.timeout = notes.span(&entry).unwrap_or(resolution.timeout);
+        resolution.timeout = diagnostics.span(&entry).unwrap_or(resolution.timeout);
     }
     if let Some(entry) = fields.take(&["retries", "max_retries", "retry_attempts", "retry_count"]) {
-        resolution.retries = notes.count(&entry).map_or(resolution.retries, |count| count.value);
+        resolution.retries = diagnostics.count(&entry).map_or(resolution.retries, |count| count.value);
     }
     if let Some(entry) = fields.take(&["queue_size", "max_queue_size", "max_queue"]) {
-        resolution.queue_size = notes.count(&entry).map_or(resolution.queue_size, |count| count.value);
+        resolution.queue_size = diagnostics.count(&entry).map_or(resolution.queue_size, |count| count.value);
     }
     fields.take(&["description"]);
-    fields.finish(notes);
+    fields.finish(diagnostics);
 }
 
-fn autotune(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
+fn autotune(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
     if let Some(enabled) = entry.node.truth() {
         let tune = Autotune { enabled, ..Autotune::default() };
         stages.autotune = Some(Placed::new(tune, entry.key_place));
         return;
     }
-    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, diagnostics) else { return };
     let mut tune = Autotune::default();
     if let Some(entry) = fields.take(&["enabled"]) {
-        tune.enabled = notes.truth(&entry).is_none_or(|truth| truth.value);
+        tune.enabled = diagnostics.truth(&entry).is_none_or(|truth| truth.value);
     }
     let mut number = |spellings: &[&str], fields: &mut Fields<'_>, value: &mut u64| {
-        let count = fields.take(spellings).and_then(|entry| notes.count(&entry));
+        let count = fields.take(spellings).and_then(|entry| diagnostics.count(&entry));
         *value = count.map_or(*value, |count| count.value);
     };
     number(&["min", "min_parallel", "min_concurrent", "minimum"], &mut fields, &mut tune.min);
     number(&["max", "max_parallel", "max_concurrent", "maximum"], &mut fields, &mut tune.max);
     number(&["step", "step_size", "steps"], &mut fields, &mut tune.step);
     fields.take(&["description"]);
-    fields.finish(notes);
+    fields.finish(diagnostics);
     stages.autotune = Some(Placed::new(tune, entry.key_place));
 }
 
-fn monitoring(entry: &Entry<'_>, stages: &mut Stages, notes: &mut Notes) {
-    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return };
+fn monitoring(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, diagnostics) else { return };
     let monitoring = &mut stages.monitoring;
     if let Some(entry) = fields.take(&["enabled"]) {
-        monitoring.enabled = notes.truth(&entry).map(|truth| truth.value);
+        monitoring.enabled = diagnostics.truth(&entry).map(|truth| truth.value);
     }
     if let Some(entry) = fields.take(&["output_file", "output", "log_file", "file"]) {
-        monitoring.output = notes.text(&entry).map(|text| text.value);
+        monitoring.output = diagnostics.text(&entry).map(|text| text.value);
     }
     if let Some(entry) = fields.take(&["metrics", "track"]) {
-        monitoring.metrics = notes.texts(&entry).into_iter().map(|text| text.value).collect();
+        monitoring.metrics = diagnostics.texts(&entry).into_iter().map(|text| text.value).collect();
     }
     for key in ["description", "format"] {
         fields.take(&[key]);
     }
-    fields.finish(notes);
+    fields.finish(diagnostics);
 }
 
-fn validation(entry: &Entry<'_>, notes: &mut Notes) -> Validation {
+fn validation(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Validation {
     let mut validation = Validation::default();
-    let Some(mut fields) = Fields::of(entry.node, &entry.path, notes) else { return validation };
+    let Some(mut fields) = Fields::of(entry.node, &entry.path, diagnostics) else { return validation };
     if let Some(entry) = fields.take(&["strict", "strict_mode", "fail_on_warning"]) {
-        validation.strict = notes.truth(&entry).is_some_and(|truth| truth.value);
+        validation.strict = diagnostics.truth(&entry).is_some_and(|truth| truth.value);
     }
     if let Some(entry) = fields.take(&["max_groups_per_phase", "max_groups"]) {
-        validation.max_groups = notes.count(&entry).map(|count| count.value);
+        validation.max_groups = diagnostics.count(&entry).map(|count| count.value);
     }
     if let Some(entry) = fields.take(&["max_agents_per_phase", "max_agents"]) {
-        validation.max_agents = notes.count(&entry).map(|count| count.value);
+        validation.max_agents = diagnostics.count(&entry).map(|count| count.value);
     }
-    // These checks are always made.
+    // These checks cannot be switched off.
     let always = [
         "enabled",
         "check_cycles",
@@ -110,6 +110,6 @@ fn validation(entry: &Entry<'_>, notes: &mut Notes) -> Validation {
     for key in always {
         fields.take(&[key]);
     }
-    fields.finish(notes);
+    fields.finish(diagnostics);
     validation
 }

@@ -1,17 +1,17 @@
-//! Single values: texts, numbers, spans, patterns and commands, in the spellings that people use.
+//! Single values: texts, numbers, durations, patterns and commands, in the spellings that people use.
 
 use std::time::Duration;
 
 use lockkeeper_core::pattern::Pattern;
 use lockkeeper_core::time::parse_span;
+use lockkeeper_formats::yaml::{Node, Value};
 
-use super::Notes;
+use super::Diagnostics;
 use super::fields::{Entry, Fields, items};
 use crate::place::Placed;
 use crate::problem::Problem;
-use crate::yaml::{Node, Value};
 
-impl Notes {
+impl Diagnostics {
     pub(super) fn text(&mut self, entry: &Entry<'_>) -> Option<Placed<String>> {
         self.text_of(entry.node, &entry.path)
     }
@@ -21,7 +21,7 @@ impl Notes {
             Some(text) => Some(Placed::new(text.to_owned(), node.place)),
             None if node.is_null() => None,
             None => {
-                self.shape(node, path, "a text");
+                self.wrong_type(node, path, "a text");
                 None
             }
         }
@@ -37,7 +37,7 @@ impl Notes {
         }
         let truth = entry.node.truth();
         if truth.is_none() {
-            self.shape(entry.node, &entry.path, "true or false");
+            self.wrong_type(entry.node, &entry.path, "true or false");
         }
         truth.map(|truth| Placed::new(truth, entry.node.place))
     }
@@ -48,7 +48,7 @@ impl Notes {
         }
         let count = entry.node.count();
         if count.is_none() {
-            self.shape(entry.node, &entry.path, "a whole number");
+            self.wrong_type(entry.node, &entry.path, "a whole number");
         }
         count.map(|count| Placed::new(count, entry.node.place))
     }
@@ -64,7 +64,7 @@ impl Notes {
         span
     }
 
-    /// A list of patterns; one that is broken is noted and left out.
+    /// Reads a list of patterns. Records a problem for an invalid one, and leaves it out.
     pub(super) fn patterns(&mut self, entry: &Entry<'_>) -> Vec<Placed<Pattern>> {
         let mut patterns = Vec::new();
         for (path, node) in items(entry) {
@@ -88,7 +88,7 @@ impl Notes {
         patterns
     }
 
-    /// A command: a text for the shell, or a list of words.
+    /// Reads a command: a text for the shell, or a list of arguments.
     pub(super) fn command(&mut self, fields: &mut Fields<'_>) -> Option<Vec<String>> {
         let entry = fields.take(&["command", "run", "cmd"])?;
         let words = match &entry.node.value {
@@ -98,14 +98,14 @@ impl Notes {
             }
         };
         if words.is_empty() {
-            self.shape(entry.node, &entry.path, "a command");
+            self.wrong_type(entry.node, &entry.path, "a command");
             return None;
         }
         Some(words)
     }
 }
 
-/// `30s`, `5m`, `5 min`, `10 minutes`, `1h30m`, `90` (seconds).
+/// Parses `30s`, `5m`, `5 min`, `10 minutes`, `1h30m`, `90` (seconds).
 pub(super) fn read_span(text: &str) -> Option<Duration> {
     let compact: String =
         text.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase();
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_read_as_people_write_them() {
+    fn durations_are_parsed_as_people_write_them() {
         let cases = [
             ("90", 90_000),
             ("30s", 30_000),

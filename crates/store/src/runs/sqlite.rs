@@ -73,7 +73,9 @@ impl SqliteRunStore {
     /// Opens the store in `folder`, and creates both if they are missing.
     pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         make_folder(folder)?;
-        if let Some(kind) = local::refuse_network(folder).map_err(|error| failed("look at", folder, error))? {
+        if let Some(kind) =
+            local::network_file_system(folder).map_err(|error| failed("look at", folder, error))?
+        {
             return Err(StoreError::NetworkFileSystem { address: folder.display().to_string(), kind });
         }
         let lock_path = folder.join("runs.gate");

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockkeeper_core::id::Name;
-use lockkeeper_core::plan::Standing;
+use lockkeeper_core::plan::GroupState;
 use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_platform::signal::Signals;
 use serde_json::json;
@@ -116,9 +116,9 @@ impl PhaseExecutor<'_> {
         let count = |standing| outcome.standings.iter().filter(|one| **one == standing).count();
         let line = [
             ("groups", json!(outcome.standings.len())),
-            ("succeeded", json!(count(Standing::Succeeded))),
-            ("failed", json!(count(Standing::Failed))),
-            ("skipped", json!(count(Standing::Skipped))),
+            ("succeeded", json!(count(GroupState::Succeeded))),
+            ("failed", json!(count(GroupState::Failed))),
+            ("skipped", json!(count(GroupState::Skipped))),
             ("wall_seconds", json!(outcome.wall.as_secs_f64())),
             ("lock_wait_seconds", json!(outcome.waited.as_secs_f64())),
             ("downgrades", json!(outcome.downgrades)),

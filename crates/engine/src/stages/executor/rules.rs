@@ -81,7 +81,7 @@ impl PhaseExecutor<'_> {
             let line = [("rule", json!(rule)), ("to", json!(what)), ("reason", json!(event.to_string()))];
             self.log.write(status, fields(line))?;
             let downgraded = PhaseEvent::Downgraded { rule: rule.to_owned(), what, why: event.to_string() };
-            listener(Some(&downgraded), state.progress.standings());
+            listener(Some(&downgraded), state.progress.states());
             if action == RuleAction::Abort {
                 self.stop(Stopped::Rule(rule.to_owned()), control, state, listener);
             }
@@ -121,6 +121,6 @@ impl PhaseExecutor<'_> {
         let text = why.to_string();
         state.outcome.stopped = Some(why);
         control.stop(self.worker, &text);
-        listener(Some(&PhaseEvent::Stopping { why: text }), state.progress.standings());
+        listener(Some(&PhaseEvent::Stopping { why: text }), state.progress.states());
     }
 }

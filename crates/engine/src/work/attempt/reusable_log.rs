@@ -15,7 +15,7 @@ use lockkeeper_core::id::{RunId, WorkerId};
 use super::log::append_only;
 use crate::runs::RunFolder;
 use lockkeeper_platform::fs as local;
-use lockkeeper_platform::replace::has_writers;
+use lockkeeper_platform::fs::has_writers;
 
 /// The length of the text that names the run. A longer id gets a log of its own.
 const WIDTH: usize = 96;

@@ -8,7 +8,7 @@ use lockkeeper_core::id::RunId;
 use super::AttemptContext;
 use super::reusable_log::ReusableLog;
 use crate::work::control::WakePipe;
-use lockkeeper_platform::exec::Finder;
+use lockkeeper_platform::exec::ProgramCache;
 
 /// The slot of one thread.
 pub(in crate::work) struct Slot {
@@ -17,7 +17,7 @@ pub(in crate::work) struct Slot {
     /// Wakes the thread.
     pub(in crate::work) pipe: Arc<WakePipe>,
     /// Where programs were found.
-    pub(super) programs: Finder,
+    pub(super) programs: ProgramCache,
     /// The log that runs of this slot use until they write something.
     pub(super) log: Option<ReusableLog>,
     /// Whether the last command was over at once: then the next one probably is, too.
@@ -27,7 +27,7 @@ pub(in crate::work) struct Slot {
 impl Slot {
     pub(in crate::work) fn new(number: Option<u32>) -> io::Result<Self> {
         let pipe = Arc::new(WakePipe::new()?);
-        Ok(Self { number, pipe, programs: Finder::default(), log: None, was_short: false })
+        Ok(Self { number, pipe, programs: ProgramCache::default(), log: None, was_short: false })
     }
 
     /// The log of the slot, for this run. It is made if it is not there. None when the run should have its own log: the

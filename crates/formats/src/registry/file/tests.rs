@@ -1,8 +1,9 @@
-//! The registry under changes that come in the middle of ours.
+//! The registry while other programs change it at the same time.
 
-use super::super::Status;
-use super::*;
 use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::registry::Status;
 
 fn registry() -> (tempfile::TempDir, Registry) {
     let dir = tempfile::tempdir().unwrap();
@@ -16,7 +17,7 @@ fn text(registry: &Registry) -> String {
 
 /// Requirements 101, 112.
 #[test]
-fn a_new_registry_begins_with_its_header() {
+fn a_new_registry_starts_with_its_header() {
     let (_dir, registry) = registry();
     registry.append(&Entry::active("g", 7, 100)).unwrap();
     assert_eq!(text(&registry), format!("{HEADER}\ng:7:g:100:ACTIVE\n"));
@@ -26,7 +27,7 @@ fn a_new_registry_begins_with_its_header() {
 }
 
 #[test]
-fn a_torn_last_line_stays_alone() {
+fn a_line_after_an_incomplete_one_starts_on_a_new_line() {
     let (_dir, registry) = registry();
     fs::write(registry.path(), "torn:1:to").unwrap();
     registry.append(&Entry::active("g", 7, 100)).unwrap();
@@ -34,7 +35,7 @@ fn a_torn_last_line_stays_alone() {
 }
 
 #[test]
-fn what_is_appended_to_the_displaced_file_is_carried_over() {
+fn a_line_that_is_appended_to_the_replaced_file_is_carried_over() {
     let (_dir, registry) = registry();
     registry.append(&Entry::active("g", 7, 100)).unwrap();
     let mut appender = fs::OpenOptions::new().append(true).open(registry.path()).unwrap();
@@ -71,7 +72,7 @@ fn a_file_that_was_replaced_in_between_is_read_again() {
 }
 
 #[test]
-fn a_long_registry_is_rotated_and_what_is_active_stays() {
+fn a_long_registry_is_rotated_and_active_lines_stay() {
     let (_dir, registry) = registry();
     registry.append(&Entry::active("held", 1, 1)).unwrap();
     let finished: String = (0..3_000).map(|n| format!("g{n}:7:g{n}:100:RELEASED:{}\n", 100 + n)).collect();
@@ -104,7 +105,7 @@ fn a_link_in_its_place_is_refused() {
 
 /// Requirement 110.
 #[test]
-fn what_a_killed_writer_left_is_no_obstacle() {
+fn a_file_that_a_killed_writer_left_is_replaced() {
     let (_dir, registry) = registry();
     registry.append(&Entry::active("g", 7, 100)).unwrap();
     fs::write(registry.folder.join(".registry.tmp"), "half a li").unwrap();

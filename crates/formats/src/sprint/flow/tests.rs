@@ -1,4 +1,4 @@
-//! The whole flow over a scripted world.
+//! The whole control flow, with a scripted machine and user.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -13,7 +13,7 @@ const FILE: &str = ".sprint-running";
 const DEAD: u32 = 4_000_001;
 const LIVE: u32 = 4_000_002;
 
-/// A project whose machine and person are played by the test. Processes live from [`LIVE`] on.
+/// A project with a scripted machine and user. Processes with a pid of [`LIVE`] or above are alive.
 struct Project {
     root: tempfile::TempDir,
     asked: RefCell<Vec<String>>,
@@ -31,7 +31,7 @@ impl Project {
         self.root.path()
     }
 
-    /// Puts down a lock that was not written just now.
+    /// Writes a lock with an old modification time.
     fn has_lock(&self, content: &str) {
         write_old(&self.path().join(FILE), content);
     }
@@ -102,7 +102,7 @@ fn errors(answer: &Answer) -> Vec<String> {
 
 /// Requirements 10, 14, 17, 36.
 #[test]
-fn where_there_is_no_lock_it_is_written() {
+fn without_a_lock_one_is_created() {
     let project = Project::new();
     let answer = project.acquire("s1", false, false);
     assert_eq!(
@@ -132,7 +132,7 @@ fn a_running_sprint_blocks_at_once() {
 
 /// Requirements 12, 28, 29, 32.
 #[test]
-fn a_zombie_is_taken_over_after_a_yes_only() {
+fn a_zombie_is_taken_over_only_after_a_yes() {
     let project = Project::new();
     project.has_lock(&record(DEAD, "s1"));
     let answer = project.acquire("s2", false, false);
@@ -150,7 +150,7 @@ fn a_zombie_is_taken_over_after_a_yes_only() {
 
 /// Requirement 27.
 #[test]
-fn force_takes_over_a_zombie_without_a_question_and_says_so() {
+fn force_takes_over_a_zombie_without_a_question_and_prints_a_notice() {
     let project = Project::new();
     project.has_lock(&record(DEAD, "s1"));
     assert_eq!(project.acquire("s2", true, false).status, Status::Acquired);
@@ -160,7 +160,7 @@ fn force_takes_over_a_zombie_without_a_question_and_says_so() {
 
 /// Requirements 10, 30.
 #[test]
-fn force_takes_a_running_sprints_lock_after_a_yes_only() {
+fn force_takes_the_lock_of_a_running_sprint_only_after_a_yes() {
     let project = Project::new();
     project.has_lock(&record(LIVE, "s1"));
     let answer = project.acquire("s2", true, false);
@@ -171,7 +171,7 @@ fn force_takes_a_running_sprints_lock_after_a_yes_only() {
 
 /// Requirements 151, 200.
 #[test]
-fn an_answer_about_one_lock_is_never_used_on_another() {
+fn an_answer_about_one_lock_is_never_used_for_another() {
     for force in [false, true] {
         let project = Project::new();
         project.has_lock(&record(DEAD, "s1"));
@@ -201,7 +201,7 @@ fn a_lock_that_was_released_during_the_question_is_free() {
 
 /// Requirements 18, 25, 50.
 #[test]
-fn a_broken_lock_is_a_zombie_in_every_mode() {
+fn an_invalid_lock_is_a_zombie_in_every_mode() {
     let project = Project::new();
     project.has_lock("pid: [");
     let answer = project.check();
@@ -218,7 +218,7 @@ fn a_broken_lock_is_a_zombie_in_every_mode() {
 
 /// Requirement 201.
 #[test]
-fn a_broken_lock_that_is_just_being_written_gets_its_time() {
+fn an_invalid_lock_that_may_still_be_written_is_read_again_later() {
     let project = Project::new();
     project.has_lock("pid: 4");
     let just_now = std::time::UNIX_EPOCH + Duration::from_micros(NOW.as_micros().cast_unsigned() - 500_000);
@@ -230,7 +230,7 @@ fn a_broken_lock_that_is_just_being_written_gets_its_time() {
 
 /// Requirement 50.
 #[test]
-fn a_newer_format_that_cannot_be_read_is_held_but_force_is_the_way_out() {
+fn a_newer_format_that_cannot_be_read_is_held_and_force_takes_it() {
     let project = Project::new();
     project.has_lock("lock_version: 2\nholder: {pid: 1}\n");
     assert_eq!(project.acquire("s2", false, true).status, Status::Blocked);
@@ -241,7 +241,7 @@ fn a_newer_format_that_cannot_be_read_is_held_but_force_is_the_way_out() {
 
 /// Requirements 17, 26, 40, 41, 42, 44.
 #[test]
-fn release_removes_whatever_lock_there_is() {
+fn release_removes_any_lock() {
     let project = Project::new();
     for (content, session, warning) in [
         (record(LIVE, "s1"), Some("s1"), None),
@@ -265,7 +265,7 @@ fn release_removes_whatever_lock_there_is() {
 }
 
 #[test]
-fn the_temporary_file_of_somebody_who_is_about_to_acquire_stays() {
+fn the_temporary_file_of_a_program_that_is_about_to_acquire_stays() {
     let project = Project::new();
     let temporary = project.path().join(".sprint-running.tmp");
     fs::write(&temporary, "half").unwrap();
@@ -307,7 +307,7 @@ fn a_lock_that_does_not_read_back_is_a_failure_and_only_our_own_is_deleted() {
 
 /// Requirements 51, 151, 200.
 #[test]
-fn of_many_threads_exactly_one_gets_the_lock_each_round() {
+fn exactly_one_of_many_threads_gets_the_lock() {
     const THREADS: usize = 16;
     for (round, zombie) in (0..300).map(|round| (round, round % 3)) {
         let root = tempfile::tempdir().unwrap();

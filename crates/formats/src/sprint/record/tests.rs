@@ -1,8 +1,9 @@
-//! Records as people and programs write them.
+//! Records in the forms that people and programs write.
 
 use std::time::Duration;
 
 use super::*;
+use crate::sprint::fields::MAX_BYTES;
 
 const SEED: &str = r#"# .sprint-running
 pid: 12345                                    # 当前进程 PID
@@ -20,20 +21,20 @@ fn seed() -> Record {
 
 fn invalid(text: &str) -> String {
     match Record::parse(text.as_bytes()) {
-        Err(NoRecord::Invalid(reason)) => reason,
+        Err(RecordError::Invalid(reason)) => reason,
         other => panic!("{text:?} gave {other:?}"),
     }
 }
 
 /// Requirements 15, 203.
 #[test]
-fn the_seeds_own_example_is_read() {
+fn the_example_of_the_format_is_parsed() {
     assert_eq!(Record::parse(SEED.as_bytes()), Ok(seed()));
 }
 
 /// Requirement 15.
 #[test]
-fn a_new_record_is_written_as_the_seed_writes_it() {
+fn a_new_record_is_written_as_the_format_says() {
     let text = "pid: 12345\nsession_id: \"sprint-2026-02-07-001\"\nstarted_at: \"2026-02-07T22:30:00Z\"\n\
                 epic_spec: \"epic5\"\nlock_version: 1\n";
     assert_eq!(seed().to_yaml(), text);
@@ -43,7 +44,7 @@ fn a_new_record_is_written_as_the_seed_writes_it() {
 
 /// Requirement 203.
 #[test]
-fn what_programs_write_in_practice_is_read() {
+fn forms_that_programs_write_in_practice_are_parsed() {
     let json = r#"{"started_at": "2026-02-07T22:30:00Z", "mode": "acquire", "pid": 12345,
         "epic_spec": "epic5", "session_id": "sprint-2026-02-07-001"}"#;
     let record = Record::parse(json.as_bytes()).unwrap();
@@ -74,7 +75,7 @@ fn times_with_an_offset_or_with_none_are_understood() {
 
 /// Requirement 18.
 #[test]
-fn anything_else_is_no_record() {
+fn anything_else_is_refused() {
     let broken = [
         "",
         "\n",
@@ -127,11 +128,11 @@ fn a_file_made_to_exhaust_the_reader_is_refused_quickly() {
 }
 
 #[test]
-fn a_newer_version_is_read_as_far_as_it_can_be() {
+fn a_newer_version_is_parsed_if_it_has_the_known_fields() {
     let text = "pid: 1\nstarted_at: 2026-02-07T22:30:00Z\nlock_version: 2\n";
     assert!(!Record::parse(text.as_bytes()).unwrap().version_is_known());
     for (text, version) in [("lock_version: 2\nholder: {pid: 1}\n", "2"), ("lock_version: v3\n", "v3")] {
-        assert_eq!(Record::parse(text.as_bytes()), Err(NoRecord::UnknownVersion(version.to_owned())));
+        assert_eq!(Record::parse(text.as_bytes()), Err(RecordError::UnknownVersion(version.to_owned())));
     }
     assert!(invalid("lock_version: 1\n").contains("pid"));
 }

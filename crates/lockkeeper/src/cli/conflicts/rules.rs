@@ -3,7 +3,7 @@
 use lockkeeper_core::conflict::Action;
 use lockkeeper_core::pattern::Pattern;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_stages::encoding::rule_to_json;
+use lockkeeper_stages::json::rule_to_json;
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;

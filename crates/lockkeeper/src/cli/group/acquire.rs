@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use lockkeeper::KeeperError;
 use lockkeeper_core::time::format_span;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_formats::group::{Folders, GroupLock, Patience, Survey};
-use lockkeeper_platform::anchor;
+use lockkeeper_formats::group::{Folders, GroupLock, Survey, WaitOptions};
 use lockkeeper_platform::exec::{Next, Spec, start};
 use lockkeeper_platform::flock::Waited;
+use lockkeeper_platform::holder_process;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
@@ -168,9 +168,9 @@ enum Obtained {
 /// Waits for the lock, and writes the result into the registry.
 fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) -> Result<Obtained, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
-        .map_err(KeeperError::Machine)?;
+        .map_err(OpenError::Machine)?;
     let since = epoch_seconds();
-    let patience = Patience {
+    let patience = WaitOptions {
         until: Instant::now().checked_add(timeout),
         interrupts: &[signals.as_fd()],
         after: (REPORT_AFTER, &mut |lock: &GroupLock| {
@@ -184,7 +184,7 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
             Ok(Obtained::Locked)
         }
         Waited::Interrupted => {
-            let taken = signals.take().map_err(KeeperError::Machine)?;
+            let taken = signals.take().map_err(OpenError::Machine)?;
             Ok(Obtained::Interrupted(taken.first().copied().unwrap_or(Signal::TERM)))
         }
         Waited::TimedOut => {
@@ -207,7 +207,7 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
 
 /// Warns if this wait is part of a deadlock. The last process of the cycle that begins to wait sees all of it.
 fn warn_of_deadlock(folders: &Folders, lock: &GroupLock) {
-    let cycles = Survey::take(folders, epoch_seconds()).map(|survey| survey.circles()).unwrap_or_default();
+    let cycles = Survey::take(folders, epoch_seconds()).map(|survey| survey.cycles()).unwrap_or_default();
     let own = cycles.iter().find(|cycle| cycle.iter().any(|group| group == lock.group().as_str()));
     if let Some(cycle) = own {
         print::talk(&format!("warning: deadlock: {}", table::plain(&super::recovery::describe(cycle))));
@@ -227,8 +227,8 @@ fn registered_pid(lock: &GroupLock, named: Option<u32>) -> Result<u32, Report> {
     {
         return Ok(pid);
     }
-    let anchor = anchor::choose(named, &|name| std::env::var(name).ok())?;
-    Ok(anchor.map_or_else(parent, |anchor| anchor.process.pid))
+    let chosen = holder_process::choose(named, &|name| std::env::var(name).ok())?;
+    Ok(chosen.map_or_else(parent, |chosen| chosen.process.pid))
 }
 
 fn parent() -> u32 {
@@ -249,5 +249,5 @@ fn held_by(lock: &GroupLock) -> String {
 }
 
 fn holders(lock: &GroupLock) -> Vec<Value> {
-    lock.sight().holders.iter().map(super::status::locker).collect()
+    lock.lock_holders().holders.iter().map(super::status::locker).collect()
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Subcommand;
-use lockkeeper::KeeperError;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{Folders, MonitorLock};
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::tree::{Root, Stop, stop_tree};
-use lockkeeper_platform::wall_clock::Dial;
+use lockkeeper_platform::wall_clock::ClockOffset;
 use lockkeeper_platform::{clock, poll, process};
 use serde_json::json;
 
@@ -179,13 +179,12 @@ fn run_monitor(folders: &Folders, every: &Every) -> Result<Exit, Report> {
             (lock, false)
         }
     };
-    let signals =
-        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let owner = every.along_with.map(watch);
     let Some(owner) = owner.map_or(Some(None), |watched| watched.map(Some)) else { return Ok(Exit::Done) };
     if in_background {
         // Leaves the session of the terminal. The leader of a process group cannot do that, and does not need to.
-        let _ = process::leave_session();
+        let _ = process::start_session();
     }
     loop {
         match recovery::check(folders) {
@@ -199,7 +198,7 @@ fn run_monitor(folders: &Folders, every: &Every) -> Result<Exit, Report> {
         }
         let descriptors: Vec<BorrowedFd<'_>> =
             std::iter::once(signals.as_fd()).chain(owner.as_ref().map(AsFd::as_fd)).collect();
-        let ready = poll::wait(&descriptors, Some(interval)).map_err(KeeperError::Machine)?;
+        let ready = poll::wait(&descriptors, Some(interval)).map_err(OpenError::Machine)?;
         if ready.any() {
             return Ok(Exit::Done);
         }
@@ -217,7 +216,7 @@ fn watch(pid: u32) -> Option<Arc<OwnedFd>> {
 /// Prints a line with the time. In the background it goes to the log file.
 fn log(line: &str) {
     let now = clock::now();
-    print::talk(&format!("{} {line}", Dial::at(now).utc(now)));
+    print::talk(&format!("{} {line}", ClockOffset::at(now).utc(now)));
 }
 
 fn open_log(folders: &Folders) -> std::io::Result<File> {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_formats::group::{self, Circle, Finding, Folders, Life, Survey, Swept};
+use lockkeeper_formats::group::{self, Cleanup, Cycle, Finding, Folders, Liveness, Survey};
 use lockkeeper_formats::registry::Entry;
-use lockkeeper_platform::lockers::Locker;
+use lockkeeper_platform::lock_holders::LockProcess;
 use lockkeeper_platform::tree::{Root, Stop, stop_tree};
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
@@ -31,9 +31,9 @@ pub(super) struct ForceArgs {
 
 /// The result of a check for deadlocks.
 pub(super) struct Checked {
-    pub(super) swept: Swept,
+    pub(super) swept: Cleanup,
     pub(super) stale: Vec<Finding>,
-    pub(super) cycles: Vec<Circle>,
+    pub(super) cycles: Vec<Cycle>,
     survey: Survey,
 }
 
@@ -44,9 +44,10 @@ pub(super) fn check(folders: &Folders) -> Result<Checked, Report> {
     let swept = group::check(folders, max_age, now)?;
     let survey = Survey::take(folders, now)?;
     let findings = survey.groups.iter().flat_map(|group| &group.findings);
-    let stale = findings.filter(|finding| finding.age > max_age && finding.life != Life::Dead).cloned();
+    let stale =
+        findings.filter(|finding| finding.age > max_age && finding.liveness != Liveness::Dead).cloned();
     let stale = stale.collect();
-    Ok(Checked { swept, stale, cycles: survey.circles(), survey })
+    Ok(Checked { swept, stale, cycles: survey.cycles(), survey })
 }
 
 impl Checked {
@@ -70,8 +71,8 @@ impl Checked {
 
 pub(super) fn check_deadlock(context: &Context, folders: &Folders) -> Result<Exit, Report> {
     let checked = check(folders)?;
-    let leases = match context.existing_keeper()? {
-        Some(keeper) => keeper.engine().cycles()?,
+    let leases = match context.existing_engine()? {
+        Some(engine) => engine.cycles()?,
         None => Vec::new(),
     };
     let orphans: Vec<Value> = checked.swept.orphans.iter().map(entry).collect();
@@ -141,10 +142,10 @@ pub(super) fn force_release_all(
     }
     let swept = group::force(folders, epoch_seconds())?;
     let before = Survey::take(folders, epoch_seconds())?;
-    let locked = before.groups.iter().filter(|group| !group.sight.holders.is_empty());
+    let locked = before.groups.iter().filter(|group| !group.lock.holders.is_empty());
     let mut ended = Vec::new();
     if args.kill {
-        for holder in locked.flat_map(|group| &group.sight.holders) {
+        for holder in locked.flat_map(|group| &group.lock.holders) {
             ended.push((holder.clone(), end(holder, grace(context))));
         }
     }
@@ -152,8 +153,8 @@ pub(super) fn force_release_all(
     let still: Vec<StillLocked> = survey
         .groups
         .iter()
-        .filter(|group| !group.sight.holders.is_empty())
-        .map(|group| StillLocked { group: group.id.clone(), holders: group.sight.holders.clone() })
+        .filter(|group| !group.lock.holders.is_empty())
+        .map(|group| StillLocked { group: group.id.clone(), holders: group.lock.holders.clone() })
         .collect();
     if context.json {
         print::json(&json!({
@@ -192,7 +193,7 @@ pub(super) fn force_release_all(
 }
 
 /// Ends a holder with its process tree. Returns an error message if that fails.
-fn end(holder: &Locker, grace: Duration) -> Option<String> {
+fn end(holder: &LockProcess, grace: Duration) -> Option<String> {
     match stop_tree(&Stop { root: Root::Process(holder.process), grace, mark: None }) {
         Ok(left) if left.is_empty() => None,
         Ok(left) => Some(format!("{} of its processes could not be ended", left.len())),
@@ -203,7 +204,7 @@ fn end(holder: &Locker, grace: Duration) -> Option<String> {
 /// A group whose kernel lock is still held.
 struct StillLocked {
     group: String,
-    holders: Vec<Locker>,
+    holders: Vec<LockProcess>,
 }
 
 impl StillLocked {
@@ -222,8 +223,8 @@ fn still_locked(survey: &Survey, orphans: &[Entry]) -> Vec<StillLocked> {
     let orphaned = |id: &str| orphans.iter().any(|orphan| orphan.group == id);
     let groups = survey.groups.iter().filter(|group| orphaned(&group.id) && group.findings.is_empty());
     groups
-        .filter(|group| !group.sight.holders.is_empty())
-        .map(|group| StillLocked { group: group.id.clone(), holders: group.sight.holders.clone() })
+        .filter(|group| !group.lock.holders.is_empty())
+        .map(|group| StillLocked { group: group.id.clone(), holders: group.lock.holders.clone() })
         .collect()
 }
 
@@ -232,7 +233,7 @@ fn entry(entry: &Entry) -> Value {
 }
 
 /// A deadlock as a sentence.
-pub(super) fn describe(cycle: &Circle) -> String {
+pub(super) fn describe(cycle: &Cycle) -> String {
     let next = cycle.iter().cycle().skip(1);
     let links = cycle.iter().zip(next).map(|(held, wanted)| format!("a holder of {held} waits for {wanted}"));
     links.collect::<Vec<_>>().join(", and ")

@@ -2,8 +2,8 @@
 
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_formats::group::{Finding, Folders, Group, Life, MonitorLock, Survey};
-use lockkeeper_platform::lockers::Locker;
+use lockkeeper_formats::group::{Finding, Folders, Group, Liveness, MonitorLock, Survey};
+use lockkeeper_platform::lock_holders::LockProcess;
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use serde_json::{Value, json};
 
@@ -14,8 +14,10 @@ pub(super) fn run(context: &Context, folders: &Folders) -> Result<Exit, Report> 
     let survey = Survey::take(folders, epoch_seconds())?;
     let monitor = MonitorLock::holder(folders)?;
     if context.json {
-        let odd =
-            survey.odd.iter().map(|(file, line, text)| json!({ "file": file, "line": line, "text": text }));
+        let odd = survey
+            .malformed
+            .iter()
+            .map(|(file, line, text)| json!({ "file": file, "line": line, "text": text }));
         print::json(&json!({
             "folder": folders.first(),
             "groups": survey.groups.iter().map(as_json).collect::<Vec<_>>(),
@@ -35,34 +37,34 @@ pub(super) fn run(context: &Context, folders: &Folders) -> Result<Exit, Report> 
 
 /// Warns about lines of the registry that cannot be parsed. They are never removed.
 pub(super) fn warn_of_malformed(survey: &Survey) {
-    for (file, line, text) in &survey.odd {
+    for (file, line, text) in &survey.malformed {
         print::talk(&format!("warning: {} line {line} cannot be parsed and is kept: {text}", file.display()));
     }
 }
 
 /// A process as JSON.
-pub(super) fn locker(locker: &Locker) -> Value {
+pub(super) fn locker(locker: &LockProcess) -> Value {
     json!({ "pid": locker.process.pid, "command": locker.command })
 }
 
 /// An ACTIVE line of the registry as JSON.
 pub(super) fn finding(finding: &Finding) -> Value {
-    let Finding { entry, life, age } = finding;
+    let Finding { entry, liveness, age } = finding;
     json!({
         "lock_id": entry.lock_id,
         "pid": entry.pid,
         "group": entry.group,
         "since": entry.since,
         "age_seconds": age.as_secs(),
-        "life": word(*life),
+        "life": word(*liveness),
     })
 }
 
-fn word(life: Life) -> &'static str {
-    match life {
-        Life::Alive => "alive",
-        Life::Dead => "dead",
-        Life::Unknown => "unknown",
+fn word(liveness: Liveness) -> &'static str {
+    match liveness {
+        Liveness::Alive => "alive",
+        Liveness::Dead => "dead",
+        Liveness::Unknown => "unknown",
     }
 }
 
@@ -70,10 +72,10 @@ fn as_json(group: &Group) -> Value {
     json!({
         "group": group.id,
         "path": group.path,
-        "locked": !group.sight.holders.is_empty(),
-        "holders": group.sight.holders.iter().map(locker).collect::<Vec<_>>(),
-        "waiters": group.sight.waiters.iter().map(locker).collect::<Vec<_>>(),
-        "all_seen": group.sight.complete,
+        "locked": !group.lock.holders.is_empty(),
+        "holders": group.lock.holders.iter().map(locker).collect::<Vec<_>>(),
+        "waiters": group.lock.waiters.iter().map(locker).collect::<Vec<_>>(),
+        "all_seen": group.lock.complete,
         "active": group.findings.iter().map(finding).collect::<Vec<_>>(),
     })
 }
@@ -87,7 +89,7 @@ fn as_text(folders: &Folders, survey: &Survey) -> String {
 }
 
 fn row(group: &Group) -> Vec<String> {
-    let (sight, newest) = (&group.sight, group.findings.last());
+    let (sight, newest) = (&group.lock, group.findings.last());
     let state = match (sight.holders.is_empty(), sight.complete) {
         (false, _) => "locked",
         (true, true) => "free",
@@ -96,11 +98,11 @@ fn row(group: &Group) -> Vec<String> {
     let holder = sight.holders.first();
     let held_by = holder.map(|holder| format!("{} {}", holder.process.pid, table::plain(&holder.command)));
     let lines = group.findings.iter().map(|finding| {
-        let note = match finding.life {
-            Life::Alive if sight.holders.is_empty() => " (closed without release)",
-            Life::Alive => "",
-            Life::Dead => " (dead: `group cleanup` marks it)",
-            Life::Unknown => " (cannot be seen)",
+        let note = match finding.liveness {
+            Liveness::Alive if sight.holders.is_empty() => " (closed without release)",
+            Liveness::Alive => "",
+            Liveness::Dead => " (dead: `group cleanup` marks it)",
+            Liveness::Unknown => " (cannot be seen)",
         };
         format!("ACTIVE {}{note}", finding.entry.pid)
     });

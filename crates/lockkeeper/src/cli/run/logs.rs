@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use lockkeeper::KeeperError;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::size::parse_size;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::output::{Output, Window};
 use lockkeeper_engine::runs::{RunFolder, Runs};
@@ -152,8 +152,7 @@ impl Printer<'_> {
 }
 
 fn follow(runs: &Runs, folder: &RunFolder, printer: &mut Printer<'_>) -> Result<Exit, Report> {
-    let signals =
-        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let mut changes = runs.subscribe()?;
     let mut written: Option<Changes> = None;
     let mut was_signaled = false;
@@ -161,7 +160,7 @@ fn follow(runs: &Runs, folder: &RunFolder, printer: &mut Printer<'_>) -> Result<
         changes.reset(was_signaled);
         if written.as_ref().and_then(Changes::as_fd).is_none() {
             // The folder may have been created since.
-            written = Some(Changes::watch(folder.path()).map_err(KeeperError::Machine)?);
+            written = Some(Changes::watch(folder.path()).map_err(OpenError::Machine)?);
         }
         written.iter().for_each(Changes::drain);
         // The status is read first, so that all output before the end is printed below.
@@ -192,7 +191,7 @@ fn wait(
     stdout: BorrowedFd<'_>,
     limit: Option<Duration>,
 ) -> Result<poll::Ready, Report> {
-    Ok(poll::wait_or_hang_up(descriptors, &[stdout], limit).map_err(KeeperError::Machine)?)
+    Ok(poll::wait_or_hang_up(descriptors, &[stdout], limit).map_err(OpenError::Machine)?)
 }
 
 fn unreadable(error: &io::Error) -> Report {

@@ -3,11 +3,11 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use lockkeeper::KeeperError;
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::transition::NEEDS_INPUT_CODE;
 use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::parse_span;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::views::RunView;
@@ -47,10 +47,9 @@ pub(in crate::cli) fn wait_for(
     id: &RunId,
     until: Option<Instant>,
 ) -> Result<Exit, Report> {
-    let signals =
-        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let run = runs.wait(id, until, Some(signals.as_fd()))?;
-    let taken = signals.take().map_err(KeeperError::Machine)?;
+    let taken = signals.take().map_err(OpenError::Machine)?;
     if let (false, Some(signal)) = (run.status().is_terminal(), taken.first()) {
         return Ok(print::interrupted(*signal));
     }

@@ -1,8 +1,8 @@
 //! `stages check`: lists all errors, warnings and unknown keys of a file.
 
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_stages::encoding::check_to_json;
-use lockkeeper_stages::{File, Weight};
+use lockkeeper_stages::json::check_to_json;
+use lockkeeper_stages::{File, Level};
 
 use super::{load, problems};
 use crate::cli::context::Context;
@@ -49,7 +49,7 @@ fn summary(file: &File) -> String {
         |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let stages = &file.stages;
     let groups: usize = stages.phases.iter().map(|phase| phase.groups.len()).sum();
-    let warnings = file.problems.iter().filter(|problem| problem.weight == Weight::Warning).count();
+    let warnings = file.problems.iter().filter(|problem| problem.level == Level::Warning).count();
     let content = [
         counted(stages.phases.len(), "phase", "phases"),
         counted(groups, "group", "groups"),

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::plan::{Progress, Standing};
+use lockkeeper_core::plan::{GroupState, Progress};
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::stages::PhaseEvent;
 use lockkeeper_platform::terminal::Size;
@@ -42,7 +42,7 @@ impl<'p> Live<'p> {
     }
 
     /// Shows an event, and the state of every group.
-    pub(super) fn show(&mut self, event: Option<&PhaseEvent>, standings: &[Standing]) {
+    pub(super) fn show(&mut self, event: Option<&PhaseEvent>, standings: &[GroupState]) {
         if let Some(event) = event {
             self.apply(event);
             // The bars show the other events.
@@ -109,9 +109,9 @@ impl<'p> Live<'p> {
             PhaseEvent::AgentEnded { group, agent, run } => {
                 format!("{}: {} {}", id(group), table::plain(agent), run.status())
             }
-            PhaseEvent::GroupEnded { group, standing, why } => {
+            PhaseEvent::GroupEnded { group, state, why } => {
                 let why = why.as_ref().map_or_else(String::new, |why| format!(", {}", table::plain(why)));
-                format!("{}: {}{why}", id(group), word(*standing))
+                format!("{}: {}{why}", id(group), word(*state))
             }
             PhaseEvent::Downgraded { rule, what, why } => {
                 format!("rule {}: {}, because {}", table::plain(rule), table::plain(what), table::plain(why))
@@ -121,14 +121,14 @@ impl<'p> Live<'p> {
         }
     }
 
-    fn draw(&mut self, standings: &[Standing]) {
+    fn draw(&mut self, standings: &[GroupState]) {
         let mut stderr = std::io::stderr().lock();
         let size = Size::of(&stderr);
         let columns = size.map_or(80, |size| size.columns);
         // Lines that have scrolled off the screen cannot be drawn again. Running groups are shown first.
         let rows = size.map_or(24, |size| size.rows).saturating_sub(2).max(1);
         let mut shown: Vec<usize> = (0..self.groups.len()).collect();
-        shown.sort_by_key(|index| standings.get(*index) != Some(&Standing::Running));
+        shown.sort_by_key(|index| standings.get(*index) != Some(&GroupState::Running));
         shown.truncate(rows);
         shown.sort_unstable();
         let hidden = self.groups.len() - shown.len();
@@ -150,17 +150,17 @@ impl<'p> Live<'p> {
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
-    fn bar(&self, index: usize, view: &View, standings: &[Standing], width: usize) -> String {
-        let standing = standings.get(index).copied().unwrap_or(Standing::Waiting);
+    fn bar(&self, index: usize, view: &View, standings: &[GroupState], width: usize) -> String {
+        let standing = standings.get(index).copied().unwrap_or(GroupState::Waiting);
         let elapsed = view.ended.or_else(|| view.started.map(|started| started.elapsed()));
         let estimate = self.plan.estimates[index].max(Duration::from_millis(1));
         let share = match standing {
-            Standing::Waiting | Standing::Skipped => 0.0,
-            Standing::Running => {
+            GroupState::Waiting | GroupState::Skipped => 0.0,
+            GroupState::Running => {
                 let by_time = elapsed.unwrap_or_default().as_secs_f64() / estimate.as_secs_f64();
                 by_time.min(0.95)
             }
-            Standing::Succeeded | Standing::Failed => 1.0,
+            GroupState::Succeeded | GroupState::Failed => 1.0,
         };
         let filled = (share * BAR as f64) as usize;
         let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR - filled));
@@ -177,8 +177,8 @@ impl<'p> Live<'p> {
     }
 
     /// The groups that a group waits for before it starts.
-    fn waits(&self, index: usize, standings: &[Standing]) -> String {
-        if standings.get(index) != Some(&Standing::Waiting) {
+    fn waits(&self, index: usize, standings: &[GroupState]) -> String {
+        if standings.get(index) != Some(&GroupState::Waiting) {
             return String::new();
         }
         let bonds = Progress::at(&self.plan.plan, standings).waits_for(index);

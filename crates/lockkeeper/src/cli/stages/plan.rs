@@ -6,7 +6,7 @@ use anstyle::AnsiColor;
 use lockkeeper_core::plan::{Bond, Mode};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_platform::load;
-use lockkeeper_stages::encoding::plan_to_json;
+use lockkeeper_stages::json::plan_to_json;
 use lockkeeper_stages::{Conditions, File, PhasePlan, picture, span_in_words};
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Rendering of a problem in a STAGES.yml: a sentence, the line with a caret below it, and a hint.
 
 use anstyle::{AnsiColor, Style};
-use lockkeeper_stages::{File, Place, Problem, Weight};
+use lockkeeper_stages::{File, Level, Place, Problem};
 
 use crate::cli::table;
 
@@ -10,11 +10,11 @@ const MAX_SHOWN: usize = 100;
 
 /// Renders a problem.
 pub(super) fn render(file: &File, problem: &Problem) -> String {
-    let style = match problem.weight {
-        Weight::Error => AnsiColor::Red.on_default().bold(),
-        Weight::Warning => AnsiColor::Yellow.on_default().bold(),
+    let style = match problem.level {
+        Level::Error => AnsiColor::Red.on_default().bold(),
+        Level::Warning => AnsiColor::Yellow.on_default().bold(),
     };
-    let (word, message) = (problem.weight, table::plain(&problem.message));
+    let (word, message) = (problem.level, table::plain(&problem.message));
     let mut text = format!("{style}{word}{style:#}: {message}\n");
     text.push_str(&excerpt(file, problem.place, style));
     if let Some(hint) = &problem.hint {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lockkeeper_core::plan::{Mode, Standing};
+use lockkeeper_core::plan::{GroupState, Mode};
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::runs::template::Template;
@@ -71,8 +72,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         Some(phase) => vec![phase.clone()],
         None => file.stages.phases.iter().map(|phase| phase.name.value.clone()).collect(),
     };
-    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP])
-        .map_err(lockkeeper::KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let worker = begin_worker(context, &args.place)?;
     let _monitor = Monitor::begin();
     let mut documents = Vec::new();
@@ -160,7 +160,7 @@ fn summary(plan: &PhasePlan, outcome: &Outcome) -> String {
     let mut text = format!(
         "{}: {} of {} groups succeeded in {}, {} one by one",
         table::plain(&plan.phase),
-        count(Standing::Succeeded),
+        count(GroupState::Succeeded),
         plan.groups.len(),
         lockkeeper_stages::span_in_words(outcome.wall),
         lockkeeper_stages::span_in_words(outcome.serial()),
@@ -222,13 +222,13 @@ fn exit(outcome: &Outcome) -> Exit {
     }
 }
 
-pub(super) fn word(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Waiting => "WAITING",
-        Standing::Running => "RUNNING",
-        Standing::Succeeded => "SUCCESS",
-        Standing::Failed => "FAILED",
-        Standing::Skipped => "SKIPPED",
+pub(super) fn word(state: GroupState) -> &'static str {
+    match state {
+        GroupState::Waiting => "WAITING",
+        GroupState::Running => "RUNNING",
+        GroupState::Succeeded => "SUCCESS",
+        GroupState::Failed => "FAILED",
+        GroupState::Skipped => "SKIPPED",
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
-use lockkeeper::KeeperError;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::status::{Follow, State, StatusError, StatusLine, StatusLog};
 use lockkeeper_platform::signal::{Signal, Signals};
@@ -30,8 +30,7 @@ pub(super) struct Args {
 
 pub(super) fn run(context: &Context, log: &StatusLog, args: &Args) -> Result<Exit, Report> {
     let filter = Filter::new(args)?;
-    let signals =
-        Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let mut follow = if args.from_start { log.follow_from_start()? } else { log.follow()? };
     if !context.json {
         print::talk(&format!(
@@ -94,7 +93,7 @@ fn show(context: &Context, filter: &Filter, follow: &mut Follow, signals: &Signa
 }
 
 fn was_signalled(signals: &Signals) -> Result<bool, Report> {
-    let taken = signals.take().map_err(KeeperError::Machine)?;
+    let taken = signals.take().map_err(OpenError::Machine)?;
     Ok(!taken.is_empty())
 }
 

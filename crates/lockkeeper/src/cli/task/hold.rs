@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::time::{Moment, format_span, parse_span};
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_formats::guard::Strength;
+use lockkeeper_formats::guard::ReplaceMethod;
 use lockkeeper_formats::swarm::{Attempt, HEARTBEAT_EVERY, Swarm, TaskLock};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::exec::{Ending, Event, Next, Spec, start};
@@ -138,9 +138,9 @@ impl Heartbeat {
         if let Err(error) = self.lock.reserve() {
             print::talk(&format!("warning: no disk space could be reserved for heartbeats: {error}"));
         }
-        match self.lock.strength() {
-            Ok(Strength::Exchange) | Err(_) => {}
-            Ok(Strength::MoveAside) => print::talk(
+        match self.lock.replace_method() {
+            Ok(ReplaceMethod::Exchange) | Err(_) => {}
+            Ok(ReplaceMethod::TwoRenames) => print::talk(
                 "warning: this file system cannot exchange two file names; another program that breaks stale locks \
                  could take the lock between two steps",
             ),
@@ -156,7 +156,7 @@ impl Heartbeat {
 
     fn beat(&mut self) -> Next {
         let began = clock::now();
-        match self.lock.beat(WallTime::now()) {
+        match self.lock.heartbeat(WallTime::now()) {
             Ok(true) => {
                 self.ends_at = began.after(self.lock.record().ttl);
                 self.warned = false;
