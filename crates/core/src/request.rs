@@ -98,9 +98,9 @@ impl Request {
         self.origin.as_deref().filter(|origin| origin.starts_with("stage:"))
     }
 
-    /// Returns the locks that it needs, as a text. Two requests with the same text need the same locks. Empty if it needs
-    /// none.
-    pub fn wish(&self) -> String {
+    /// Returns the lease and the lock file that it needs, as a text. Two requests with the same text need the same. Empty
+    /// if it needs none.
+    pub fn lease_key(&self) -> String {
         if !self.needs_lease() && self.task().is_none() {
             return String::new();
         }
@@ -163,7 +163,7 @@ impl RequestStatus {
 
 impl From<&Run> for RequestStatus {
     fn from(run: &Run) -> Self {
-        Self::of_run(run.status, run.reason)
+        Self::of_run(run.status(), run.reason())
     }
 }
 

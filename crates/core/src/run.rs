@@ -1,13 +1,17 @@
-//! Runs: the eight states that an attempt at a request goes through, and the only moves between them.
+//! Runs: a state machine. A run is one try at a request; its eight public states and the moves between them are here.
 //!
-//! Everything that happens to a run is a function from one record to the next, in [`life`]. A store replaces the old
-//! record by the new one only if nobody else did meanwhile, and appends the event that the function gave, in the
-//! same transaction. So a run is executed by at most one worker, whatever dies or freezes: every claim of it has a
-//! larger number than the one before, and whoever comes with an older number has lost.
+//! Each change is a pure function from one record to the next, in [`transition`]. A store writes the next record only if
+//! the run still has the version that the function read (compare-and-set), and appends the event in the same transaction.
+//! So at most one worker executes a run, whichever process dies or freezes: every claim has a larger number than the one
+//! before, and a worker with an older number is refused.
 
+mod accessors;
+pub mod admission;
 mod event;
-pub mod life;
-mod record;
+mod reason;
+mod row;
+mod state;
+pub mod transition;
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,26 +19,28 @@ use std::str::FromStr;
 use thiserror::Error;
 
 pub use event::{Event, EventId, EventKind};
-pub use record::{Ending, Inconsistent, Process, Reason, Run, Stamp};
+pub use reason::{Ending, Reason};
+pub use row::{ImpossibleRow, RunRow};
+pub use state::{Attempt, End, Execution, LastAttempt, Process, Report, Run, RunResult, RunState, Stamp};
 
-/// Where a run is in its life.
+/// The public word for the state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// It waits for somebody to execute it.
+    /// It waits for a worker.
     Queued,
-    /// Somebody executes it, or it waits for its next attempt.
+    /// A worker executes it, or it waits for its next attempt.
     Running,
-    /// It was asked to end, and has not yet.
+    /// It was canceled, and its worker has not stopped it yet.
     Cancelling,
-    /// Its command ended well.
+    /// Its command succeeded.
     Succeeded,
-    /// Its command ended badly, could not be started, or was lost.
+    /// Its command failed, could not be started, or was lost.
     Failed,
-    /// It was called off.
+    /// It was canceled.
     Canceled,
     /// It waited or ran for too long.
     TimedOut,
-    /// It was refused when it came, and never queued.
+    /// It was refused on submission and never queued.
     Rejected,
 }
 
@@ -51,7 +57,7 @@ impl Status {
         Self::Rejected,
     ];
 
-    /// The word for it, which programs and files use.
+    /// The word itself, which programs and files use.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -65,7 +71,7 @@ impl Status {
         }
     }
 
-    /// Whether nothing can happen to it any more.
+    /// Whether the run has ended. It never changes after that.
     pub const fn is_terminal(self) -> bool {
         match self {
             Self::Queued | Self::Running | Self::Cancelling => false,
@@ -73,7 +79,7 @@ impl Status {
         }
     }
 
-    /// Whether a command of it may be there.
+    /// Whether the run was claimed and has not ended.
     pub const fn is_active(self) -> bool {
         match self {
             Self::Running | Self::Cancelling => true,
@@ -108,24 +114,24 @@ impl FromStr for Status {
 pub struct NotAStatus(String);
 
 impl NotAStatus {
-    /// The way out, for the person who wrote it.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         format!("one of {}", Status::ALL.map(Status::as_str).join(", "))
     }
 }
 
-/// One move of the table.
+/// One allowed change of the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Where it begins.
+    /// The status before.
     pub from: Status,
-    /// Where it ends.
+    /// The status after.
     pub to: Status,
     /// Who makes it.
     pub by: &'static str,
 }
 
-/// Every move that there is. Documents, the database's own rules and [`step`] all come from this table.
+/// All allowed moves. The documents, the constraints of the database and [`step`] come from this table.
 pub const MOVES: [Move; 10] = [
     Move { from: Status::Queued, to: Status::Running, by: "worker" },
     Move { from: Status::Queued, to: Status::Canceled, by: "user" },
@@ -139,10 +145,10 @@ pub const MOVES: [Move; 10] = [
     Move { from: Status::Cancelling, to: Status::Failed, by: "worker" },
 ];
 
-/// The states that a run can begin in.
+/// The statuses of new runs.
 pub const FIRST: [Status; 2] = [Status::Queued, Status::Rejected];
 
-/// Moves along the table, or refuses.
+/// Checks that a move is allowed.
 pub fn step(from: Status, to: Status) -> Result<Status, NoSuchMove> {
     let known = MOVES.iter().any(|known| (known.from, known.to) == (from, to));
     if known { Ok(to) } else { Err(NoSuchMove { from, to }) }
@@ -152,9 +158,9 @@ pub fn step(from: Status, to: Status) -> Result<Status, NoSuchMove> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a run that is {from} cannot become {to}")]
 pub struct NoSuchMove {
-    /// Where the run is.
+    /// The status of the run.
     pub from: Status,
-    /// Where it was to go.
+    /// The status that it should get.
     pub to: Status,
 }
 

@@ -1,14 +1,17 @@
-//! Random lives of a run, with stale claims and wrong expectations, compared step by step with a model.
+//! Model test: random transitions of a run, with stale claims and wrong expectations, compared step by step with a model.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::time::Duration;
 
-use lockkeeper_core::id::{HolderId, WorkerId};
+use lockkeeper_core::id::{HolderId, LeaseId, Token, WorkerId};
 use lockkeeper_core::liveness::ProcessRef;
+use lockkeeper_core::request::Request;
 use lockkeeper_core::retry::RetryPolicy;
-use lockkeeper_core::run::life::{self, Lost, Mark, Moved, Seen, Taker, Terms};
-use lockkeeper_core::run::{Ending, EventKind, Reason, Run, Stamp, Status};
+use lockkeeper_core::run::transition::{
+    self, AttemptOutcome, Claimant, FinishPolicy, Mark, NEEDS_INPUT_CODE, Transition, TransitionError,
+};
+use lockkeeper_core::run::{Ending, EventKind, Reason, Run, RunRow, Stamp, Status};
 use lockkeeper_core::time::Moment;
 use proptest::prelude::*;
 
@@ -18,12 +21,12 @@ const EXECUTION: u64 = 20;
 /// The longest wait between two attempts.
 const BACKOFF: u64 = 8;
 
-/// What can be tried on a run. A claim is meant as so many behind the present one.
+/// A transition to try. `behind` says how many claims the caller is behind the current one.
 #[derive(Clone, Debug)]
 enum Step {
     Claim,
     Started { behind: u64 },
-    Finish { behind: u64, seen: Seen },
+    Finish { behind: u64, outcome: AttemptOutcome },
     Cancel,
     TimeOut,
     Adopt { behind: u64 },
@@ -37,19 +40,19 @@ fn ending() -> impl Strategy<Value = Ending> {
         3 => Just(Ending::Exited(0)),
         3 => Just(Ending::Exited(1)),
         1 => Just(Ending::Exited(75)),
-        1 => Just(Ending::Exited(life::NEEDS_INPUT_CODE)),
+        1 => Just(Ending::Exited(NEEDS_INPUT_CODE)),
         1 => Just(Ending::Signaled(9)),
     ]
 }
 
-fn seen() -> impl Strategy<Value = Seen> {
+fn outcome() -> impl Strategy<Value = AttemptOutcome> {
     prop_oneof![
-        6 => ending().prop_map(Seen::Ended),
-        2 => prop::option::of(ending()).prop_map(Seen::Stopped),
-        1 => Just(Seen::NotStarted(127, "no such program".to_owned())),
-        1 => Just(Seen::Vanished),
-        1 => Just(Seen::Replaced),
-        1 => prop::option::of(ending()).prop_map(Seen::LeaseLost),
+        6 => ending().prop_map(AttemptOutcome::Ended),
+        2 => prop::option::of(ending()).prop_map(AttemptOutcome::Stopped),
+        1 => Just(AttemptOutcome::NotStarted(127, "no such program".to_owned())),
+        1 => Just(AttemptOutcome::Vanished),
+        1 => Just(AttemptOutcome::Replaced),
+        1 => prop::option::of(ending()).prop_map(AttemptOutcome::LeaseLost),
     ]
 }
 
@@ -57,7 +60,7 @@ fn status() -> impl Strategy<Value = Status> {
     prop::sample::select(Status::ALL.to_vec())
 }
 
-/// Mostly the present one.
+/// Mostly the current claim.
 fn behind() -> impl Strategy<Value = u64> {
     prop_oneof![4 => Just(0_u64), 1 => 1_u64..3]
 }
@@ -66,7 +69,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => Just(Step::Claim),
         2 => behind().prop_map(|behind| Step::Started { behind }),
-        5 => (behind(), seen()).prop_map(|(behind, seen)| Step::Finish { behind, seen }),
+        5 => (behind(), outcome()).prop_map(|(behind, outcome)| Step::Finish { behind, outcome }),
         1 => Just(Step::Cancel),
         2 => Just(Step::TimeOut),
         2 => behind().prop_map(|behind| Step::Adopt { behind }),
@@ -77,24 +80,24 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What counts of a run, in the plainest words.
+/// The model of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Model {
     status: Status,
     claim: u64,
     attempt: u32,
-    /// Whether somebody executes it.
+    /// Whether a worker executes it.
     executed: bool,
     help: bool,
-    /// When the attempt began, in seconds.
+    /// When the attempt was claimed, in seconds.
     began: u64,
 }
 
 impl Model {
     fn of(run: &Run) -> Self {
-        let began = run.started_at.map_or(0, |at| at.moment.as_micros().cast_unsigned() / 1_000_000);
-        let executed = run.worker.is_some();
-        let (status, claim, attempt, help) = (run.status, run.claim, run.attempt, run.help);
+        let began = run.started_at().map_or(0, |at| at.moment.as_micros().cast_unsigned() / 1_000_000);
+        let executed = run.worker().is_some();
+        let (status, claim, attempt, help) = (run.status(), run.claim(), run.attempt(), run.help());
         Self { status, claim, attempt, executed, help, began }
     }
 
@@ -102,7 +105,7 @@ impl Model {
         Some(Self { status, executed: false, ..self.clone() })
     }
 
-    /// Where it goes, or none when it stays. `due`: whether its next attempt may begin.
+    /// The model after a step, or none if the step is refused. `due`: whether its next attempt is due.
     fn next(&self, step: &Step, policy: &RetryPolicy, now: u64, due: bool) -> Option<Self> {
         let current = |behind: u64| behind == 0;
         match step {
@@ -112,9 +115,9 @@ impl Model {
             Step::Adopt { behind } => (current(*behind) && self.is_executed())
                 .then(|| Self { claim: self.claim + 1, ..self.clone() }),
             Step::Help => self.status.is_active().then(|| Self { help: true, ..self.clone() }),
-            Step::Finish { behind, seen } => {
+            Step::Finish { behind, outcome } => {
                 if current(*behind) && self.is_executed() {
-                    self.finished(seen, policy)
+                    self.finished(outcome, policy)
                 } else {
                     None
                 }
@@ -166,19 +169,21 @@ impl Model {
         }
     }
 
-    fn finished(&self, seen: &Seen, policy: &RetryPolicy) -> Option<Self> {
+    fn finished(&self, outcome: &AttemptOutcome, policy: &RetryPolicy) -> Option<Self> {
         let cancelling = self.status == Status::Cancelling;
-        let (fate, code) = match seen {
-            Seen::Stopped(_) => return if cancelling { self.ended(Status::Canceled) } else { None },
-            Seen::Vanished if cancelling => return self.ended(Status::Canceled),
-            Seen::NotStarted(..) => return self.ended(Status::Failed),
-            Seen::Ended(Ending::Exited(code)) if self.help || *code == life::NEEDS_INPUT_CODE => {
+        let (fate, code) = match outcome {
+            AttemptOutcome::Stopped(_) => {
+                return if cancelling { self.ended(Status::Canceled) } else { None };
+            }
+            AttemptOutcome::Vanished if cancelling => return self.ended(Status::Canceled),
+            AttemptOutcome::NotStarted(..) => return self.ended(Status::Failed),
+            AttemptOutcome::Ended(Ending::Exited(code)) if self.help || *code == NEEDS_INPUT_CODE => {
                 return self.ended(Status::Failed);
             }
-            Seen::Ended(Ending::Exited(0)) => return self.ended(Status::Succeeded),
-            Seen::Ended(ending) => (Status::Failed, Some(ending.exit_code())),
-            Seen::LeaseLost(ending) => (Status::Failed, ending.map(Ending::exit_code)),
-            Seen::Vanished | Seen::Replaced => (Status::Failed, None),
+            AttemptOutcome::Ended(Ending::Exited(0)) => return self.ended(Status::Succeeded),
+            AttemptOutcome::Ended(ending) => (Status::Failed, Some(ending.exit_code())),
+            AttemptOutcome::LeaseLost(ending) => (Status::Failed, ending.map(Ending::exit_code)),
+            AttemptOutcome::Vanished | AttemptOutcome::Replaced => (Status::Failed, None),
         };
         let worth_it = policy.codes.is_empty() || code.is_some_and(|code| policy.codes.contains(&code));
         if !cancelling && worth_it && self.attempt <= policy.limit {
@@ -188,7 +193,7 @@ impl Model {
     }
 }
 
-/// The table of the document, written out again.
+/// The table of moves, written a second time.
 fn legal(from: Status, to: Status) -> bool {
     match from {
         Status::Queued => matches!(to, Status::Running | Status::Canceled | Status::TimedOut),
@@ -206,52 +211,45 @@ fn stamp(now: u64) -> Stamp {
 }
 
 fn queued() -> Run {
-    Run {
-        id: "RUN-1".parse().unwrap(),
-        request: "RQ-1".parse().unwrap(),
-        status: Status::Queued,
-        attempt: 0,
-        claim: 0,
-        worker: None,
-        process: None,
-        lease: None,
-        queued_at: stamp(0),
-        give_up_at: Some(stamp(QUEUE).moment),
-        started_at: None,
+    let command = vec!["true".to_owned()];
+    let request = Request {
+        queue_timeout: Some(Duration::from_secs(QUEUE)),
         timeout: Some(Duration::from_secs(EXECUTION)),
-        retry_at: None,
-        completed_at: None,
-        ending: None,
-        reason: None,
-        message: None,
-        help: false,
-    }
+        ..Request::new("RQ-1".parse().unwrap(), command, "/".to_owned())
+    };
+    transition::submit(&request, "RUN-1".parse().unwrap(), stamp(0)).run
 }
 
-/// Does a step for real.
-fn act(run: &Run, step: &Step, policy: &RetryPolicy, now: Stamp) -> Result<Option<Moved>, Lost> {
-    let claim = |behind: u64| run.claim.wrapping_sub(behind);
-    let worker: WorkerId = format!("w{}", run.claim).parse().unwrap();
-    let terms = Terms { success: &[0], retry: policy, chance: 3 };
+/// Does a step with the real functions.
+fn act(
+    run: &Run,
+    step: &Step,
+    policy: &RetryPolicy,
+    now: Stamp,
+) -> Result<Option<Transition>, TransitionError> {
+    let claim = |behind: u64| run.claim().wrapping_sub(behind);
+    let worker: WorkerId = format!("w{}", run.claim()).parse().unwrap();
+    let terms = FinishPolicy { success: &[0], retry: policy, random: 3 };
     match step {
         Step::Pass { .. } => Ok(None),
         Step::Claim => {
-            let taker = Taker { worker, holder: Some(HolderId(run.claim + 1)), lease: None };
-            life::claim(run, taker, now).map(Some)
+            let claimant = Claimant { worker, holder: Some(HolderId(run.claim() + 1)), lease: None };
+            transition::claim(run, claimant, now).map(Some)
         }
         Step::Started { behind } => {
-            life::started(run, claim(*behind), ProcessRef { pid: 7, started: 1 }).map(Some)
+            transition::record_process(run, claim(*behind), ProcessRef { pid: 7, started: 1 }, now).map(Some)
         }
-        Step::Finish { behind, seen } => {
-            life::finish(run, claim(*behind), seen.clone(), terms, now).map(Some)
+        Step::Finish { behind, outcome } => {
+            transition::finish(run, claim(*behind), outcome.clone(), terms, now).map(Some)
         }
-        Step::Cancel => life::cancel(run, now, None).map(Some),
-        Step::TimeOut => Ok(life::time_out(run, now)),
-        Step::Adopt { behind } => life::adopt(run, claim(*behind), worker).map(Some),
-        Step::Help => life::ask_for_help(run, Some("look".to_owned())),
+        Step::Cancel => transition::cancel(run, now, None).map(Some),
+        Step::TimeOut => Ok(transition::time_out(run, now)),
+        Step::Adopt { behind } => transition::adopt(run, claim(*behind), worker, now).map(Some),
+        Step::Help => transition::ask_for_help(run, Some("look".to_owned()), now),
         Step::Mark { to, expect, behind } => {
             let claim = behind.map(claim);
-            life::mark(run, &Mark { to: *to, expect: *expect, claim, exit_code: None, worker }, now).map(Some)
+            transition::mark(run, &Mark { to: *to, expect: *expect, claim, exit_code: None, worker }, now)
+                .map(Some)
         }
     }
 }
@@ -261,7 +259,7 @@ proptest! {
 
     /// Requirements 76, 77, 81, 83, 85, 86, 87, 89, 90. Invariant 9.
     #[test]
-    fn every_life_of_a_run_is_that_of_the_model(
+    fn every_sequence_of_transitions_matches_the_model(
         steps in prop::collection::vec(step(), 1..60),
         limit in 0_u32..4,
         filtered in any::<bool>(),
@@ -277,84 +275,132 @@ proptest! {
             if let Step::Pass { seconds } = step {
                 now += seconds;
             }
-            let due = run.retry_at.is_some_and(|at| at <= stamp(now).moment);
+            let due = run.retry_at().is_some_and(|at| at <= stamp(now).moment);
             let model = Model::of(&run);
             let expected = model.next(step, &policy, now, due);
             let moved = act(&run, step, &policy, stamp(now)).ok().flatten();
-            // Asking for help in the same words again is nothing new.
-            let silent = matches!(step, Step::Help) && run.help;
+            // Asking for help with the same message again changes nothing.
+            let silent = matches!(step, Step::Help) && run.help();
             prop_assert_eq!(
                 moved.as_ref().map(|moved| Model::of(&moved.run)),
-                expected.filter(|_| !silent || run.message.is_none()),
+                expected.filter(|_| !silent || run.message().is_none()),
                 "{:?} on {:?}", step, run
             );
-            let Some(Moved { run: after, event }) = moved else { continue };
-            prop_assert!(after.check().is_ok(), "{:?}: {:?}", step, after.check());
-            prop_assert_eq!((event.from, event.to), (Some(run.status), after.status));
-            prop_assert!(after.claim >= run.claim && after.attempt >= run.attempt);
-            prop_assert!(!run.status.is_terminal(), "{} moved by {:?}", run.status, step);
-            if run.status != after.status {
-                prop_assert!(legal(run.status, after.status));
+            let Some(Transition { run: after, event }) = moved else { continue };
+            prop_assert_eq!(Run::try_from(RunRow::from(&after)), Ok(after.clone()), "{:?}", step);
+            prop_assert_eq!(after.version, run.version + 1);
+            prop_assert_eq!((event.from, event.to), (Some(run.status()), after.status()));
+            prop_assert!(after.claim() >= run.claim() && after.attempt() >= run.attempt());
+            prop_assert!(!run.status().is_terminal(), "{} moved by {:?}", run.status(), step);
+            if run.status() != after.status() {
+                prop_assert!(legal(run.status(), after.status()));
             }
-            prop_assert_eq!(event.kind == EventKind::Ended, after.status.is_terminal());
+            prop_assert_eq!(event.kind == EventKind::Ended, after.status().is_terminal());
             ends += u32::from(event.kind == EventKind::Ended);
-            if let Step::Finish { seen: Seen::Stopped(_), .. } = step {
-                prop_assert_eq!(after.status, Status::Canceled);
+            if let Step::Finish { outcome: AttemptOutcome::Stopped(_), .. } = step {
+                prop_assert_eq!(after.status(), Status::Canceled);
             }
             if after.waits_for_retry() {
-                let wait = after.retry_at.unwrap().since(stamp(now).moment);
-                prop_assert!(after.status == Status::Running && wait <= policy.longest);
+                let wait = after.retry_at().unwrap().since(stamp(now).moment);
+                prop_assert!(after.status() == Status::Running && wait <= policy.longest);
             }
             run = after;
         }
-        prop_assert_eq!(ends, u32::from(run.status.is_terminal()));
+        prop_assert_eq!(ends, u32::from(run.status().is_terminal()));
     }
 }
 
-/// Requirement 86. What an attempt said before it was lost does not count for the next.
+/// Requirement 86. The next attempt does not inherit a call for help.
 #[test]
 fn a_call_for_help_belongs_to_its_attempt() {
     let policy = RetryPolicy { limit: 1, ..RetryPolicy::default() };
-    let terms = Terms { success: &[0], retry: &policy, chance: 0 };
-    let taker = || Taker { worker: "w".parse().unwrap(), holder: None, lease: None };
-    let first = life::claim(&queued(), taker(), stamp(1)).unwrap().run;
-    let asked = life::ask_for_help(&first, Some("which one?".to_owned())).unwrap().unwrap().run;
-    let lost = life::finish(&asked, 1, Seen::Ended(Ending::Signaled(9)), terms, stamp(2)).unwrap().run;
+    let terms = FinishPolicy { success: &[0], retry: &policy, random: 0 };
+    let claimant = || Claimant { worker: "w".parse().unwrap(), holder: None, lease: None };
+    let first = transition::claim(&queued(), claimant(), stamp(1)).unwrap().run;
+    let asked =
+        transition::ask_for_help(&first, Some("which one?".to_owned()), stamp(1)).unwrap().unwrap().run;
+    let lost = transition::finish(&asked, 1, AttemptOutcome::Ended(Ending::Signaled(9)), terms, stamp(2))
+        .unwrap()
+        .run;
     assert!(lost.waits_for_retry());
-    let second = life::claim(&lost, taker(), stamp(100)).unwrap().run;
-    let ended = life::finish(&second, 2, Seen::Ended(Ending::Exited(0)), terms, stamp(101)).unwrap().run;
-    assert_eq!((ended.status, ended.reason), (Status::Succeeded, None::<Reason>));
+    let second = transition::claim(&lost, claimant(), stamp(100)).unwrap().run;
+    let ended = transition::finish(&second, 2, AttemptOutcome::Ended(Ending::Exited(0)), terms, stamp(101))
+        .unwrap()
+        .run;
+    assert_eq!((ended.status(), ended.reason()), (Status::Succeeded, None::<Reason>));
 }
 
-/// Requirement 86. Lockkeeper 0.1.0 gave runs back whose command had not begun: that was no attempt.
+/// Requirement 86. Lockkeeper 0.1.0 returned runs before it started their command: that is no attempt.
 #[test]
-fn a_run_that_was_given_back_has_the_same_attempt_again() {
+fn a_returned_run_makes_the_same_attempt_again() {
     let policy = RetryPolicy { limit: 1, ..RetryPolicy::default() };
-    let terms = Terms { success: &[0], retry: &policy, chance: 0 };
-    let taker = || Taker { worker: "w".parse().unwrap(), holder: None, lease: None };
-    let first = life::claim(&queued(), taker(), stamp(1)).unwrap().run;
-    let back = Run { worker: None, process: None, retry_at: Some(stamp(1).moment), ..first };
-    back.check().unwrap();
-    assert!(back.was_given_back());
-    let again = life::claim(&back, taker(), stamp(1)).unwrap();
-    assert_eq!((again.event.kind, again.run.attempt, again.run.claim), (EventKind::Claimed, 1, 2));
-    let seen = Seen::Ended(Ending::Exited(1));
-    let failed = life::finish(&again.run, 2, seen, terms, stamp(2)).unwrap().run;
-    assert!(failed.waits_for_retry() && !failed.was_given_back());
-    let second = life::claim(&failed, taker(), stamp(100)).unwrap();
-    assert_eq!((second.event.kind, second.run.attempt), (EventKind::Retried, 2));
+    let terms = FinishPolicy { success: &[0], retry: &policy, random: 0 };
+    let claimant = || Claimant { worker: "w".parse().unwrap(), holder: None, lease: None };
+    let first = transition::claim(&queued(), claimant(), stamp(1)).unwrap().run;
+    let row = RunRow { worker: None, process: None, retry_at: Some(stamp(1).moment), ..RunRow::from(&first) };
+    let back = Run::try_from(row).unwrap();
+    assert!(back.was_returned());
+    let again = transition::claim(&back, claimant(), stamp(1)).unwrap();
+    assert_eq!((again.event.kind, again.run.attempt(), again.run.claim()), (EventKind::Claimed, 1, 2));
+    let seen = AttemptOutcome::Ended(Ending::Exited(1));
+    let failed = transition::finish(&again.run, 2, seen, terms, stamp(2)).unwrap().run;
+    assert!(failed.waits_for_retry() && !failed.was_returned());
+    let second = transition::claim(&failed, claimant(), stamp(100)).unwrap();
+    assert_eq!((second.event.kind, second.run.attempt()), (EventKind::Retried, 2));
 }
 
-/// Requirements 83, 88. Somebody who tells the end of an attempt twice tells it once.
+/// Requirements 83, 88. A worker that reports the end of an attempt twice is refused the second time.
 #[test]
-fn an_attempt_that_was_told_to_have_failed_cannot_end_again() {
+fn an_attempt_that_has_failed_cannot_end_again() {
     let policy = RetryPolicy { limit: 1, ..RetryPolicy::default() };
-    let terms = Terms { success: &[0], retry: &policy, chance: 0 };
-    let taker = Taker { worker: "w".parse().unwrap(), holder: None, lease: None };
-    let run = life::claim(&queued(), taker, stamp(1)).unwrap().run;
-    let failed = life::finish(&run, 1, Seen::Ended(Ending::Exited(1)), terms, stamp(2)).unwrap().run;
-    let again = life::finish(&failed, 1, Seen::Ended(Ending::Exited(0)), terms, stamp(3));
-    assert_eq!(again.unwrap_err(), Lost::Nobody);
-    assert_eq!(life::adopt(&failed, 1, "x".parse().unwrap()).unwrap_err(), Lost::Nobody);
-    assert_eq!(life::started(&failed, 1, ProcessRef { pid: 1, started: 1 }).unwrap_err(), Lost::Nobody);
+    let terms = FinishPolicy { success: &[0], retry: &policy, random: 0 };
+    let claimant = Claimant { worker: "w".parse().unwrap(), holder: None, lease: None };
+    let run = transition::claim(&queued(), claimant, stamp(1)).unwrap().run;
+    let failed =
+        transition::finish(&run, 1, AttemptOutcome::Ended(Ending::Exited(1)), terms, stamp(2)).unwrap().run;
+    let again = transition::finish(&failed, 1, AttemptOutcome::Ended(Ending::Exited(0)), terms, stamp(3));
+    assert_eq!(again.unwrap_err(), TransitionError::NotExecuted);
+    assert_eq!(
+        transition::adopt(&failed, 1, "x".parse().unwrap(), stamp(3)).unwrap_err(),
+        TransitionError::NotExecuted
+    );
+    assert_eq!(
+        transition::record_process(&failed, 1, ProcessRef { pid: 1, started: 1 }, stamp(3)).unwrap_err(),
+        TransitionError::NotExecuted
+    );
+}
+
+/// Invariant 12. What a database row says twice must agree.
+#[test]
+fn rows_that_no_run_can_have_are_rejected() {
+    let claimant = || Claimant { worker: "w".parse().unwrap(), holder: Some(HolderId(1)), lease: None };
+    let running = RunRow::from(&transition::claim(&queued(), claimant(), stamp(1)).unwrap().run);
+    let canceled = RunRow::from(&transition::cancel(&queued(), stamp(1), None).unwrap().run);
+    let queued = RunRow::from(&queued());
+    let later = Some(stamp(9));
+    for (row, what) in [
+        (RunRow { version: 0, ..queued.clone() }, "no event"),
+        (RunRow { worker: running.worker.clone(), ..queued.clone() }, "a worker executes it"),
+        (RunRow { process: running.process, ..queued.clone() }, "has processes"),
+        (RunRow { lease: Some((LeaseId(1), Token(1))), ..queued.clone() }, "holds a lease"),
+        (RunRow { started_at: later, ..queued.clone() }, "for no attempt"),
+        (RunRow { completed_at: later, ..queued.clone() }, "it has ended"),
+        (RunRow { retry_at: Some(stamp(9).moment), ..queued.clone() }, "waits for its next attempt"),
+        (RunRow { status: Status::Running, ..queued.clone() }, "never claimed"),
+        (RunRow { status: Status::Rejected, ..queued.clone() }, "has not ended"),
+        (RunRow { status: Status::Rejected, completed_at: later, ..queued }, "no reason"),
+        (RunRow { status: Status::Queued, ..running.clone() }, "it was claimed"),
+        (RunRow { attempt: 2, ..running.clone() }, "more attempts than claims"),
+        (RunRow { started_at: None, ..running.clone() }, "at no time"),
+        (RunRow { worker: None, ..running.clone() }, "no worker executes it"),
+        (RunRow { retry_at: Some(stamp(9).moment), ..running.clone() }, "a worker executes it and it waits"),
+        (RunRow { status: Status::Succeeded, ..running.clone() }, "a worker executes it"),
+        (RunRow { status: Status::Failed, worker: None, completed_at: later, ..running }, "no reason"),
+        (RunRow { reason: None, ..canceled.clone() }, "no reason"),
+        (RunRow { completed_at: None, ..canceled.clone() }, "has not ended"),
+        (RunRow { status: Status::Failed, ..canceled }, "never claimed"),
+    ] {
+        let error = Run::try_from(row.clone()).unwrap_err();
+        assert!(error.to_string().contains(what), "{row:?}: {error}");
+    }
 }

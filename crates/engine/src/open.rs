@@ -1,11 +1,12 @@
-//! Opens the engine over the store of a state folder: the one place that chooses a backend.
+//! Opens the stores of a state folder: the one place that chooses a backend.
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use lockkeeper_core::id::Owner;
 use lockkeeper_platform::{origin, random};
-use lockkeeper_store::{SqliteStore, StoreError};
+use lockkeeper_store::{RunStore, SqliteRunStore, SqliteStore, StoreError};
 use thiserror::Error;
 
 use crate::{Engine, MachineProbe};
@@ -28,6 +29,17 @@ pub fn open_engine(folder: &Path) -> Result<Engine, OpenError> {
     let probe = MachineProbe::new(folder, here)
         .map_err(|source| StoreError::io("open the locks in", folder, source))?;
     Ok(Engine::new(Box::new(store), probe))
+}
+
+/// Opens the store of requests and runs in this folder, and creates the folder if it is missing.
+pub(crate) fn open_run_store(folder: &Path) -> Result<Arc<dyn RunStore>, OpenError> {
+    let here = origin::origin().map_err(OpenError::Machine)?;
+    Ok(Arc::new(SqliteRunStore::open(folder, &here.boot)?))
+}
+
+/// Whether this folder has a store of requests and runs.
+pub(crate) fn has_run_store(folder: &Path) -> bool {
+    SqliteRunStore::exists(folder)
 }
 
 /// Whether this folder has a store.

@@ -16,7 +16,7 @@ use lockkeeper_core::time::Ttl;
 use lockkeeper_formats::aiflow::{self, AiflowLock, Subject};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_store::runs::AutoRun;
+use lockkeeper_store::runs::{AutoRun, AutoRunChange};
 
 use crate::Engine;
 use crate::runs::{RunError, Runs};
@@ -99,7 +99,7 @@ impl QueueRunner {
                 Err(error) => return Err(RunError::Machine(std::io::Error::other(error))),
             }
         }
-        worker.runs().store().note(|tables| tables.begin_auto_run(worker.id()))?;
+        worker.runs().store().change_auto_run(&AutoRunChange::Start { worker: worker.id() })?;
         Ok(Ok(runner))
     }
 
@@ -109,7 +109,7 @@ impl QueueRunner {
         loop {
             let selection = selection(self.worker.runs(), &locked)?;
             let Some(next) = &selection.next else { return Ok(Step { selection, run: None }) };
-            let latest = self.worker.runs().store().read(|tables| tables.latest_run(next))?;
+            let latest = self.worker.runs().latest_run(next)?;
             let Some(latest) = latest else {
                 locked.push(next.clone());
                 continue;
@@ -160,7 +160,8 @@ impl QueueRunner {
             }
         };
         let worker = &self.worker;
-        worker.runs().store().note(|tables| tables.end_auto_run(worker.id(), stop.as_str()))?;
+        let end = AutoRunChange::End { worker: worker.id(), why: stop.as_str() };
+        worker.runs().store().change_auto_run(&end)?;
         Ok(AutoRunEnd { stop, runs, selection: last })
     }
 
@@ -171,15 +172,16 @@ impl QueueRunner {
             moved.map_err(|error| RunError::Machine(std::io::Error::other(error)))?;
         }
         let worker = &self.worker;
-        Ok(worker.runs().store().note(|tables| tables.count_auto_run(worker.id(), &run.id))?)
+        let count = AutoRunChange::CountRun { worker: worker.id(), run: &run.id };
+        Ok(worker.runs().store().change_auto_run(&count)?)
     }
 
     /// Executes the retries of a failed run when they are due. Returns the run after its end.
     fn finish_retries(&mut self, id: &lockkeeper_core::id::RunId) -> Result<Run, RunError> {
         loop {
             let run = self.worker.runs().show(id)?.run;
-            let Some(retry_at) = run.retry_at.filter(|_| run.waits_for_retry()) else { return Ok(run) };
-            let wait = retry_at.since(clock::now());
+            let Some(retry_at) = run.retry_at().filter(|_| run.waits_for_retry()) else { return Ok(run) };
+            let wait = retry_at.since(self.worker.runs().now().moment);
             if !wait.is_zero() {
                 if self.has_to_stop()? {
                     return Ok(self.worker.runs().cancel(id, Some("the queue was stopped"))?.run);
@@ -199,7 +201,7 @@ impl QueueRunner {
     }
 
     fn has_to_stop(&self) -> Result<bool, RunError> {
-        let auto = self.worker.runs().store().read(|tables| tables.auto_run())?;
+        let auto = self.worker.runs().auto_run()?;
         let ours = auto.filter(|auto| auto.worker == *self.worker.id());
         Ok(self.listener.is_asked_to_end() || ours.is_none_or(|auto| auto.stop))
     }
@@ -226,7 +228,8 @@ impl Drop for QueueRunner {
 pub fn stop(runs: &Runs, leases: &Engine) -> Result<bool, RunError> {
     let running = is_running(leases)?;
     if running {
-        runs.store().write(|tables| tables.stop_auto_run())?;
+        runs.store().change_auto_run(&AutoRunChange::RequestStop { worker: None })?;
+        runs.store().sync()?;
     }
     Ok(running)
 }
@@ -243,7 +246,7 @@ pub fn is_running(leases: &Engine) -> Result<bool, RunError> {
 
 /// Selects the next request, and says why others were passed over. The caller knows that `locked` cannot run now.
 pub fn selection(runs: &Runs, locked: &[RequestId]) -> Result<Selection, RunError> {
-    let open = runs.store().read(|tables| tables.open_requests(CANDIDATES + locked.len(), LISTED))?;
+    let open = runs.store().snapshot()?.open_requests(CANDIDATES + locked.len(), LISTED)?;
     let open = open.into_iter().filter(|stored| stored.request.conductor().is_none());
     Ok(select(open.map(|stored| Candidate {
         locked: locked.contains(&stored.request.id),
@@ -264,7 +267,7 @@ pub const fn explain(reason: PassedOver) -> &'static str {
 }
 
 fn busy(runs: &Runs, holder: String) -> Result<QueueBusy, RunError> {
-    let auto_run = runs.store().read(|tables| tables.auto_run())?;
+    let auto_run = runs.auto_run()?;
     Ok(QueueBusy { holder, auto_run })
 }
 

@@ -1,7 +1,7 @@
-//! Requests and runs: one function for each thing that can be asked.
+//! Requests and runs: one function for each use case.
 //!
-//! Each reads what it needs in one transaction, asks the rules of [`lockkeeper_core::run::life`], and replaces the
-//! record only if nobody else did meanwhile. Losing that race is a normal outcome, told in the answer.
+//! Each function reads a snapshot of the store, computes the next record by a rule of [`lockkeeper_core::run::transition`], and
+//! writes it by compare-and-set. If another process changed the run in between, it decides again with the current record.
 
 pub mod bulk;
 pub(super) mod claiming;
@@ -21,45 +21,49 @@ mod wait;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lockkeeper_core::id::{RequestId, RunId};
-use lockkeeper_core::run::life::Lost;
-use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::run::transition::TransitionError;
+use lockkeeper_core::run::{Run, Stamp, Status};
+use lockkeeper_core::time::Moment;
 use thiserror::Error;
 
 pub use folder::RunFolder;
 #[cfg(feature = "stages")]
 pub(super) use folder::write_whole;
-pub use lockkeeper_store::runs::{AutoRun, Filter as RunFilter, RequestFilter, StoredEvent, StoredRequest};
+pub use lockkeeper_core::run::admission::{Refusal, Submitted};
+pub use lockkeeper_store::runs::{AutoRun, RequestFilter, RunFilter, StoredEvent, StoredRequest};
 pub use lookup::{Blocked, Changes, RequestEntry, RunDetail, RunEntry};
 pub use moves::Canceled;
 pub use stats::{Group, Spread, Stats};
-pub use submit::{Refused, Submitted};
-pub use wait::Heard;
+pub use submit::SubmitError;
+pub use wait::Subscription;
 
-use lockkeeper_platform::{origin, random};
-use lockkeeper_store::runs::RunStore;
-use lockkeeper_store::{StoreError, runs};
+use crate::open::{OpenError, has_run_store, open_run_store};
+use lockkeeper_platform::{clock, random};
+use lockkeeper_store::StoreError;
+use lockkeeper_store::runs::{RunRecords, RunStore};
 
 /// Requests and runs of one state folder.
 pub struct Runs {
-    store: RunStore,
+    store: Arc<dyn RunStore>,
     /// The state folder.
     folder: PathBuf,
 }
 
-/// Why nothing was done to a run.
+/// Why a run was not changed.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// There is no such run.
     #[error("there is no run `{0}`")]
     NoRun(String),
-    /// Several runs end like this.
+    /// Several run ids end with this text.
     #[error("`{text}` is the end of several runs: {one}, {other}")]
     Ambiguous {
-        /// What was meant to name one.
+        /// The text.
         text: String,
-        /// One that it could be.
+        /// One of the runs.
         one: RunId,
         /// Another.
         other: RunId,
@@ -67,36 +71,45 @@ pub enum RunError {
     /// There is no such request.
     #[error("there is no request `{0}`")]
     NoRequest(RequestId),
-    /// The compare-and-set was lost: the run is not where it was thought to be.
+    /// The state of the run does not allow the change.
     #[error("run {run} is {current}")]
     Lost {
         /// Which run.
         run: RunId,
-        /// Where it is.
+        /// Its status.
         current: Status,
-        /// Why that does not fit.
-        source: Lost,
+        /// Why that does not allow it.
+        source: TransitionError,
     },
-    /// A run of the request is going on.
+    /// A run of the request has not ended.
     #[error("request {request} is {status}: run {run}")]
     InProgress {
         /// Which request.
         request: RequestId,
-        /// Its run.
+        /// That run.
         run: RunId,
-        /// Where that is.
+        /// The status of that run.
         status: Status,
     },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The machine did not tell what is needed.
+    /// The system did not answer.
     #[error("cannot find out about this process or machine")]
     Machine(#[source] io::Error),
 }
 
+impl From<OpenError> for RunError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Store(error) => Self::Store(error),
+            OpenError::Machine(error) => Self::Machine(error),
+        }
+    }
+}
+
 impl RunError {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::NoRun(_) => "`lockkeeper runs` lists them".to_owned(),
@@ -111,20 +124,29 @@ impl RunError {
 }
 
 impl Runs {
-    /// Opens those in this state folder, which is made if it is not there.
+    /// Opens the store in this state folder, and creates both if they are missing.
     pub fn open(folder: &Path) -> Result<Self, RunError> {
-        let boot = origin::origin().map_err(RunError::Machine)?.boot;
-        Ok(Self { store: RunStore::open(folder, &boot)?, folder: folder.to_owned() })
+        Ok(Self { store: open_run_store(folder)?, folder: folder.to_owned() })
     }
 
-    /// Opens those in this state folder if there are any: who only looks leaves nothing behind.
+    /// Opens the store in this state folder, if there is one. A command that only reads leaves nothing behind.
     pub fn open_existing(folder: &Path) -> Result<Option<Self>, RunError> {
-        if RunStore::exists(folder) { Self::open(folder).map(Some) } else { Ok(None) }
+        if has_run_store(folder) { Self::open(folder).map(Some) } else { Ok(None) }
     }
 
     /// The store.
-    pub fn store(&self) -> &RunStore {
-        &self.store
+    pub fn store(&self) -> &dyn RunStore {
+        &*self.store
+    }
+
+    /// The time on the store's clock.
+    pub fn now(&self) -> Stamp {
+        self.store.now()
+    }
+
+    /// A moment of the store's clock as a moment of the clock of this machine.
+    pub(crate) fn local_moment(&self, at: Moment) -> Moment {
+        clock::now().after(at.since(self.now().moment))
     }
 
     /// The state folder.
@@ -137,16 +159,23 @@ impl Runs {
         RunFolder::new(&self.folder, run)
     }
 
-    fn found(tables: &runs::Tables<'_>, id: &RunId) -> Result<Result<Run, RunError>, StoreError> {
-        Ok(tables.run(id)?.ok_or_else(|| RunError::NoRun(id.to_string())))
+    /// Makes ids for new runs.
+    fn new_run_ids(&self, count: usize) -> Result<Vec<RunId>, RunError> {
+        let now = self.store.now().unix_micros;
+        (0..count).map(|_| new_id("RUN", now)).collect()
     }
 }
 
-/// An id such as `RUN-20260131-120000-k3x9f2m7qd`: the time for people, the rest so that nobody else has it.
+/// One run of a snapshot.
+fn found(records: &dyn RunRecords, id: &RunId) -> Result<Run, RunError> {
+    records.run(id)?.ok_or_else(|| RunError::NoRun(id.to_string()))
+}
+
+/// Makes an id such as `RUN-20260131-120000-k3x9f2m7qd`: the time for people, and a random part that makes it unique.
 pub(super) fn new_id<T: std::str::FromStr>(kind: &str, unix_micros: i64) -> Result<T, RunError> {
-    /// Without letters that are taken for digits.
+    /// Without letters that look like digits.
     const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-    /// Fifty bits: a hundred thousand of one second are all different, as good as always.
+    /// Fifty random bits: a hundred thousand ids of one second are almost certainly different.
     const LENGTH: usize = 10;
     let mut number = random::number().map_err(RunError::Machine)?;
     let mut short = String::new();

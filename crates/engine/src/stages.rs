@@ -23,7 +23,7 @@ use lockkeeper_core::run::Run;
 use thiserror::Error;
 
 use crate::conflicts::ConflictsError;
-use crate::runs::{Refused, RunError};
+use crate::runs::{RunError, SubmitError};
 pub use agents::{AgentCommand, NoCommand};
 pub use executor::{Options, PhaseExecutor};
 pub use log::ExecutionLog;
@@ -133,7 +133,7 @@ pub enum StageError {
     },
     /// The request of an agent was refused.
     #[error("the request of an agent was refused")]
-    Refused(#[from] Refused),
+    Refused(#[from] SubmitError),
     /// Another program has used the request id of an agent.
     #[error("request {0} is not one of this execution")]
     NotOurs(RequestId),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Status;
-use lockkeeper_core::run::life::Mark;
+use lockkeeper_core::run::transition::Mark;
 use lockkeeper_engine::runs::Runs;
 use rusqlite::Connection;
 

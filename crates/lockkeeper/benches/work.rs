@@ -145,7 +145,7 @@ fn through_worker(jobs: usize) -> (f64, Duration) {
     let cpu = children_cpu();
     let mut worker = worker(folder.path(), &[], &["--drain", "--jobs", &jobs.to_string()]);
     assert!(worker.wait().unwrap().success());
-    let events = runs.store().read(|tables| tables.events_after(0, usize::MAX)).unwrap();
+    let events = runs.store().snapshot().unwrap().events_after(0, usize::MAX).unwrap();
     let first = events.iter().find(|event| event.kind == "claimed").unwrap().at;
     let last = events.iter().filter(|event| event.kind == "ended").map(|event| event.at).max().unwrap();
     (RUNS as f64 / (last - first) as f64 * 1e6, children_cpu() - cpu)

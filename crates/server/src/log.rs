@@ -53,7 +53,7 @@ pub fn worker_event(event: &WorkerEvent) {
         WorkerEvent::Started(run) => tracing::info!(run = %run.id, request = %run.request, "started"),
         WorkerEvent::Waiting(run, why) => tracing::info!(run = %run.id, why, "waits"),
         WorkerEvent::Retrying(run) => tracing::info!(run = %run.id, "failed, will be retried"),
-        WorkerEvent::Ended(run) => tracing::info!(run = %run.id, status = %run.status, "ended"),
+        WorkerEvent::Ended(run) => tracing::info!(run = %run.id, status = %run.status(), "ended"),
         WorkerEvent::Adopted(run) => {
             tracing::info!(run = %run.id, "its worker is gone, adopted by this worker");
         }

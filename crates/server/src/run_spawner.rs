@@ -19,7 +19,6 @@ use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RunError, Runs};
 use lockkeeper_engine::work::{ClaimResult, Claimed, ControlListener, Worker};
 use lockkeeper_formats::status::StatusLog;
-use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 use tokio::sync::mpsc;
 
@@ -79,7 +78,7 @@ impl RunSpawner {
         let runs = state.runs();
         let entry = runs.request(request)?;
         let (id, is_new) = match entry.latest {
-            Some(run) if run.status == Status::Queued => (run.id, false),
+            Some(run) if run.status() == Status::Queued => (run.id, false),
             Some(_) | None => (runs.run_again(request)?, true),
         };
         remove_stale_lock_files(state);
@@ -102,7 +101,8 @@ impl RunSpawner {
                 if is_new {
                     return Ok(Started::Run(Box::new(run)));
                 }
-                Err(RunError::InProgress { request: request.clone(), run: run.id, status: run.status }.into())
+                Err(RunError::InProgress { request: request.clone(), status: run.status(), run: run.id }
+                    .into())
             }
         }
     }
@@ -219,9 +219,9 @@ fn execute_all_attempts(worker: &Worker, claimed: Claimed) -> Result<(), RunErro
         worker.execute(claimed)?;
         claimed = loop {
             let run = worker.runs().show(&id)?.run;
-            let Some(retry_at) = run.retry_at.filter(|_| run.waits_for_retry()) else { return Ok(()) };
-            let until = Instant::now().checked_add(retry_at.since(clock::now()));
-            if worker.runs().wait(&id, until, None)?.status.is_terminal() {
+            let Some(retry_at) = run.retry_at().filter(|_| run.waits_for_retry()) else { return Ok(()) };
+            let until = Instant::now().checked_add(retry_at.since(worker.runs().now().moment));
+            if worker.runs().wait(&id, until, None)?.status().is_terminal() {
                 return Ok(());
             }
             match worker.claim(&id)? {

@@ -143,7 +143,8 @@ impl AppState {
             log::worker_event(event);
             let (WorkerEvent::Ended(run) | WorkerEvent::Retrying(run)) = event else { return };
             let Some(state) = inner.upgrade() else { return };
-            if let (Some(exporter), Some(span)) = (&state.exporter, Span::of_attempt(run, WallTime::now())) {
+            let now = WallTime::from_micros(state.runs.now().unix_micros);
+            if let (Some(exporter), Some(span)) = (&state.exporter, Span::of_attempt(run, now)) {
                 exporter.send(span);
             }
         })

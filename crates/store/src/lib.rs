@@ -1,6 +1,6 @@
 //! Stores: where leases, tickets, requests and runs are kept.
 //!
-//! [`LeaseStore`] has the contract for leases and tickets. [`RunStore`] keeps requests and runs.
+//! [`LeaseStore`] has the contract for leases and tickets. [`RunStore`] has the contract for requests and runs.
 //!
 //! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
@@ -14,5 +14,5 @@ pub mod sqlite;
 pub use error::StoreError;
 pub use lease_store::{Commit, Examination, Granted, LeaseStore, Transaction, Waker};
 pub use memory::MemoryStore;
-pub use runs::RunStore;
+pub use runs::{RunStore, SqliteRunStore};
 pub use sqlite::SqliteStore;

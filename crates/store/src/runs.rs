@@ -1,234 +1,266 @@
-//! Where requests, runs and their events are kept: a SQLite database beside the one of the leases.
+//! `RunStore`: stores requests, runs, their events and the workers. This page is the contract that every engine fulfils.
 //!
-//! | file | what it is |
-//! |---|---|
-//! | `runs.db`, `-wal`, `-shm` | requests, runs, events, workers; it survives power cuts and boots |
-//! | `runs.gate` | one writer at a time, in the order in which they came |
+//! A run changes by compare-and-set. The engine reads a run from a snapshot ([`RunStore::snapshot`]), a pure function of
+//! [`lockkeeper_core::run::transition`] computes the next record, and [`RunStore::move_runs`] writes it if the run still has
+//! the version that was read. Otherwise the store returns the current record, and the engine decides again. Two decisions need
+//! facts that only a write transaction has: [`RunStore::submit`] and [`RunStore::claim`]. There the store calls the pure
+//! function itself, in the transaction.
 //!
-//! What [`RunStore::write`] returned from is on the disk. The log is forced there after the gate is open again, so
-//! that those who commit at the same time share the disk's work. Readers never wait for writers.
+//! # Contract
+//!
+//! - **Atomic.** Each call of a function that writes is one transaction. Other users see all of it or nothing, whichever process
+//!   dies when. A run, its event, the status of its request and the readiness of the requests that depend on it change together.
+//! - **Compare-and-set.** A transition applies to a run whose version is one less than that of the new record. So no update is
+//!   lost, and each version of a run has exactly one event. Transitions of one call apply in the order of the list, so one run
+//!   can move twice. A transition that does not apply changes nothing, and does not keep the others from applying.
+//! - **Durable.** What a function wrote is visible to others when it returns. It survives a power cut when [`RunStore::sync`] has
+//!   returned afterwards. Before that, a power cut may lose the newest transactions. It never loses
+//!   a transaction and keeps a later one.
+//! - **Events.** The events of a run count from 1 without gaps. Positions grow strictly in the order in which transactions become
+//!   visible: when a reader has seen a position, no event with a smaller position appears later. Positions are never used
+//!   twice, also not after a prune. There may be gaps between them.
+//! - **Order.** Runs are claimed by priority, then by age. A run whose next attempt is due comes before queued runs of the
+//!   same priority. A run is not claimed before all requests that its request depends on are done. A run of a stage is claimed
+//!   by its id only.
+//! - **Time.** [`RunStore::now`] and [`RunRecords::now`] are the store's clock. It is one clock for all users. Every timestamp
+//!   in a record comes from it. After a reboot the store moves the timestamps of open runs onto the new clock. `now` neither
+//!   waits nor fails, because a worker needs it while the store cannot be reached. An engine on another machine measures
+//!   how far its clock is ahead of the clock of this machine, when it opens and with every transaction.
+//! - **Changes.** A process that subscribes, then reads, then sleeps on the signal is woken by every change that is committed
+//!   after the read. A signal may come without a reason, and a little before the change is visible.
+//! - **Strict.** A record that cannot be is reported as [`StoreError::Damaged`], and never replaced.
+//! - **Unknown outcome.** If a store cannot tell whether it committed, it fails with [`StoreError::InDoubt`]. The caller reads
+//!   the runs again: a run that has the new record was moved, and a run that was claimed has the kernel lock of the claim
+//!   ([`RunRecords::run_with_lock`]). The same transitions can be tried again, because they cannot apply twice. A store that
+//!   cannot be reached fails with [`StoreError::Unreachable`], and has changed nothing.
+//!
+//! The cases in `tests/conformance_runs/` hold every engine to all of it.
 
-mod autorun;
-mod events;
-mod examine;
-mod log;
-mod matching;
-mod prune;
-mod queue;
-mod requests;
-mod rows;
-mod schema;
-mod spec;
-mod tables;
-mod version_0_1_0;
-mod workers;
+mod filter;
+mod records;
+mod sqlite;
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::BorrowedFd;
 
-use rusqlite::Connection;
+use lockkeeper_core::id::{HolderId, RequestId, RunId, WorkerId};
+use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::run::admission::{Refusal, Submission, Submitted};
+use lockkeeper_core::run::transition::Transition;
+use lockkeeper_core::run::{Run, Stamp, Status};
+use lockkeeper_core::time::Moment;
 
-pub use autorun::AutoRun;
-pub use events::StoredEvent;
-use log::Log;
-pub use matching::{Match, RequestFilter};
-pub use prune::Old;
-pub use requests::StoredRequest;
-pub use rows::{Filter, Timing};
-pub use tables::Tables;
-use version_0_1_0::StartIntents;
-pub use workers::Worker;
+pub use filter::{Listing, RequestFilter, RunFilter};
+pub use records::{AutoRun, AutoRunChange, Match, Removed, StoredEvent, StoredRequest, Timing, Worker};
+pub use sqlite::SqliteRunStore;
 
-use super::StoreError;
-use super::sqlite::{Connections, Purpose, explain, make_folder};
-use lockkeeper_core::request::RequestStatus;
-use lockkeeper_core::run::Stamp;
-use lockkeeper_platform::changes::Changes;
-use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_platform::{clock, fs as local, write_lock};
+use super::{Examination, StoreError};
 
-/// Requests and runs.
-pub struct RunStore {
-    path: PathBuf,
-    boot: String,
-    gate: write_lock::WriteLock,
-    connections: Connections,
-    log: Log,
-    /// How many requests there were in each state, and when that was counted.
-    counted: Mutex<Counted>,
-}
+/// An engine that stores requests and runs.
+pub trait RunStore: Send + Sync {
+    /// The time on the store's clock. It never waits for the store: see the contract.
+    fn now(&self) -> Stamp;
 
-/// Counts, and the number of changes that they are right for.
-type Counted = Option<(Option<i64>, Vec<(RequestStatus, u64)>)>;
+    /// The records of one moment, read-only. A snapshot blocks nobody, and nobody blocks it.
+    fn snapshot(&self) -> Result<Box<dyn RunRecords + '_>, StoreError>;
 
-impl RunStore {
-    /// Opens the store in `folder`, which is made if it is not there.
-    pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
-        make_folder(folder)?;
-        if let Some(kind) =
-            local::network_file_system(folder).map_err(|error| failed("look at", folder, error))?
-        {
-            return Err(StoreError::NetworkFileSystem { address: folder.display().to_string(), kind });
-        }
-        let gate_path = folder.join("runs.gate");
-        let gate =
-            write_lock::WriteLock::open(&gate_path).map_err(|error| failed("open", &gate_path, error))?;
-        let path = folder.join("runs.db");
-        let connection = schema::connect(&path)?;
-        // Somebody else may be at it just now: anything but a yes is looked at again alone.
-        if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
-            let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
-            if !schema::is_set_up(&connection, &path)? {
-                schema::set_up(&connection, &path, boot)?;
-            }
-        }
-        schema::tune(&connection, &path)?;
-        if !schema::is_complete(&connection, &path)? {
-            let _alone = gate.lock().map_err(|error| failed("lock", &gate_path, error))?;
-            schema::complete(&connection, &path)?;
-        }
-        let log = Log::of(&path);
-        let store = Self {
-            path,
-            boot: boot.to_owned(),
-            gate,
-            connections: Connections::new(connection),
-            log,
-            counted: Mutex::new(None),
-        };
-        if store.read(|tables| tables.boot())? != boot {
-            // Moments of another boot mean nothing on this one's clock.
-            let intents = StartIntents::read(folder, boot)?;
-            store.write(|tables| {
-                if tables.rebase(boot)? {
-                    intents.end_runs(tables)?;
-                }
-                Ok(())
-            })?;
-            intents.remove()?;
-        }
-        store.end_marked_runs()?;
-        Ok(store)
-    }
+    /// Submits requests as [`lockkeeper_core::run::admission::admit`] decides, in one transaction.
+    fn submit(&self, submission: &Submission<'_>) -> Result<Result<Vec<Submitted>, Refusal>, StoreError>;
 
-    /// Whether a store was ever made in `folder`. One that cannot be looked at may be there: opening it tells why.
-    pub fn exists(folder: &Path) -> bool {
-        folder.join("runs.db").try_exists().unwrap_or(true)
-    }
+    /// Queues new runs of requests that exist. Each answer says whether it was queued: it is not if the latest run of its
+    /// request is another one than expected.
+    fn requeue(&self, runs: &[Requeue]) -> Result<Vec<bool>, StoreError>;
 
-    /// Where the database is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The boot that the moments in it belong to.
-    pub fn boot(&self) -> &str {
-        &self.boot
-    }
-
-    /// Reads and changes records in one transaction, of which all or nothing is kept. When this returns, what was
-    /// changed survives a power cut.
-    pub fn write<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let (done, changed) = self.transact(work)?;
-        if changed {
-            self.force()?;
-        }
-        Ok(done)
-    }
-
-    /// As [`RunStore::write`], but what was changed may be lost in a power cut: for what every reader finds out by
-    /// itself after one, or what [`RunStore::force`] is called for later.
-    pub fn note<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.transact(work).map(|(done, _)| done)
-    }
-
-    /// Forces everything that was changed so far to the disk.
-    pub fn force(&self) -> Result<(), StoreError> {
-        self.log.force()
-    }
-
-    /// Reads the records of one moment.
-    pub fn read<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.connected(Purpose::Read, |connection| {
-            self.database(execute(connection, "BEGIN"))?;
-            let read = work(&Tables::new(connection, &self.path, now()));
-            let ended = self.database(execute(connection, "ROLLBACK"));
-            read.and_then(|read| ended.map(|()| read))
-        })
-    }
-
-    /// How many requests there are in each state that any is in. They are counted again only after something changed.
-    pub fn request_counts(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError> {
-        let known = self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let counted = self.read(|tables| {
-            let changes = tables.changes_so_far()?;
-            match known {
-                Some((then, counts)) if then == changes => Ok((changes, counts)),
-                Some(_) | None => Ok((changes, tables.count_requests()?)),
-            }
-        })?;
-        Ok(self.counted.lock().unwrap_or_else(PoisonError::into_inner).insert(counted).1.clone())
-    }
-
-    /// Listens to everything that anybody changes from now on.
-    pub fn changes(&self) -> Result<Changes, StoreError> {
-        let log = self.log.path();
-        Changes::watch(log).map_err(|error| failed("listen to", log, error))
-    }
-
-    fn transact<T>(
+    /// Writes transitions, then claims runs, all in one transaction. The claims see the transitions.
+    fn move_and_claim(
         &self,
-        work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>,
-    ) -> Result<(T, bool), StoreError> {
-        let _alone = self.gate.lock().map_err(|error| failed("lock", &self.path, error))?;
-        self.connected(Purpose::Write, |connection| {
-            self.database(execute(connection, "BEGIN IMMEDIATE"))?;
-            let before = connection.total_changes();
-            let done = work(&Tables::new(connection, &self.path, now()));
-            let changed = connection.total_changes() != before;
-            let end = if done.is_ok() && changed { "COMMIT" } else { "ROLLBACK" };
-            if end == "COMMIT" {
-                self.log.make_room();
-            }
-            let ended = self.database(execute(connection, end));
-            if ended.is_err() && !connection.is_autocommit() {
-                // What failed counts, not how the clearing up went.
-                let _ = execute(connection, "ROLLBACK");
-            }
-            let done = done?;
-            ended.map(|()| (done, changed))
-        })
+        transitions: &[Transition],
+        claims: Option<&Claims<'_>>,
+    ) -> Result<MovedAndClaimed, StoreError>;
+
+    /// Writes transitions in one transaction. Returns one answer for each.
+    fn move_runs(&self, transitions: &[Transition]) -> Result<Vec<Moved>, StoreError> {
+        self.move_and_claim(transitions, None).map(|done| done.moved)
     }
 
-    fn connected<T>(
-        &self,
-        purpose: Purpose,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let another = || {
-            let connection = schema::connect(&self.path)?;
-            schema::tune(&connection, &self.path)?;
-            self.log.forget();
-            Ok(connection)
-        };
-        self.connections.with(purpose, another, work)
+    /// Claims runs of the queue in one transaction. Returns them with their requests.
+    fn claim(&self, claims: &Claims<'_>) -> Result<Vec<(Run, Request)>, StoreError> {
+        self.move_and_claim(&[], Some(claims)).map(|done| done.claimed)
     }
 
-    fn database<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
-        result.map_err(|error| explain(&self.path, error))
-    }
+    /// Records that no process of an ended run lives: clears its process and its lease. It is no event.
+    fn clear_processes(&self, run: &Run) -> Result<(), StoreError>;
+
+    /// Registers a worker.
+    fn register_worker(&self, worker: &Worker) -> Result<(), StoreError>;
+
+    /// Removes a worker.
+    fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError>;
+
+    /// Changes the record of the auto-run.
+    fn change_auto_run(&self, change: &AutoRunChange<'_>) -> Result<(), StoreError>;
+
+    /// Removes the requests that [`RunRecords::prunable`] lists, with their runs and events.
+    fn prune(&self, before_unix_micros: i64) -> Result<Vec<Removed>, StoreError>;
+
+    /// Returns when everything that was written so far survives a power cut (group commit).
+    fn sync(&self) -> Result<(), StoreError>;
+
+    /// Subscribes to all changes from now on, of all processes.
+    fn subscribe(&self) -> Result<Box<dyn ChangeSignal>, StoreError>;
+
+    /// Looks for damage without changing anything. `thorough` checks every record and its references.
+    fn examine(&self, thorough: bool) -> Result<Examination, StoreError>;
+
+    /// Where the store is, for people.
+    fn address(&self) -> String;
 }
 
-/// The present on both clocks.
-pub fn now() -> Stamp {
-    Stamp { moment: clock::now(), unix_micros: WallTime::now().as_micros() }
+/// The requests and runs of one moment.
+pub trait RunRecords {
+    /// When the snapshot was taken, on the store's clock.
+    fn now(&self) -> Stamp;
+
+    /// One run.
+    fn run(&self, id: &RunId) -> Result<Option<Run>, StoreError>;
+
+    /// The latest run of a request that was not rejected.
+    fn latest_run(&self, request: &RequestId) -> Result<Option<Run>, StoreError>;
+
+    /// Runs whose id ends with this text, two at most.
+    fn runs_ending_with(&self, text: &str) -> Result<Vec<Run>, StoreError>;
+
+    /// The runs that match, the latest first.
+    fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError>;
+
+    /// How many runs have each status. A status that no run has is left out.
+    fn run_counts(&self) -> Result<Vec<(Status, u64)>, StoreError>;
+
+    /// The timestamps of all runs that were submitted since then, the oldest first.
+    fn timings(&self, since_unix_micros: i64) -> Result<Vec<Timing>, StoreError>;
+
+    /// One request.
+    fn request(&self, id: &RequestId) -> Result<Option<StoredRequest>, StoreError>;
+
+    /// The requests that match, the latest first.
+    fn requests(&self, filter: &RequestFilter) -> Result<Vec<StoredRequest>, StoreError>;
+
+    /// The ids of the requests that match, the latest first.
+    fn matching(&self, filter: &RequestFilter) -> Result<Vec<Match>, StoreError>;
+
+    /// How many requests match, by the status of their latest run. The status is none where all runs were rejected. The limit
+    /// of the filter does not count.
+    fn count_matching(&self, filter: &RequestFilter) -> Result<Vec<(Option<Status>, u64)>, StoreError>;
+
+    /// How many requests have each status. A status that no request has is left out.
+    fn request_counts(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError>;
+
+    /// Requests that are not done: first at most `next` that can run now, in the order of the queue (priority, age, id);
+    /// then the latest of each other status, at most `others` of each.
+    fn open_requests(&self, next: usize, others: usize) -> Result<Vec<StoredRequest>, StoreError>;
+
+    /// The dependencies of a request that are not done.
+    fn unmet(&self, id: &RequestId) -> Result<Vec<RequestId>, StoreError>;
+
+    /// Requests whose runs all ended before this time. A request is left out if a process of it may live, if an open request
+    /// depends on it, or if it is not done and a request that stays depends on it.
+    fn prunable(&self, before_unix_micros: i64) -> Result<Vec<RequestId>, StoreError>;
+
+    /// Runs that can be claimed now, with their requests, in the order of the queue.
+    fn claimable(&self, listing: Listing, limit: usize) -> Result<Vec<(Run, Request)>, StoreError>;
+
+    /// Whether any run can be claimed, now or when its next attempt is due.
+    fn has_work(&self) -> Result<bool, StoreError>;
+
+    /// The ids of the first queued runs that can be claimed, in the order of the queue.
+    fn queue_head(&self, limit: usize) -> Result<Vec<RunId>, StoreError>;
+
+    /// How many queued runs are before this one.
+    fn queue_position(&self, run: &RunId) -> Result<u64, StoreError>;
+
+    /// Queued runs that timed out, at most `limit`, and runs of executors outside of Lockkeeper whose attempt timed out. A
+    /// worker watches the timeouts of its own runs.
+    fn overdue(&self, limit: usize) -> Result<Vec<Run>, StoreError>;
+
+    /// When the next queued run times out, an attempt becomes due, or an attempt of an executor outside of Lockkeeper times
+    /// out. Attempts that were due at `looked_at` are left out: they do not wait for time.
+    fn next_due(&self, looked_at: Moment) -> Result<Option<Moment>, StoreError>;
+
+    /// Runs that a worker executes, and ended runs whose processes may live.
+    fn active_runs(&self) -> Result<Vec<Run>, StoreError>;
+
+    /// That run of [`RunRecords::active_runs`] whose processes share this kernel lock.
+    fn run_with_lock(&self, holder: HolderId) -> Result<Option<Run>, StoreError>;
+
+    /// All registered workers, the oldest first.
+    fn workers(&self) -> Result<Vec<Worker>, StoreError>;
+
+    /// The last auto-run.
+    fn auto_run(&self) -> Result<Option<AutoRun>, StoreError>;
+
+    /// The events of a run after the event with this number.
+    fn events_of(&self, run: &RunId, after: u32, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// The events of all runs after this position, in the order of their positions.
+    fn events_after(&self, position: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// The position of the latest event; 0 if there is none.
+    fn last_position(&self) -> Result<u64, StoreError>;
 }
 
-fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+/// What happened to a transition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Moved {
+    /// It was written.
+    Applied,
+    /// The run has another version, and this is its record; none if there is no such run. Nothing was written.
+    Conflict(Option<Box<Run>>),
 }
 
-fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::io(action, path, source)
+/// What [`RunStore::move_and_claim`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct MovedAndClaimed {
+    /// One answer for each transition, in their order.
+    pub moved: Vec<Moved>,
+    /// The runs that were claimed, with their requests.
+    pub claimed: Vec<(Run, Request)>,
+}
+
+/// A worker that claims runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Claims<'c> {
+    /// The worker.
+    pub worker: &'c WorkerId,
+    /// One kernel lock for each run that it can start. The worker holds them, and the commands will share them.
+    pub locks: &'c [HolderId],
+    /// Which runs it claims.
+    pub order: ClaimOrder,
+}
+
+/// Which runs a worker claims. It claims no run that needs a lease or a lock file: only a claimer can get those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimOrder {
+    /// The first of the queue. It stops at the first run that needs a lease or a lock file.
+    Strict,
+    /// The first queued runs that need neither. It skips all others.
+    SkipLeased,
+}
+
+/// A new run of a request that exists.
+#[derive(Clone, Debug)]
+pub struct Requeue {
+    /// The run and its first event.
+    pub first: Transition,
+    /// The latest run that the request must have. It has ended, so that it cannot change.
+    pub expected: Option<RunId>,
+}
+
+/// A descriptor that becomes readable after a change of the store.
+pub trait ChangeSignal: Send + Sync {
+    /// The descriptor; none if the system cannot signal changes. Then the caller has to poll.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Forgets the changes so far.
+    fn drain(&self);
 }

@@ -32,8 +32,7 @@ use lockkeeper_core::time::Moment;
 use rusqlite::Connection;
 
 use super::{Examination, Granted, LeaseStore, StoreError, Transaction, Waker};
-use connections::Pooled;
-pub(super) use connections::{Connections, Purpose};
+pub(super) use connections::{Connections, Pooled, Purpose};
 pub(super) use examine::pages;
 use lockkeeper_platform::write_lock::WriteLock;
 use lockkeeper_platform::{clock, fs as local, waker};

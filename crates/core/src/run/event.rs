@@ -1,32 +1,31 @@
-//! Events: what happened to a run, one after the other, without gaps.
+//! Events: the log of what happened to a run. Their numbers count from 1 without gaps.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::Status;
-use super::record::Reason;
+use super::{Reason, Stamp, Status};
 use crate::id::{IdError, RunId};
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// It came in: queued, or rejected at once.
+    /// It was submitted: queued, or rejected at once.
     Submitted,
-    /// Somebody took it.
+    /// A worker claimed it.
     Claimed,
-    /// Its command was started.
+    /// The process of its command was recorded.
     Started,
-    /// An attempt failed, and there will be another.
+    /// An attempt failed, and there will be another one.
     Retrying,
-    /// The next attempt was taken.
+    /// A worker claimed the next attempt.
     Retried,
-    /// A worker of Lockkeeper 0.1.0 had taken it and gave it back, because its command had not begun.
+    /// A worker of Lockkeeper 0.1.0 claimed it and returned it before it started the command.
     Returned,
-    /// Another worker looks after it, because the one before is gone.
+    /// Another worker took it over, because the one before is gone.
     Adopted,
-    /// Its command needs somebody.
+    /// Its command asks for help.
     HelpAsked,
-    /// It was asked to end.
+    /// It was canceled, and its worker has to stop it.
     Cancelling,
     /// It has ended.
     Ended,
@@ -47,7 +46,7 @@ impl EventKind {
         Self::Ended,
     ];
 
-    /// The word for it.
+    /// Its public word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Submitted => "submitted",
@@ -70,27 +69,29 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// A fact that happened, to be appended with the change that it tells of.
+/// An event. A store appends it in the same transaction as the change of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
-    /// Where the run was before; none when it came in.
+    /// When it happened.
+    pub at: Stamp,
+    /// The status before; none on submission.
     pub from: Option<Status>,
-    /// Where it is now.
+    /// The status after.
     pub to: Status,
-    /// Why, where that is known.
+    /// Why, as a code.
     pub reason: Option<Reason>,
-    /// In words, for people.
+    /// A message for people.
     pub message: Option<String>,
 }
 
-/// An event's place: the run and a number that counts from 1 without gaps, written `RUN:SEQ`.
+/// The id of an event: its run and its number, written `RUN:SEQ`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId {
-    /// Whose event it is.
+    /// The run.
     pub run: RunId,
-    /// Which one.
+    /// Its number, from 1.
     pub seq: u32,
 }
 

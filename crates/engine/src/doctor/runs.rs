@@ -31,7 +31,7 @@ pub(super) fn store(context: &Context<'_>) -> Finding {
         Err(error) => return Finding::fail(with_causes(error), error.hint()),
     };
     let counted = runs.store().examine(context.pass == Pass::Full).and_then(|found| {
-        let counts = runs.store().read(|tables| tables.counts())?;
+        let counts = runs.store().snapshot()?.run_counts()?;
         Ok((found, counts))
     });
     let (found, counts) = match counted {
@@ -39,7 +39,7 @@ pub(super) fn store(context: &Context<'_>) -> Finding {
         Err(error) => return Finding::fail(with_causes(&error), error.hint()),
     };
     if !found.flaws.is_empty() {
-        let path = runs.store().path().display();
+        let path = runs.store().address();
         let fix = format!("stop every worker, then restore {path} from a copy, or move {path}* away");
         return Finding::fail(first_few(found.flaws.into_iter(), "; "), fix);
     }
@@ -66,7 +66,7 @@ pub(super) fn without_process(context: &Context<'_>) -> Finding {
         }
         Ok(lost) => {
             let list =
-                lost.iter().map(|run| format!("{} of request {} ({})", run.id, run.request, run.status));
+                lost.iter().map(|run| format!("{} of request {} ({})", run.id, run.request, run.status()));
             let detail = format!("active, but without a worker and a process: {}", first_few(list, ", "));
             let fix = "`lockkeeper doctor --full` or a worker (`lockkeeper work`) ends them as LOST, or retries them";
             Finding::warn(detail, fix).with_recovered(ended)
@@ -78,21 +78,22 @@ pub(super) fn without_process(context: &Context<'_>) -> Finding {
 fn recovered(after: &Run) -> Recovered {
     let what = format!("{} of request {}", after.id, after.request);
     let end =
-        if after.waits_for_retry() { "it will be retried".to_owned() } else { after.status.to_string() };
+        if after.waits_for_retry() { "it will be retried".to_owned() } else { after.status().to_string() };
     Recovered::run(what, format!("its worker and its processes are gone: {end}"))
 }
 
 /// The active runs whose worker and processes are gone. A live worker supervises its own runs. An executor without a
 /// kernel lock cannot be observed, so its runs are never lost.
 fn lost_runs(context: &Context<'_>, runs: &Runs) -> Result<Vec<Run>, RunError> {
-    let (living, workers) = runs.store().read(|tables| Ok((tables.living()?, tables.workers()?)))?;
+    let records = runs.store().snapshot()?;
+    let (active, workers) = (records.active_runs()?, records.workers()?);
     let probe = HolderProbe::open(context);
     let is_lost = |run: &Run| {
-        let worker = workers.iter().find(|worker| Some(&worker.id) == run.worker.as_ref());
+        let worker = workers.iter().find(|worker| Some(&worker.id) == run.worker());
         let has_worker = worker.is_some_and(|worker| probe.is_alive(worker.holder));
-        run.process.is_some_and(|process| !probe.is_alive(process.holder)) && !has_worker
+        run.process().is_some_and(|process| !probe.is_alive(process.holder)) && !has_worker
     };
-    Ok(living.into_iter().filter(|run| run.status.is_active() && is_lost(run)).collect())
+    Ok(active.into_iter().filter(|run| run.status().is_active() && is_lost(run)).collect())
 }
 
 pub(super) fn without_run(context: &Context<'_>) -> Finding {
@@ -117,27 +118,26 @@ pub(super) fn without_run(context: &Context<'_>) -> Finding {
 fn surviving_processes(context: &Context<'_>, runs: &Runs) -> Result<Vec<String>, StoreError> {
     let probe = HolderProbe::open(context);
     let marked = tree::marked(RUN_ID).unwrap_or_default();
-    runs.store().read(|tables| {
-        let mut found = Vec::new();
-        let has_live_worker = tables.workers()?.iter().any(|worker| probe.is_alive(worker.holder));
-        let has_ended = |run: &Run| {
-            let since = run.completed_at.map(|at| tables.now().moment.since(at.moment));
-            since.is_some_and(|since| since > CLEANUP_TIME || !has_live_worker)
-        };
-        for run in tables.living()?.iter().filter(|run| has_ended(run)) {
-            if run.process.is_some_and(|process| probe.is_alive(process.holder)) {
-                found.push(format!("processes of {} ({})", run.id, run.status));
-            }
+    let records = runs.store().snapshot()?;
+    let mut found = Vec::new();
+    let has_live_worker = records.workers()?.iter().any(|worker| probe.is_alive(worker.holder));
+    let has_ended = |run: &Run| {
+        let since = run.completed_at().map(|at| records.now().moment.since(at.moment));
+        since.is_some_and(|since| since > CLEANUP_TIME || !has_live_worker)
+    };
+    for run in records.active_runs()?.iter().filter(|run| has_ended(run)) {
+        if run.process().is_some_and(|process| probe.is_alive(process.holder)) {
+            found.push(format!("processes of {} ({})", run.id, run.status()));
         }
-        for (process, mark) in marked {
-            // A run that is not in this store belongs to another repository.
-            let run = mark.parse::<RunId>().ok().map(|id| tables.run(&id)).transpose()?.flatten();
-            if let Some(run) = run.filter(has_ended) {
-                found.push(format!("process {} of {} ({})", process.pid, run.id, run.status));
-            }
+    }
+    for (process, mark) in marked {
+        // A run that is not in this store belongs to another repository.
+        let run = mark.parse::<RunId>().ok().map(|id| records.run(&id)).transpose()?.flatten();
+        if let Some(run) = run.filter(has_ended) {
+            found.push(format!("process {} of {} ({})", process.pid, run.id, run.status()));
         }
-        Ok(found)
-    })
+    }
+    Ok(found)
 }
 
 pub(super) fn folders(context: &Context<'_>) -> Finding {
@@ -150,10 +150,10 @@ pub(super) fn folders(context: &Context<'_>) -> Finding {
         .take(MOST_FOLDERS)
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
-    let orphans = runs.store().read(|tables| {
+    let orphans = runs.store().snapshot().and_then(|records| {
         let mut orphans = Vec::new();
         for id in names {
-            if tables.run(&id)?.is_none() {
+            if records.run(&id)?.is_none() {
                 orphans.push(runs.folder_of(&id).path().display().to_string());
             }
         }

@@ -3,7 +3,8 @@
 use super::{Exit, Report};
 use crate::conflicts::ConflictsError;
 use crate::runs::new_request::BadRequest;
-use crate::runs::{Refused, RunError};
+use crate::runs::{Refusal, RunError, SubmitError};
+use lockkeeper_core::id::RunId;
 
 impl From<RunError> for Report {
     fn from(error: RunError) -> Self {
@@ -38,31 +39,34 @@ impl From<RunError> for Report {
     }
 }
 
-impl From<Refused> for Report {
-    fn from(refused: Refused) -> Self {
-        let refused = match refused {
-            Refused::Run(error) => return error.into(),
-            refused => refused,
-        };
-        let hint = refused.hint();
-        let of_run = |report: Self, run: &Option<lockkeeper_core::id::RunId>| match run {
+impl From<SubmitError> for Report {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Refused(refusal) => refusal.into(),
+            SubmitError::Run(error) => error.into(),
+        }
+    }
+}
+
+impl From<Refusal> for Report {
+    fn from(refusal: Refusal) -> Self {
+        let of_run = |report: Self, run: &Option<RunId>| match run {
             Some(run) => report.with_context("run_id", run.as_str()),
             None => report,
         };
-        match &refused {
-            Refused::Duplicate { request, run } => {
-                of_run(Self::of(Exit::Refused, "DUPLICATE", &refused), run)
+        let report = match &refusal {
+            Refusal::Duplicate { request, run } => {
+                of_run(Self::of(Exit::Refused, "DUPLICATE", &refusal), run)
                     .with_context("request_id", request.as_str())
             }
-            Refused::QueueFull { request, run, .. } => {
-                of_run(Self::of(Exit::Refused, "QUEUE_FULL", &refused), run)
+            Refusal::QueueFull { request, run, .. } => {
+                of_run(Self::of(Exit::Refused, "QUEUE_FULL", &refusal), run)
                     .with_context("request_id", request.as_str())
             }
-            Refused::NothingToComeAfter { .. } => Self::of(Exit::Usage, "NO_SUCH_REQUEST", &refused),
-            Refused::Circle { .. } => Self::of(Exit::Usage, "CIRCLE", &refused),
-            Refused::Run(_) => Self::of(Exit::Failed, "STORE_FAILED", &refused),
-        }
-        .with_hint(hint)
+            Refusal::MissingDependency { .. } => Self::of(Exit::Usage, "NO_SUCH_REQUEST", &refusal),
+            Refusal::Cycle { .. } => Self::of(Exit::Usage, "CIRCLE", &refusal),
+        };
+        report.with_hint(refusal.hint())
     }
 }
 

@@ -1,52 +1,51 @@
-//! What is done to every request that matches a filter: its latest run called off, or a new one queued.
+//! Bulk operations: cancel the latest run of every request that matches a filter, or queue a new run of each.
 //!
-//! A few at a time, each few in a transaction of their own, so that others come to their turn in between. Every one still
-//! matches in the moment in which it is changed, and what came later than the newest one at the beginning is left alone.
+//! Each batch is one transaction, so that other processes can write in between. A request still matches at the moment when it is
+//! changed: the filter reads only the latest run, and compare-and-set finds that run unchanged. Requests that are submitted
+//! after the start are left alone.
 
 use lockkeeper_core::id::{RequestId, RunId};
-use lockkeeper_core::run::life::Lost;
 use lockkeeper_core::run::{NoSuchMove, Status};
 
-use super::moves::call_off;
-use super::submit::queue_again;
-use super::{RunError, Runs, new_id};
-use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::{Match, RequestFilter, Tables};
+use super::moves::{cancellation, lost};
+use super::submit::requeue;
+use super::{RunError, Runs};
+use lockkeeper_store::runs::{Match, Moved, RequestFilter};
 
-/// So many are changed in one transaction.
-const AT_ONCE: usize = 200;
+/// How many requests are changed in one transaction.
+const BATCH: usize = 200;
 
-/// What is done.
+/// A bulk operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bulk {
-    /// The latest run is called off.
+    /// Cancels the latest run.
     Cancel {
         /// Why, in words.
         reason: Option<String>,
     },
-    /// A new run is queued.
+    /// Queues a new run.
     Retry,
 }
 
-/// What would be done.
+/// What a bulk operation would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forecast {
     /// How many requests match.
     pub matched: u64,
-    /// How many of them would be changed; the others are where they would be refused.
+    /// How many of them would be changed. The others would be refused.
     pub movable: u64,
-    /// The one of them that came last: naming it as the newest keeps out what comes until it is done.
+    /// The latest of them. As `newest` of the filter it leaves out requests that are submitted later.
     pub newest: Option<RequestId>,
 }
 
-/// What was done.
+/// What a bulk operation did.
 #[derive(Debug, Default)]
 pub struct Done {
-    /// What was changed.
+    /// The requests that were changed.
     pub moved: Vec<Changed>,
-    /// What was left as it is.
+    /// The requests that were not.
     pub refused: Vec<Left>,
-    /// There are more: go on after this one.
+    /// The last request of this part, if there are more: the cursor of the next part.
     pub next: Option<RequestId>,
 }
 
@@ -55,13 +54,13 @@ pub struct Done {
 pub struct Changed {
     /// Which one.
     pub request: RequestId,
-    /// The run that was called off, or the new one.
+    /// The run that was canceled, or the new one.
     pub run: RunId,
-    /// Where that is.
+    /// Its status.
     pub status: Status,
 }
 
-/// A request that was left as it is.
+/// A request that was not changed.
 #[derive(Debug)]
 pub struct Left {
     /// Which one.
@@ -71,7 +70,7 @@ pub struct Left {
 }
 
 impl Bulk {
-    /// Whether a request whose latest run is here would be changed.
+    /// Whether it changes a request whose latest run has this status.
     fn moves(&self, latest: Option<Status>) -> bool {
         match self {
             Self::Cancel { .. } => {
@@ -85,38 +84,36 @@ impl Bulk {
 impl Runs {
     /// What [`Runs::bulk`] would do, in all of its parts together.
     pub fn forecast(&self, bulk: &Bulk, filter: &RequestFilter) -> Result<Forecast, RunError> {
-        let (counts, newest) = self.store.read(|tables| {
-            let counts = tables.count_matching(filter)?;
-            let newest = tables.matching(&RequestFilter { limit: 1, ..filter.clone() })?;
-            Ok((counts, newest.into_iter().next().map(|one| one.request)))
-        })?;
+        let records = self.store.snapshot()?;
+        let counts = records.count_matching(filter)?;
+        let newest = records.matching(&RequestFilter { limit: 1, ..filter.clone() })?;
+        let newest = newest.into_iter().next().map(|one| one.request);
         let sum = |keep: &dyn Fn(Option<Status>) -> bool| {
             counts.iter().filter(|(status, _)| keep(*status)).map(|(_, count)| count).sum()
         };
         Ok(Forecast { matched: sum(&|_| true), movable: sum(&|status| bulk.moves(status)), newest })
     }
 
-    /// Does it to as many requests as the filter's limit says, the latest first.
+    /// Changes as many requests as the limit of the filter says, the latest first.
     pub fn bulk(&self, bulk: &Bulk, filter: &RequestFilter) -> Result<Done, RunError> {
         let mut done = Done::default();
         let mut from = filter.clone();
-        // What comes from now on, new runs of the same requests aside, is not meant.
+        // Requests that are submitted from now on are left alone.
         if from.newest.is_none() {
-            let newest =
-                self.store.read(|tables| tables.matching(&RequestFilter { limit: 1, ..from.clone() }))?;
+            let newest = self.store.snapshot()?.matching(&RequestFilter { limit: 1, ..from.clone() })?;
             from.newest = newest.into_iter().next().map(|one| one.request);
         }
         let mut left = filter.limit;
         loop {
-            // One more tells whether there are more.
-            from.limit = left.min(AT_ONCE) + 1;
-            let mut few = self.store.read(|tables| tables.matching(&from))?;
-            let has_more = few.len() == from.limit;
-            few.truncate(from.limit - 1);
-            let Some(last) = few.last() else { return Ok(done) };
+            // One more than needed tells whether there are more.
+            from.limit = left.min(BATCH) + 1;
+            let mut batch = self.store.snapshot()?.matching(&from)?;
+            let has_more = batch.len() == from.limit;
+            batch.truncate(from.limit - 1);
+            let Some(last) = batch.last() else { return Ok(done) };
             let last = last.request.clone();
-            left -= few.len();
-            self.change_few(bulk, &from, few, &mut done)?;
+            left -= batch.len();
+            self.change_batch(bulk, &from, batch, &mut done)?;
             if !has_more || left == 0 {
                 done.next = has_more.then_some(last);
                 return Ok(done);
@@ -125,60 +122,106 @@ impl Runs {
         }
     }
 
-    /// Changes these, unless they do not match any more.
-    fn change_few(
+    /// Changes these requests in one transaction. A request that another process has changed since it was read is read and
+    /// decided again, if it still matches.
+    fn change_batch(
         &self,
         bulk: &Bulk,
         filter: &RequestFilter,
-        few: Vec<Match>,
+        batch: Vec<Match>,
         done: &mut Done,
     ) -> Result<(), RunError> {
-        let now = lockkeeper_store::runs::now().unix_micros;
-        let ids = few.iter().map(|_| new_id::<RunId>("RUN", now)).collect::<Result<Vec<_>, _>>()?;
-        let these = RequestFilter {
-            ids: few.into_iter().map(|one| one.request).collect(),
-            before: None,
-            ..filter.clone()
-        };
-        let changed = self.store.write(|tables| {
-            let mut changed = Vec::new();
-            for (one, id) in tables.matching(&these)?.into_iter().zip(ids) {
-                let outcome = change(tables, bulk, &one, id)?;
-                changed.push((one.request, outcome));
-            }
-            Ok(changed)
-        })?;
-        for (request, outcome) in changed {
-            match outcome {
-                Ok((run, status)) => done.moved.push(Changed { request, run, status }),
-                Err(error) => done.refused.push(Left { request, error }),
-            }
+        let mut open: Vec<RequestId> = batch.into_iter().map(|one| one.request).collect();
+        while !open.is_empty() {
+            let these = RequestFilter { ids: open, before: None, ..filter.clone() };
+            open = match bulk {
+                Bulk::Cancel { reason } => self.cancel_batch(&these, reason.as_deref(), done)?,
+                Bulk::Retry => self.retry_batch(&these, done)?,
+            };
         }
         Ok(())
     }
-}
 
-/// Changes one request within a transaction. `id` is for a new run.
-fn change(
-    tables: &Tables<'_>,
-    bulk: &Bulk,
-    one: &Match,
-    id: RunId,
-) -> Result<Result<(RunId, Status), RunError>, StoreError> {
-    match bulk {
-        Bulk::Cancel { reason } => {
-            let run = match &one.run {
-                Some(run) => tables.run(run)?,
+    /// Cancels the latest runs of the requests that match. Returns the requests that have changed in between.
+    fn cancel_batch(
+        &self,
+        filter: &RequestFilter,
+        reason: Option<&str>,
+        done: &mut Done,
+    ) -> Result<Vec<RequestId>, RunError> {
+        let records = self.store.snapshot()?;
+        let (mut transitions, mut canceled) = (Vec::new(), Vec::new());
+        for Match { request, run } in records.matching(filter)? {
+            let run = match &run {
+                Some(run) => records.run(run)?,
                 None => None,
             };
-            let Some(run) = run else { return Ok(Err(RunError::NoRun(one.request.to_string()))) };
-            if run.status == Status::Cancelling {
-                let source = Lost::Status(NoSuchMove { from: run.status, to: Status::Cancelling });
-                return Ok(Err(RunError::Lost { run: run.id, current: run.status, source }));
+            let steps = match &run {
+                None => Err(RunError::NoRun(request.to_string())),
+                Some(run) => cancellation(run, reason, records.now())
+                    .and_then(|steps| {
+                        let again = NoSuchMove { from: run.status(), to: Status::Cancelling };
+                        if steps.is_empty() { Err(again.into()) } else { Ok(steps) }
+                    })
+                    .map_err(|error| lost(run, error)),
+            };
+            match steps {
+                Ok(steps) => {
+                    canceled.push((request, transitions.len(), transitions.len() + steps.len() - 1));
+                    transitions.extend(steps);
+                }
+                Err(error) => done.refused.push(Left { request, error }),
             }
-            let called_off = call_off(tables, run, reason.as_deref())?;
-            Ok(called_off.map(|run| (run.id, run.status)))
         }
-        Bulk::Retry => Ok(queue_again(tables, &one.request, id)?.map(|run| (run, Status::Queued))),
+        drop(records);
+        if transitions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let moved = self.store.move_runs(&transitions)?;
+        self.store.sync()?;
+        let mut changed = Vec::new();
+        for (request, first, last) in canceled {
+            // If the first transition of a run applies, so does the second.
+            match &moved[first] {
+                Moved::Applied => {
+                    let run = &transitions[last].run;
+                    done.moved.push(Changed { request, run: run.id.clone(), status: run.status() });
+                }
+                Moved::Conflict(_) => changed.push(request),
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Queues new runs of the requests that match. Returns the requests that have changed in between.
+    fn retry_batch(&self, filter: &RequestFilter, done: &mut Done) -> Result<Vec<RequestId>, RunError> {
+        let ids = self.new_run_ids(filter.ids.len())?;
+        let records = self.store.snapshot()?;
+        let (mut queued, mut new) = (Vec::new(), Vec::new());
+        for (Match { request, .. }, id) in records.matching(filter)?.into_iter().zip(ids) {
+            match requeue(&*records, &request, id.clone()) {
+                Ok(requeue) => {
+                    new.push(requeue);
+                    queued.push((request, id));
+                }
+                Err(RunError::Store(error)) => return Err(error.into()),
+                Err(error) => done.refused.push(Left { request, error }),
+            }
+        }
+        drop(records);
+        if new.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = self.store.requeue(&new)?;
+        self.store.sync()?;
+        let mut changed = Vec::new();
+        for ((request, run), is_queued) in queued.into_iter().zip(answers) {
+            if is_queued {
+                done.moved.push(Changed { request, run, status: Status::Queued });
+            } else {
+                changed.push(request);
+            }
+        }
+        Ok(changed)
     }
 }

@@ -3,21 +3,21 @@
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::life::{self, Lost, Seen};
+use lockkeeper_core::run::transition::{self, AttemptOutcome, Transition, TransitionError};
 use lockkeeper_core::run::{Run, Stamp, Status};
 
-use super::claiming::{Claimant, claim_next, with_request};
-use super::moves::{advance, move_run, terms};
+use super::claiming::with_request;
+use super::moves::policy;
 use super::{RunError, Runs};
 use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::Tables;
+use lockkeeper_store::runs::{Claims, Moved};
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The worker saw this, and nobody has written it down yet.
-    Seen(Seen),
-    /// The end was written before the command was stopped: its time was up, or a program outside said that it is over.
+    /// The worker observed this, and the end is not written yet.
+    Observed(AttemptOutcome),
+    /// The end was written before the command was stopped: it timed out, or an executor outside of Lockkeeper reported it.
     Recorded,
     /// Another worker has the run by now.
     Superseded,
@@ -44,93 +44,145 @@ pub(crate) struct Completed {
     pub(crate) claimed: Vec<(Run, Request)>,
 }
 
+/// What has to be written for the end of an attempt.
+enum Step {
+    /// Nothing. None if another worker has the run.
+    Nothing(Option<Run>),
+    /// The end is there already, and no process of the run lives.
+    ClearProcesses(Run),
+    /// These transitions.
+    Move(Vec<Transition>),
+}
+
 impl Runs {
-    /// Writes the ends of attempts and claims the next runs, in one transaction.
+    /// Writes the ends of attempts and claims the next runs, in one transaction. Ends of runs that have changed since their
+    /// claim take another one.
     ///
-    /// Nothing of it is sure to survive a power cut before [`Runs::sync`] has returned. `retried` says that the same call
+    /// A power cut may lose the transaction before [`Runs::sync`] has returned. `retried` says that the same call
     /// failed before: its transaction may have been committed all the same, and nothing is done twice.
     pub(crate) fn complete<'e>(
         &self,
         ends: impl Iterator<Item = &'e End>,
-        claimant: &Claimant<'_>,
+        claims: &Claims<'_>,
         retried: bool,
     ) -> Result<Completed, StoreError> {
-        self.store.note(|tables| {
-            let ended = ends.map(|end| finish(tables, end)).collect::<Result<_, _>>()?;
-            let mut claimed = Vec::new();
-            if retried {
-                for lock in claimant.locks {
-                    claimed.extend(with_request(tables, tables.run_of_holder(*lock)?)?);
+        let ends: Vec<&End> = ends.collect();
+        let mut ended: Vec<Option<Run>> = vec![None; ends.len()];
+        let mut claimed = if retried { self.claimed_before(claims)? } else { Vec::new() };
+        let mut claims = Some(claims).filter(|claims| claimed.is_empty() && !claims.locks.is_empty());
+        let mut open = self.current_records(&ends)?;
+        while !open.is_empty() || claims.is_some() {
+            let mut transitions = Vec::new();
+            let mut moves = Vec::new();
+            for (place, run) in open.drain(..) {
+                match decide(ends[place], &run) {
+                    Step::Nothing(run) => ended[place] = run,
+                    Step::ClearProcesses(run) => {
+                        self.store.clear_processes(&run)?;
+                        ended[place] = Some(transition::clear_processes(&run));
+                    }
+                    Step::Move(steps) => {
+                        moves.push((place, transitions.len()));
+                        ended[place] = steps.last().map(|last| last.run.clone());
+                        transitions.extend(steps);
+                    }
                 }
             }
-            if claimed.is_empty() {
-                claimed = claim_next(tables, claimant)?;
+            if transitions.is_empty() && claims.is_none() {
+                break;
             }
-            Ok(Completed { ended, claimed })
-        })
+            let done = self.store.move_and_claim(&transitions, claims.take())?;
+            claimed.extend(done.claimed);
+            for (place, first) in moves {
+                // If the first transition of a run conflicts, so do the others.
+                if let Moved::Conflict(current) = &done.moved[first] {
+                    ended[place] = None;
+                    open.extend(current.as_ref().map(|current| (place, Run::clone(current))));
+                }
+            }
+        }
+        Ok(Completed { ended, claimed })
     }
 
     /// Waits until everything that was committed is on the disk.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
-        self.store.force()
+        self.store.sync()
     }
 
-    /// Records which process the command of a run is. A power cut may lose it: the process is gone then, too.
+    /// Records the process of the command of a run. A power cut may lose it: the process is gone then, too.
     pub(crate) fn record_process(&self, run: &Run, process: ProcessRef) -> Result<Run, RunError> {
-        let rule = |found: &Run, _: &Tables<'_>| life::started(found, run.claim, process);
-        self.store.note(|tables| move_run(tables, &run.id, rule))?
+        self.change_unsynced(&run.id, |found, now| {
+            transition::record_process(found, run.claim(), process, now)
+        })
     }
 
     /// Ends a run whose time is up. From then on it can end in no other way, whatever its command returns.
     pub(crate) fn time_out(&self, id: &RunId, claim: u64) -> Result<Run, RunError> {
-        self.change(id, |run, tables| {
-            if run.claim != claim {
-                return Err(Lost::Claim { given: claim, current: run.claim });
+        self.change(id, |run, now| {
+            if run.claim() != claim {
+                return Err(TransitionError::Claim { given: claim, current: run.claim() });
             }
-            life::time_out(run, tables.now()).ok_or(Lost::NotDue)
+            transition::time_out(run, now).ok_or(TransitionError::NotDue)
         })
     }
-}
 
-/// Writes one end. None when another worker has the run by now.
-fn finish(tables: &Tables<'_>, end: &End) -> Result<Option<Run>, StoreError> {
-    let claim = end.run.claim;
-    let tables = &tables.at(end.ended_at);
-    // Mostly nothing happened to the record since the claim, and it need not be read again.
-    if let Outcome::Seen(seen @ Seen::Ended(_)) = &end.outcome
-        && let Ok(moved) = life::finish(&end.run, claim, seen.clone(), terms(&end.request), tables.now())
-        && tables.advance(&end.run, &moved)?
-    {
-        return Ok(Some(moved.run));
-    }
-    let Some(run) = tables.run(&end.run.id)?.filter(|run| run.claim == claim) else { return Ok(None) };
-    let seen = match &end.outcome {
-        Outcome::Superseded => return Ok(None),
-        Outcome::Recorded => return settle(tables, &run).map(Some),
-        // The same call was committed before.
-        Outcome::Seen(_) if run.waits_for_retry() => return Ok(Some(run)),
-        Outcome::Seen(seen) => seen,
-    };
-    let run = if matches!(seen, Seen::Stopped(_)) && run.status == Status::Running {
-        // A worker that was told to stop ends its commands even when nobody canceled them.
-        match life::cancel(&run, tables.now(), Some("the worker was stopped".to_owned())) {
-            Ok(moved) => advance(tables, &run, moved)?,
-            Err(_) => run,
+    /// The runs that the same call has claimed before.
+    fn claimed_before(&self, claims: &Claims<'_>) -> Result<Vec<(Run, Request)>, StoreError> {
+        let records = self.store.snapshot()?;
+        let mut claimed = Vec::new();
+        for lock in claims.locks {
+            claimed.extend(with_request(&*records, records.run_with_lock(*lock)?)?);
         }
-    } else {
-        run
-    };
-    match life::finish(&run, claim, seen.clone(), terms(&end.request), tables.now()) {
-        Ok(moved) => advance(tables, &run, moved).map(Some),
-        // Its end is there already: its time was up in the same moment, or the same call was committed before.
-        Err(Lost::Status(_)) => settle(tables, &run).map(Some),
-        Err(Lost::Claim { .. } | Lost::NotDue | Lost::Nobody) => Ok(None),
+        Ok(claimed)
+    }
+
+    /// The runs of these ends, each with its place in the list.
+    ///
+    /// Mostly nothing has changed since the claim. So the record of the claim is used for commands that ended by themselves:
+    /// if it is old, the write conflicts.
+    fn current_records(&self, ends: &[&End]) -> Result<Vec<(usize, Run)>, StoreError> {
+        let is_simple = |end: &End| matches!(end.outcome, Outcome::Observed(AttemptOutcome::Ended(_)));
+        let records = if ends.iter().all(|end| is_simple(end)) { None } else { Some(self.store.snapshot()?) };
+        let mut current = Vec::new();
+        for (place, end) in ends.iter().enumerate() {
+            let run = match &records {
+                Some(records) if !is_simple(end) => records.run(&end.run.id)?,
+                Some(_) | None => Some(end.run.clone()),
+            };
+            current.extend(run.map(|run| (place, run)));
+        }
+        Ok(current)
     }
 }
 
-/// Notes that nothing of a run lives any more.
-fn settle(tables: &Tables<'_>, run: &Run) -> Result<Run, StoreError> {
-    let settled = life::settle(run);
-    tables.settle(run, &settled)?;
-    Ok(settled)
+/// Decides what to write for the end of an attempt at a run with this record.
+fn decide(end: &End, run: &Run) -> Step {
+    let (claim, at) = (end.run.claim(), end.ended_at);
+    if run.claim() != claim {
+        return Step::Nothing(None);
+    }
+    let outcome = match &end.outcome {
+        Outcome::Superseded => return Step::Nothing(None),
+        Outcome::Recorded => return Step::ClearProcesses(run.clone()),
+        // The same call was committed before.
+        Outcome::Observed(_) if run.waits_for_retry() => return Step::Nothing(Some(run.clone())),
+        Outcome::Observed(outcome) => outcome,
+    };
+    let mut steps = Vec::new();
+    if matches!(outcome, AttemptOutcome::Stopped(_)) && run.status() == Status::Running {
+        // A worker that has to stop ends its commands although nobody canceled the runs.
+        steps.extend(transition::cancel(run, at, Some("the worker was stopped".to_owned())));
+    }
+    let latest = steps.last().map_or(run, |canceled| &canceled.run);
+    match transition::finish(latest, claim, outcome.clone(), policy(&end.request), at) {
+        Ok(finished) => {
+            steps.push(finished);
+            Step::Move(steps)
+        }
+        // The end is there already: the run timed out at the same moment, or the same call was committed before.
+        Err(TransitionError::Status(_)) => Step::ClearProcesses(run.clone()),
+        Err(TransitionError::Claim { .. } | TransitionError::NotDue | TransitionError::NotExecuted) => {
+            Step::Nothing(None)
+        }
+    }
 }

@@ -1,24 +1,24 @@
-//! What of a submitter's environment a request takes along: only what is on a list, and what was named.
+//! Allow list: which variables of the submitter's environment a command gets.
 
 use std::ffi::OsString;
 
-/// These always.
+/// The names on the list.
 const NAMES: [&str; 10] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR"];
-/// And all that begin so.
-const BEGINNINGS: [&str; 2] = ["LC_", "XDG_"];
+/// Prefixes of further names.
+const PREFIXES: [&str; 2] = ["LC_", "XDG_"];
 
-/// Whether a variable goes along without having been named.
-pub fn goes_along(name: &str) -> bool {
-    NAMES.contains(&name) || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+/// Whether the command gets this variable without being asked.
+fn is_inherited(name: &str) -> bool {
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Those of an environment that go along, in the order of their names. What is not UTF-8 stays behind.
+/// The variables on the list, sorted by name. Variables that are not UTF-8 are left out.
 pub fn of_submitter(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(String, String)> {
     let texts = variables
         .into_iter()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let mut kept: Vec<(String, String)> = texts.filter(|(name, _)| goes_along(name)).collect();
+    let mut kept: Vec<(String, String)> = texts.filter(|(name, _)| is_inherited(name)).collect();
     kept.sort();
     kept
 }
@@ -29,7 +29,7 @@ mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     #[test]
-    fn only_what_is_on_the_list_goes_along() {
+    fn only_variables_on_the_list_are_inherited() {
         let pairs = ["XDG_RUNTIME_DIR", "PATH", "GITHUB_TOKEN", "LC_ALL", "LD_PRELOAD", "PATHS"];
         let mut pairs: Vec<(OsString, OsString)> =
             pairs.iter().map(|name| (OsString::from(name), OsString::from("x"))).collect();

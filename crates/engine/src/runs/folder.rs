@@ -1,4 +1,4 @@
-//! The folder of a run: what its command wrote, and who held what.
+//! The folder of a run: the output of its command, and small files about it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -25,42 +25,42 @@ impl RunFolder {
         &self.path
     }
 
-    /// What the present attempt wrote to its output, both streams as they came.
+    /// The output of the current attempt: stdout and stderr in the order of the writes.
     pub fn output(&self) -> PathBuf {
         self.path.join("output.log")
     }
 
-    /// What an earlier attempt wrote, from 1.
+    /// The output of an earlier attempt; attempts count from 1.
     pub fn output_of(&self, attempt: u32) -> PathBuf {
         self.path.join(format!("output.{attempt}.log"))
     }
 
-    /// Which part of an earlier attempt's output was given up.
+    /// Which bytes of the output of an earlier attempt were cut out.
     pub fn cut_of(&self, attempt: u32) -> PathBuf {
         self.path.join(format!("output.{attempt}.cut"))
     }
 
-    /// Who holds what for it.
+    /// Its executor and the resources that it holds, as JSON.
     pub fn stage(&self) -> PathBuf {
         self.path.join("stage.json")
     }
 
-    /// Which part of the output was given up because there was too much: `{"cut_from":N,"cut_to":M}`.
+    /// Which bytes of the output were cut out because it was too large: `{"cut_from":N,"cut_to":M}`.
     pub fn cut(&self) -> PathBuf {
         self.path.join("output.cut")
     }
 
-    /// Writes one of its small files, whole or not at all.
+    /// Writes one of its small files atomically.
     pub fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         write_whole(path, bytes)
     }
 
-    /// Makes it, for its owner only.
+    /// Creates it, with access for its owner only.
     pub fn make(&self) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
     }
 
-    /// Removes it with everything in it; that it is not there is no failure.
+    /// Removes it with everything in it. It is no error if it does not exist.
     pub fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -69,7 +69,7 @@ impl RunFolder {
     }
 }
 
-/// Writes a small file for its owner only, whole or not at all.
+/// Writes a small file atomically (write, then rename), with access for its owner only.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use lockkeeper_core::id::{RequestId, RunId, WorkerId};
+use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::request::RequestStatus;
-use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::run::{Run, RunState};
 use lockkeeper_core::time::Moment;
 use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::{AutoRun, Filter, RequestFilter, StoredEvent, StoredRequest, Tables};
+use lockkeeper_store::runs::{AutoRun, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest};
 
-use super::{RunError, Runs};
+use super::{RunError, Runs, found};
 
 /// Lists compute positions in the queue only up to this one.
 const COUNTED: usize = 200;
@@ -76,216 +76,199 @@ pub enum Blocked {
 impl Runs {
     /// One run with its request and its events.
     pub fn show(&self, id: &RunId) -> Result<RunDetail, RunError> {
-        self.store.read(|tables| {
-            let run = match Self::found(tables, id)? {
-                Ok(run) => run,
-                Err(error) => return Ok(Err(error)),
-            };
-            let Some(request) = tables.request(&run.request)? else {
-                return Ok(Err(RunError::NoRequest(run.request)));
-            };
-            let events = tables.events_of(id, 0, usize::MAX)?;
-            let blocked = Queue::for_one().blocked(tables, &run, &request)?;
-            Ok(Ok(RunDetail { run, request, events, blocked }))
-        })?
+        let records = &*self.store.snapshot()?;
+        let run = found(records, id)?;
+        let request = records.request(&run.request)?;
+        let request = request.ok_or_else(|| RunError::NoRequest(run.request.clone()))?;
+        let events = records.events_of(id, 0, usize::MAX)?;
+        let blocked = Queue::for_one(records).blocked(&run, &request)?;
+        Ok(RunDetail { run, request, events, blocked })
     }
 
     /// One run.
     pub fn run(&self, id: &RunId) -> Result<Run, RunError> {
-        self.store.read(|tables| Self::found(tables, id))?
+        found(&*self.store.snapshot()?, id)
     }
 
     /// Finds a run by its id, by a unique suffix of its id, or by the id of its request (then the latest run).
     pub fn find(&self, text: &str) -> Result<Run, RunError> {
         let no_run = || RunError::NoRun(text.to_owned());
-        self.store.read(|tables| {
-            let id: RunId = match text.parse() {
-                Ok(id) => id,
-                Err(_) => return Ok(Err(no_run())),
-            };
-            if let Some(run) = tables.run(&id)? {
-                return Ok(Ok(run));
+        let id: RunId = text.parse().map_err(|_| no_run())?;
+        let records = self.store.snapshot()?;
+        if let Some(run) = records.run(&id)? {
+            return Ok(run);
+        }
+        if let Ok(request) = text.parse::<RequestId>()
+            && let Some(run) = records.latest_run(&request)?
+        {
+            return Ok(run);
+        }
+        let mut ending = records.runs_ending_with(text)?.into_iter();
+        match (ending.next(), ending.next()) {
+            (Some(run), None) => Ok(run),
+            (None, _) => Err(no_run()),
+            (Some(one), Some(other)) => {
+                Err(RunError::Ambiguous { text: text.to_owned(), one: one.id, other: other.id })
             }
-            if let Ok(request) = text.parse::<RequestId>()
-                && let Some(run) = tables.latest_run(&request)?
-            {
-                return Ok(Ok(run));
-            }
-            let mut ending = tables.runs_ending_with(text)?.into_iter();
-            Ok(match (ending.next(), ending.next()) {
-                (Some(run), None) => Ok(run),
-                (None, _) => Err(no_run()),
-                (Some(one), Some(other)) => {
-                    Err(RunError::Ambiguous { text: text.to_owned(), one: one.id, other: other.id })
-                }
-            })
-        })?
+        }
     }
 
     /// Runs with their requests, the latest first.
-    pub fn entries(&self, filter: &Filter) -> Result<Vec<RunEntry>, RunError> {
-        let entries = self.store.read(|tables| {
-            let (mut entries, mut queue) = (Vec::new(), Queue::for_many());
-            for run in tables.runs(filter)? {
-                let Some(request) = tables.request(&run.request)? else { continue };
-                let blocked = queue.blocked(tables, &run, &request)?;
-                entries.push(RunEntry { run, request, blocked });
-            }
-            Ok(entries)
-        })?;
+    pub fn entries(&self, filter: &RunFilter) -> Result<Vec<RunEntry>, RunError> {
+        let records = &*self.store.snapshot()?;
+        let (mut entries, mut queue) = (Vec::new(), Queue::for_many(records));
+        for run in records.runs(filter)? {
+            let Some(request) = records.request(&run.request)? else { continue };
+            let blocked = queue.blocked(&run, &request)?;
+            entries.push(RunEntry { run, request, blocked });
+        }
         Ok(entries)
     }
 
     /// Requests with their latest runs, the latest first.
     pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestEntry>, RunError> {
-        let entries = self.store.read(|tables| {
-            let (found, mut queue) = (tables.requests(filter)?, Queue::for_many());
-            found.into_iter().map(|request| request_entry(tables, request, &mut queue)).collect()
-        })?;
-        Ok(entries)
+        let records = &*self.store.snapshot()?;
+        let mut queue = Queue::for_many(records);
+        let entries = records.requests(filter)?.into_iter().map(|request| queue.entry(request));
+        Ok(entries.collect::<Result<_, _>>()?)
     }
 
     /// One request with its latest run.
     pub fn request(&self, id: &RequestId) -> Result<RequestEntry, RunError> {
-        let found = self.store.read(|tables| {
-            let request = tables.request(id)?;
-            request.map(|request| request_entry(tables, request, &mut Queue::for_one())).transpose()
-        })?;
-        found.ok_or_else(|| RunError::NoRequest(id.clone()))
+        let records = &*self.store.snapshot()?;
+        let request = records.request(id)?.ok_or_else(|| RunError::NoRequest(id.clone()))?;
+        Ok(Queue::for_one(records).entry(request)?)
+    }
+
+    /// One request; none if there is no such request.
+    #[cfg(feature = "stages")]
+    pub(crate) fn stored_request(&self, id: &RequestId) -> Result<Option<StoredRequest>, RunError> {
+        Ok(self.store.snapshot()?.request(id)?)
+    }
+
+    /// The latest run of a request that was not rejected.
+    pub(crate) fn latest_run(&self, id: &RequestId) -> Result<Option<Run>, RunError> {
+        Ok(self.store.snapshot()?.latest_run(id)?)
     }
 
     /// The events of a run after the one with this number.
     pub fn events(&self, id: &RunId, after: u32) -> Result<Vec<StoredEvent>, RunError> {
-        Ok(self.store.read(|tables| tables.events_of(id, after, usize::MAX))?)
+        Ok(self.store.snapshot()?.events_of(id, after, usize::MAX)?)
     }
 
     /// The latest events of all runs, the oldest first.
     pub fn latest_events(&self, limit: usize) -> Result<Vec<StoredEvent>, RunError> {
-        Ok(self.store.read(|tables| {
-            let before = tables.last_position()?.saturating_sub(limit as u64);
-            tables.events_after(before, limit)
-        })?)
+        let records = self.store.snapshot()?;
+        let before = records.last_position()?.saturating_sub(limit as u64);
+        Ok(records.events_after(before, limit)?)
     }
 
-    /// The position of the latest event in the log of all events; 0 when there is none.
+    /// The position of the latest event in the log of all events; 0 if there is none.
     pub fn last_position(&self) -> Result<u64, RunError> {
-        Ok(self.store.read(|tables| tables.last_position())?)
+        Ok(self.store.snapshot()?.last_position()?)
     }
 
     /// The events after a position, and the auto-run at the same moment.
     pub fn changes_after(&self, position: u64, limit: usize) -> Result<Changes, RunError> {
-        Ok(self.store.read(|tables| {
-            Ok(Changes { events: tables.events_after(position, limit)?, auto_run: tables.auto_run()? })
-        })?)
+        let records = self.store.snapshot()?;
+        Ok(Changes { events: records.events_after(position, limit)?, auto_run: records.auto_run()? })
     }
 
-    /// The last auto-run. Whether it is still going on is known by the queue's lease only.
+    /// The last auto-run. The queue's lease says whether it still goes on.
     pub fn auto_run(&self) -> Result<Option<AutoRun>, RunError> {
-        Ok(self.store.read(|tables| tables.auto_run())?)
+        Ok(self.store.snapshot()?.auto_run()?)
     }
 
-    /// Asks an auto-run to stop after its current run, if this worker executes it.
-    pub fn stop_auto_run_of(&self, worker: &WorkerId) -> Result<(), RunError> {
-        Ok(self.store.write(|tables| {
-            let is_theirs = tables.auto_run()?.is_some_and(|auto| auto.worker == *worker);
-            if is_theirs { tables.stop_auto_run() } else { Ok(()) }
-        })?)
-    }
-
-    /// How many requests are in each status that any is in.
+    /// How many requests have each status. A status that no request has is left out.
     pub fn request_counts(&self) -> Result<Vec<(RequestStatus, u64)>, RunError> {
-        Ok(self.store.request_counts()?)
+        Ok(self.store.snapshot()?.request_counts()?)
     }
 
     /// How many requests match a filter; its limit does not count.
     pub fn count_matching(&self, filter: &RequestFilter) -> Result<u64, RunError> {
-        let counts = self.store.read(|tables| tables.count_matching(filter))?;
+        let counts = self.store.snapshot()?.count_matching(filter)?;
         Ok(counts.iter().map(|(_, count)| count).sum())
     }
 
     /// Runs, the latest first.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<Run>, RunError> {
-        Ok(self.store.read(|tables| tables.runs(filter))?)
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<Run>, RunError> {
+        Ok(self.store.snapshot()?.runs(filter)?)
     }
 }
 
-fn request_entry(
-    tables: &Tables<'_>,
-    request: StoredRequest,
-    queue: &mut Queue,
-) -> Result<RequestEntry, StoreError> {
-    let latest = match &request.latest {
-        Some(run) => tables.run(run)?,
-        None => None,
-    };
-    let blocked = match &latest {
-        Some(run) => queue.blocked(tables, run, &request)?,
-        None => None,
-    };
-    Ok(RequestEntry { request, latest, blocked })
-}
-
-/// Facts about the queue that one transaction needs for many runs; each is read once.
-struct Queue {
+/// Facts about the queue that one snapshot needs for many runs; each is read once.
+struct Queue<'r> {
+    records: &'r dyn RunRecords,
     many: bool,
-    is_worked: Option<bool>,
-    places: Option<HashMap<RunId, u64>>,
+    has_worker: Option<bool>,
+    positions: Option<HashMap<RunId, u64>>,
 }
 
-impl Queue {
+impl<'r> Queue<'r> {
     /// For one run: its position is counted exactly.
-    const fn for_one() -> Self {
-        Self { many: false, is_worked: None, places: None }
+    fn for_one(records: &'r dyn RunRecords) -> Self {
+        Self { records, many: false, has_worker: None, positions: None }
     }
 
     /// For a list: positions are looked up among the first [`COUNTED`].
-    const fn for_many() -> Self {
-        Self { many: true, is_worked: None, places: None }
+    fn for_many(records: &'r dyn RunRecords) -> Self {
+        Self { records, many: true, has_worker: None, positions: None }
     }
 
-    /// Why no worker executes a run; none when one does, or when it has ended.
-    fn blocked(
-        &mut self,
-        tables: &Tables<'_>,
-        run: &Run,
-        request: &StoredRequest,
-    ) -> Result<Option<Blocked>, StoreError> {
-        Ok(match run.status {
-            Status::Queued if request.unmet > 0 => Some(Blocked::Dependencies(tables.unmet(&run.request)?)),
-            Status::Queued if !self.is_worked(tables)? => Some(Blocked::NoWorker),
-            Status::Queued => Some(self.place(tables, &run.id)?),
-            Status::Running if run.was_given_back() && !self.is_worked(tables)? => Some(Blocked::NoWorker),
-            // A run that a worker gave back is first among those of its priority.
-            Status::Running if run.was_given_back() => Some(Blocked::Position(0)),
-            Status::Running => run.retry_at.map(Blocked::Retry),
-            Status::Cancelling
-            | Status::Succeeded
-            | Status::Failed
-            | Status::Canceled
-            | Status::TimedOut
-            | Status::Rejected => None,
+    /// A request with its latest run.
+    fn entry(&mut self, request: StoredRequest) -> Result<RequestEntry, StoreError> {
+        let latest = match &request.latest {
+            Some(run) => self.records.run(run)?,
+            None => None,
+        };
+        let blocked = match &latest {
+            Some(run) => self.blocked(run, &request)?,
+            None => None,
+        };
+        Ok(RequestEntry { request, latest, blocked })
+    }
+
+    /// Why no worker executes a run; none if one does, or if the run has ended.
+    fn blocked(&mut self, run: &Run, request: &StoredRequest) -> Result<Option<Blocked>, StoreError> {
+        Ok(match &run.state {
+            RunState::Queued { .. } if request.unmet > 0 => {
+                Some(Blocked::Dependencies(self.records.unmet(&run.request)?))
+            }
+            RunState::Queued { .. } if !self.has_worker()? => Some(Blocked::NoWorker),
+            RunState::Queued { .. } => Some(self.position(&run.id)?),
+            RunState::WaitingForRetry { .. } if run.was_returned() && !self.has_worker()? => {
+                Some(Blocked::NoWorker)
+            }
+            // A run that a worker returned is the first of its priority.
+            RunState::WaitingForRetry { .. } if run.was_returned() => Some(Blocked::Position(0)),
+            RunState::WaitingForRetry { retry_at, .. } => Some(Blocked::Retry(*retry_at)),
+            RunState::Running(_)
+            | RunState::Cancelling(_)
+            | RunState::CancellingRetry(_)
+            | RunState::Ended(_)
+            | RunState::Rejected { .. } => None,
         })
     }
 
-    fn is_worked(&mut self, tables: &Tables<'_>) -> Result<bool, StoreError> {
-        match self.is_worked {
+    fn has_worker(&mut self) -> Result<bool, StoreError> {
+        match self.has_worker {
             Some(known) => Ok(known),
-            None => Ok(*self.is_worked.insert(!tables.workers()?.is_empty())),
+            None => Ok(*self.has_worker.insert(!self.records.workers()?.is_empty())),
         }
     }
 
-    fn place(&mut self, tables: &Tables<'_>, run: &RunId) -> Result<Blocked, StoreError> {
+    fn position(&mut self, run: &RunId) -> Result<Blocked, StoreError> {
         if !self.many {
-            return tables.position(run).map(Blocked::Position);
+            return self.records.queue_position(run).map(Blocked::Position);
         }
-        let places = match &mut self.places {
-            Some(places) => places,
-            None => self.places.insert(tables.line(COUNTED)?.into_iter().zip(0..).collect()),
+        let positions = match &mut self.positions {
+            Some(positions) => positions,
+            None => self.positions.insert(self.records.queue_head(COUNTED)?.into_iter().zip(0..).collect()),
         };
-        Ok(match places.get(run) {
-            Some(place) => Blocked::Position(*place),
-            None if places.len() == COUNTED => Blocked::Behind(COUNTED as u64),
-            // A run of a stage is claimed by its conductor and is not in the queue.
+        Ok(match positions.get(run) {
+            Some(position) => Blocked::Position(*position),
+            None if positions.len() == COUNTED => Blocked::Behind(COUNTED as u64),
+            // A run of a stage is claimed by the worker of the stage and is not in the queue.
             None => Blocked::Position(0),
         })
     }

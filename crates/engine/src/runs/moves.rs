@@ -1,162 +1,197 @@
-//! What can be done to a run from outside: taken, marked, called off, given up.
+//! Changes of one run: a rule computes the next record, and compare-and-set writes it.
 
 use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::life::{self, Lost, Mark, Moved, Taker, Terms};
-use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::run::transition::{self, Claimant, FinishPolicy, Mark, Transition, TransitionError};
+use lockkeeper_core::run::{Run, RunState, Stamp};
 
-use super::{RunError, Runs};
+use super::{RunError, Runs, found};
 use lockkeeper_platform::random;
 use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::Tables;
+use lockkeeper_store::runs::{AutoRunChange, Moved};
 
-/// So many overdue runs are given up in one transaction.
-const AT_ONCE: usize = 500;
+/// How many overdue runs end in one transaction.
+const BATCH: usize = 500;
 
-/// What became of a run that was called off.
+/// A run that was canceled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canceled {
-    /// The run as it is now: over, or about to be ended by whoever executes it.
+    /// The run: it has ended, or its worker has to stop it.
     pub run: Run,
 }
 
+/// Why a run was not moved.
+pub(super) enum NotMoved<E> {
+    /// The rule refused this record.
+    Refused(E, Box<Run>),
+    /// The run was removed.
+    Removed,
+}
+
 impl Runs {
-    /// Takes a run for an executor outside of Lockkeeper.
+    /// Claims a run for an executor outside of Lockkeeper.
     pub fn claim(&self, id: &RunId, worker: WorkerId) -> Result<Run, RunError> {
-        let taker = Taker { worker, holder: None, lease: None };
-        self.change(id, |run, tables| life::claim(run, taker.clone(), tables.now()))
+        let claimant = Claimant { worker, holder: None, lease: None };
+        self.change(id, |run, now| transition::claim(run, claimant.clone(), now))
     }
 
     /// Moves a run as an executor outside of Lockkeeper says.
     pub fn mark(&self, id: &RunId, mark: &Mark) -> Result<Run, RunError> {
-        let run = self.change(id, |run, tables| life::mark(run, mark, tables.now()))?;
-        // With nobody there to confirm it, it would be called off for ever.
-        if run.status == Status::Cancelling && run.worker.is_none() {
+        let run = self.change(id, |run, now| transition::mark(run, mark, now))?;
+        // No worker executes it, so no worker would end it.
+        if matches!(run.state, RunState::CancellingRetry(_)) {
             return self.cancel(id, None).map(|canceled| canceled.run);
         }
         Ok(run)
     }
 
-    /// Calls a run off. Who executes it ends the command and then says so.
+    /// Cancels a run. If a worker executes it, the worker stops the command, and then the run ends.
     pub fn cancel(&self, id: &RunId, message: Option<&str>) -> Result<Canceled, RunError> {
-        let run = self.store.write(|tables| match Self::found(tables, id)? {
-            Ok(run) => call_off(tables, run, message),
-            Err(error) => Ok(Err(error)),
-        })??;
-        Ok(Canceled { run })
-    }
-
-    /// Notes that the command of a run asks for somebody.
-    pub fn ask_for_help(&self, id: &RunId, message: Option<&str>) -> Result<(), RunError> {
-        self.store.note(|tables| {
-            let run = match Self::found(tables, id)? {
-                Ok(run) => run,
-                Err(error) => return Ok(Err(error)),
-            };
-            match life::ask_for_help(&run, message.map(ToOwned::to_owned)) {
-                Ok(Some(moved)) => advance(tables, &run, moved).map(|_| Ok(())),
-                Ok(None) => Ok(Ok(())),
-                Err(error) => Ok(Err(lost(&run, error))),
+        let records = self.store.snapshot()?;
+        let (mut run, mut now) = (found(&*records, id)?, records.now());
+        drop(records);
+        loop {
+            let steps = cancellation(&run, message, now).map_err(|error| lost(&run, error))?;
+            let Some(last) = steps.last() else { return Ok(Canceled { run }) };
+            // The second step applies if the first one does.
+            match self.store.move_runs(&steps)?.swap_remove(0) {
+                Moved::Applied => {
+                    self.store.sync()?;
+                    return Ok(Canceled { run: last.run.clone() });
+                }
+                Moved::Conflict(Some(current)) => (run, now) = (*current, self.store.now()),
+                Moved::Conflict(None) => return Err(RunError::NoRun(id.to_string())),
             }
-        })?
+        }
     }
 
-    /// Gives up the queued runs whose time is up. Writes nothing when there are none.
+    /// Records that the command of a run asks for help. A power cut may lose it.
+    pub fn ask_for_help(&self, id: &RunId, message: Option<&str>) -> Result<(), RunError> {
+        let run = found(&*self.store.snapshot()?, id)?;
+        let rule = |run: &Run, now| match transition::ask_for_help(run, message.map(ToOwned::to_owned), now) {
+            Ok(Some(transition)) => Ok(transition),
+            Ok(None) => Err(None),
+            Err(error) => Err(Some(error)),
+        };
+        match self.try_move(run, rule)? {
+            // It is recorded already.
+            Ok(_) | Err(NotMoved::Refused(None, _)) => Ok(()),
+            Err(NotMoved::Refused(Some(error), run)) => Err(lost(&run, error)),
+            Err(NotMoved::Removed) => Err(RunError::NoRun(id.to_string())),
+        }
+    }
+
+    /// Ends the queued runs that timed out. Writes nothing if there are none.
     pub fn expire(&self) -> Result<Vec<Run>, RunError> {
-        let now = lockkeeper_store::runs::now().moment;
-        if self.store.read(|tables| tables.overdue(now, 1))?.is_empty() {
+        let records = self.store.snapshot()?;
+        let now = records.now();
+        let overdue = records.overdue(BATCH)?;
+        drop(records);
+        let ends: Vec<Transition> = overdue.iter().filter_map(|run| transition::time_out(run, now)).collect();
+        if ends.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(self.store.write(|tables| {
-            let mut given_up = Vec::new();
-            for run in tables.overdue(tables.now().moment, AT_ONCE)? {
-                if let Some(moved) = life::time_out(&run, tables.now()) {
-                    given_up.push(advance(tables, &run, moved)?);
-                }
-            }
-            Ok(given_up)
-        })?)
+        let moved = self.store.move_runs(&ends)?;
+        self.store.sync()?;
+        // A run that conflicts was claimed, or ended by another process.
+        let ended = ends.into_iter().zip(moved).filter(|(_, moved)| *moved == Moved::Applied);
+        Ok(ended.map(|(end, _)| end.run).collect())
     }
 
-    /// Removes requests that ended before this time on the wall clock, with their runs, events and folders. Requests
-    /// that open ones come after stay.
+    /// Removes requests that ended before this time on the wall clock, with their runs, events and folders.
     pub fn prune(&self, before_unix_micros: i64) -> Result<Vec<RequestId>, RunError> {
-        let removed = self.store.write(|tables| tables.prune(before_unix_micros))?;
-        for run in removed.iter().flat_map(|(_, runs)| runs) {
-            // What is left of a folder is found by the doctor; the records are gone in any case.
+        let removed = self.store.prune(before_unix_micros)?;
+        if !removed.is_empty() {
+            self.store.sync()?;
+        }
+        for run in removed.iter().flat_map(|removed| &removed.runs) {
+            // The records are gone in any case. The doctor finds a folder that is left.
             let _ = self.folder_of(run).remove();
         }
-        Ok(removed.into_iter().map(|(request, _)| request).collect())
+        Ok(removed.into_iter().map(|removed| removed.request).collect())
     }
 
     /// What [`Runs::prune`] would remove.
     pub fn prunable(&self, before_unix_micros: i64) -> Result<Vec<RequestId>, RunError> {
-        let found = self.store.read(|tables| tables.prunable(before_unix_micros))?;
-        Ok(found.into_iter().map(|old| old.request).collect())
+        Ok(self.store.snapshot()?.prunable(before_unix_micros)?)
     }
 
-    /// Moves one run by a rule. The move is on the disk when this returns.
+    /// Asks an auto-run to stop after its current run, if this worker executes it.
+    pub fn stop_auto_run_of(&self, worker: &WorkerId) -> Result<(), RunError> {
+        self.store.change_auto_run(&AutoRunChange::RequestStop { worker: Some(worker) })?;
+        Ok(self.store.sync()?)
+    }
+
+    /// Moves one run by a rule. The change is on the disk when this returns.
     pub(crate) fn change(
         &self,
         id: &RunId,
-        rule: impl FnOnce(&Run, &Tables<'_>) -> Result<Moved, Lost>,
+        rule: impl Fn(&Run, Stamp) -> Result<Transition, TransitionError>,
     ) -> Result<Run, RunError> {
-        self.store.write(|tables| move_run(tables, id, rule))?
+        let run = self.change_unsynced(id, rule)?;
+        self.store.sync()?;
+        Ok(run)
+    }
+
+    /// Moves one run by a rule. A power cut may lose the change.
+    pub(super) fn change_unsynced(
+        &self,
+        id: &RunId,
+        rule: impl Fn(&Run, Stamp) -> Result<Transition, TransitionError>,
+    ) -> Result<Run, RunError> {
+        let run = found(&*self.store.snapshot()?, id)?;
+        match self.try_move(run, rule)? {
+            Ok(run) => Ok(run),
+            Err(NotMoved::Refused(error, run)) => Err(lost(&run, error)),
+            Err(NotMoved::Removed) => Err(RunError::NoRun(id.to_string())),
+        }
+    }
+
+    /// Moves a run by a rule. If the run has changed since it was read, the rule decides again about its current record.
+    pub(super) fn try_move<E>(
+        &self,
+        mut run: Run,
+        rule: impl Fn(&Run, Stamp) -> Result<Transition, E>,
+    ) -> Result<Result<Run, NotMoved<E>>, StoreError> {
+        loop {
+            let transition = match rule(&run, self.store.now()) {
+                Ok(transition) => transition,
+                Err(error) => return Ok(Err(NotMoved::Refused(error, Box::new(run)))),
+            };
+            match self.store.move_runs(std::slice::from_ref(&transition))?.swap_remove(0) {
+                Moved::Applied => return Ok(Ok(transition.run)),
+                Moved::Conflict(Some(current)) => run = *current,
+                Moved::Conflict(None) => return Ok(Err(NotMoved::Removed)),
+            }
+        }
     }
 }
 
-/// Moves one run by a rule, in the transaction that is under way.
-pub(super) fn move_run(
-    tables: &Tables<'_>,
-    id: &RunId,
-    rule: impl FnOnce(&Run, &Tables<'_>) -> Result<Moved, Lost>,
-) -> Result<Result<Run, RunError>, StoreError> {
-    let run = match Runs::found(tables, id)? {
-        Ok(run) => run,
-        Err(error) => return Ok(Err(error)),
-    };
-    match rule(&run, tables) {
-        Ok(moved) => advance(tables, &run, moved).map(Ok),
-        Err(error) => Ok(Err(lost(&run, error))),
-    }
-}
-
-/// Calls a run off within a transaction that has just read it. One that is about to end already stays as it is.
-pub(super) fn call_off(
-    tables: &Tables<'_>,
-    mut run: Run,
+/// The transitions that cancel a run: two if it waits for its next attempt, none if its worker has to stop it already.
+pub(super) fn cancellation(
+    run: &Run,
     message: Option<&str>,
-) -> Result<Result<Run, RunError>, StoreError> {
-    // Once more when the first move left it with nobody who could make the second.
-    for _ in 0..2 {
-        match life::cancel(&run, tables.now(), message.map(ToOwned::to_owned)) {
-            Ok(moved) => run = advance(tables, &run, moved)?,
-            Err(_) if run.status == Status::Cancelling => break,
-            Err(error) => return Ok(Err(lost(&run, error))),
-        }
-        if run.status.is_terminal() || run.worker.is_some() {
-            break;
-        }
+    now: Stamp,
+) -> Result<Vec<Transition>, TransitionError> {
+    if matches!(run.state, RunState::Cancelling(_)) {
+        return Ok(Vec::new());
     }
-    Ok(Ok(run))
-}
-
-/// Replaces the record within a transaction that has just read it.
-pub(crate) fn advance(tables: &Tables<'_>, before: &Run, moved: Moved) -> Result<Run, StoreError> {
-    if tables.advance(before, &moved)? {
-        Ok(moved.run)
-    } else {
-        Err(StoreError::Mismatch(format!("run {} changed within a transaction", before.id)))
+    let message = || message.map(ToOwned::to_owned);
+    let first = transition::cancel(run, now, message())?;
+    if !matches!(first.run.state, RunState::CancellingRetry(_)) {
+        return Ok(vec![first]);
     }
+    let second = transition::cancel(&first.run, now, message())?;
+    Ok(vec![first, second])
 }
 
 /// What decides about the end of an attempt at this request.
-pub(crate) fn terms(request: &Request) -> Terms<'_> {
-    // Only another attempt is spread by chance.
-    let chance = if request.retry.limit > 0 { random::number().unwrap_or(0) } else { 0 };
-    Terms { success: &request.success, retry: &request.retry, chance }
+pub(crate) fn policy(request: &Request) -> FinishPolicy<'_> {
+    // Only a request with retries needs a random number.
+    let random = if request.retry.limit > 0 { random::number().unwrap_or(0) } else { 0 };
+    FinishPolicy { success: &request.success, retry: &request.retry, random }
 }
 
-fn lost(run: &Run, source: Lost) -> RunError {
-    RunError::Lost { run: run.id.clone(), current: run.status, source }
+pub(super) fn lost(run: &Run, source: TransitionError) -> RunError {
+    RunError::Lost { run: run.id.clone(), current: run.status(), source }
 }

@@ -1,4 +1,4 @@
-//! A request as its user writes it, on every interface the same, and the check that makes it one.
+//! Validation: turns a request as a user writes it into a [`Request`]. It is the same on every interface.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,62 +13,62 @@ use lockkeeper_core::time::{SpanError, parse_span};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest title, in bytes; one that is made from a command is cut shorter.
+/// The longest title, in bytes. A title that is made from the command is cut to `MADE_TITLE` characters.
 const LONGEST_TITLE: usize = 1000;
 const MADE_TITLE: usize = 80;
-/// All words of a command together, in bytes; the system itself does not take much more.
+/// The longest command with all its arguments, in bytes. The system itself does not accept much more.
 const LONGEST_COMMAND: usize = 1 << 20;
 /// The longest key, in bytes.
 const LONGEST_KEY: usize = 255;
-/// No more attempts than this: the waits between them would take years.
+/// The largest number of retries: with more, the waits between them would take years.
 const MOST_RETRIES: u32 = 1000;
 
-/// What somebody wants done, not yet checked.
+/// A request as a user writes it, before it is checked.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct NewRequest {
-    /// Its id; one is made when it is not given.
+    /// Its id; generated if it is not given.
     pub id: Option<String>,
-    /// What it is about; made from the command when it is not given.
+    /// Its title; made from the command if it is not given.
     pub title: Option<String>,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The folder to run in; where the submitter is when it is not given.
+    /// The working folder of the command; the submitter's if it is not given.
     pub cwd: Option<String>,
-    /// Variables beside those that go along by themselves.
+    /// Environment variables, in addition to the inherited ones.
     pub env: BTreeMap<String, String>,
     /// Names to hold while it runs.
     pub locks: Vec<String>,
     /// Patterns over paths, from the repository's root, to hold while it runs.
     pub paths: Vec<String>,
-    /// Whether all of that can be shared.
+    /// Whether the locks and paths are held in shared mode.
     pub shared: bool,
-    /// How urgent it is, from -100 to 100.
+    /// Its priority, from -100 to 100; larger is more urgent.
     pub priority: i32,
-    /// The requests that have to be done before.
+    /// The requests that have to be done first.
     pub after: Vec<String>,
-    /// How long it may wait; 0 for as long as it takes, whatever the settings say.
+    /// How long it may wait in the queue; 0 means no limit, whatever the settings say.
     pub queue_timeout: Option<SpanText>,
-    /// How long an attempt may take; 0 for as long as it takes, whatever the settings say.
+    /// How long an attempt may take; 0 means no limit, whatever the settings say.
     pub timeout: Option<SpanText>,
-    /// How many more attempts there may be.
+    /// How many attempts there may be after the first.
     pub retries: u32,
     /// The wait before the second attempt.
     pub backoff: Option<SpanText>,
     /// The longest wait between two attempts.
     pub max_backoff: Option<SpanText>,
-    /// The exit codes that are worth another attempt; all when there are none.
+    /// The exit codes after which there is another attempt; empty means all but success.
     pub retry_on: Vec<u8>,
-    /// The exit codes that are a success; 0 when there are none.
+    /// The exit codes that mean success; empty means 0.
     pub success: Vec<u8>,
-    /// The same key gives the same request.
+    /// Idempotency key: a second request with the same key is not submitted, and the first one is returned.
     pub key: Option<String>,
-    /// Who asked for it, `kind:id`.
+    /// Its origin, `kind:id`.
     pub origin: Option<String>,
 }
 
-/// A span as people write one: a number of seconds, or a text such as `5m`.
+/// A duration: a number of seconds, or a text such as `5m`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
@@ -88,29 +88,29 @@ impl SpanText {
     }
 }
 
-/// What counts where a request says nothing.
+/// Defaults for the fields that a request leaves out.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
-    /// Where the submitter is.
+    /// The working folder of the submitter.
     pub dir: PathBuf,
-    /// What goes along of the submitter's environment.
+    /// The inherited variables of the submitter's environment.
     pub env: Vec<(String, String)>,
-    /// How long it may wait.
+    /// How long a request may wait in the queue.
     pub queue_timeout: Option<Duration>,
     /// How long an attempt may take.
     pub timeout: Option<Duration>,
 }
 
-/// Why something cannot be a request.
+/// Why a request is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadRequest {
-    /// There is nothing to run.
+    /// There is no command.
     #[error("a request needs a command")]
     NoCommand,
-    /// A NUL byte where the system takes none.
+    /// A text contains a NUL byte, which the system does not accept.
     #[error("{0} contains a NUL byte")]
     Nul(&'static str),
-    /// Too much of something.
+    /// A text is too long, or a number too large.
     #[error("{what} is too long: {length}, and {limit} is the most")]
     TooLong {
         /// What it is.
@@ -120,34 +120,34 @@ pub enum BadRequest {
         /// How long it may be.
         limit: usize,
     },
-    /// A text where no program could use it.
+    /// A text is not UTF-8.
     #[error("{what} is not UTF-8")]
     NotUtf8 {
         /// What it is.
         what: String,
     },
-    /// A name that no variable can have.
+    /// The name of a variable is not valid.
     #[error("`{}` cannot be the name of a variable", .0.escape_debug())]
     Variable(String),
-    /// A folder that cannot be said in text.
+    /// The path of the folder is not UTF-8.
     #[error("the folder {} is not UTF-8", .0.display())]
     Folder(PathBuf),
-    /// An id or name.
+    /// An id or name is not valid.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// A pattern.
+    /// A pattern is not valid.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// A span of time.
+    /// A duration is not valid.
     #[error(transparent)]
     Span(#[from] SpanError),
-    /// A priority.
+    /// A priority is out of range.
     #[error(transparent)]
     Priority(#[from] PriorityError),
 }
 
 impl BadRequest {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::NoCommand => "give a program and its arguments behind `--`".to_owned(),
@@ -165,7 +165,7 @@ impl BadRequest {
 }
 
 impl NewRequest {
-    /// Checks everything and fills in what was left open; `made_id` is taken when no id was chosen.
+    /// Checks all fields and fills in the defaults. `made_id` is used if the user has chosen no id.
     pub fn check(self, made_id: &RequestId, defaults: &Defaults) -> Result<Request, BadRequest> {
         check_command(&self.command)?;
         let title = self.title.unwrap_or_else(|| made_title(&self.command));
@@ -200,7 +200,7 @@ impl NewRequest {
     }
 }
 
-/// No time at all is no limit: nothing could ever run within it.
+/// A duration of zero means no limit: no command could run within it.
 fn limited(span: Option<Duration>) -> Option<Duration> {
     span.filter(|span| !span.is_zero())
 }
@@ -219,10 +219,10 @@ fn limit(what: &'static str, length: usize, limit: usize) -> Result<(), BadReque
     if length > limit { Err(BadRequest::TooLong { what, length, limit }) } else { Ok(()) }
 }
 
-/// The command itself, as much of it as a line has room for.
+/// A title made from the command: one line, cut if it is too long.
 fn made_title(command: &[String]) -> String {
     let words: Vec<&str> = match command {
-        // What a shell is to do says more than that it is a shell.
+        // The script says more than the name of the shell.
         [shell, flag, script, ..] if flag == "-c" && shell.ends_with("sh") => vec![script],
         words => words.iter().map(String::as_str).collect(),
     };
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_open_is_filled_in() {
+    fn defaults_are_filled_in() {
         let request = check(NewRequest { cwd: Some("api".to_owned()), ..of(&["make", "test"]) }).unwrap();
         assert_eq!((request.id.as_str(), request.title.as_str()), ("RQ-1", "make test"));
         assert_eq!((request.dir.as_str(), request.success.as_slice()), ("/work/api", &[0][..]));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_refused() {
+    fn invalid_requests_are_refused() {
         assert_eq!(check(of(&[])), Err(BadRequest::NoCommand));
         assert_eq!(check(of(&[""])), Err(BadRequest::NoCommand));
         assert_eq!(check(of(&["a\0"])), Err(BadRequest::Nul("the command")));

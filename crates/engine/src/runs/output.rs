@@ -1,4 +1,4 @@
-//! What a run's command wrote, read in windows: the size of the file and the length of its lines cost no memory.
+//! Reads the output of a run in windows, so that memory does not grow with the size of the file or the length of its lines.
 
 use std::fs::File;
 use std::io;
@@ -11,33 +11,33 @@ use serde::{Deserialize, Serialize};
 use super::RunFolder;
 use lockkeeper_platform::fs::NO_FOLLOW;
 
-/// How much is looked at in one go when lines are counted backwards.
+/// How many bytes are read at once when lines are counted from the end.
 const STEP: u64 = 64 * 1024;
-/// Lines are not looked for further back than this: what has so long lines is shown from here.
-const FURTHEST: u64 = 8 * 1024 * 1024;
+/// How many bytes from the end are searched for lines. An output with longer lines is shown from there.
+const MAX_SEARCH: u64 = 8 * 1024 * 1024;
 
-/// A part of an output: these bytes, beginning at this place of the file.
+/// A part of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Where it begins. It may lie behind what was asked for when bytes were cut out there.
+    /// The offset of its first byte. It is larger than the requested one if bytes were cut out there.
     pub from: u64,
-    /// What is there; nothing at the end.
+    /// Its bytes; empty at the end of the file.
     pub bytes: Vec<u8>,
 }
 
 impl Window {
-    /// Where the next one begins.
+    /// The offset after its last byte: where the next window begins.
     pub fn end(&self) -> u64 {
         self.from + self.bytes.len() as u64
     }
 }
 
-/// Which bytes of a very large output were cut out: the file has a hole there.
+/// The bytes that were cut out of a very large output: the file has a hole there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
     /// The first byte that is missing.
     pub cut_from: u64,
-    /// The first byte that is there again.
+    /// The first byte after the hole.
     pub cut_to: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens the output of the present attempt, or of an earlier one; none when nothing was ever written.
+    /// Opens the output of the current attempt, or of an earlier one; none if there is no such file.
     pub fn open(folder: &RunFolder, attempt: Option<u32>) -> io::Result<Option<Self>> {
         let (path, cut_path) = match attempt {
             None => (folder.output(), folder.cut()),
@@ -70,41 +70,41 @@ impl Output {
         Ok(Some(Self { file, inode: metadata.ino(), cut_path }))
     }
 
-    /// Opens the output of this attempt, whether it goes on or is over; none when it has written nothing yet.
+    /// Opens the output of this attempt, whether it has ended or not; none if it has written nothing yet.
     pub fn of_attempt(folder: &RunFolder, attempt: u32) -> io::Result<Option<Self>> {
-        if let Some(over) = Self::open(folder, Some(attempt))? {
-            return Ok(Some(over));
+        if let Some(ended) = Self::open(folder, Some(attempt))? {
+            return Ok(Some(ended));
         }
-        let present = Self::open(folder, None)?;
-        // It may have been put aside between the two looks: then that was the output of a later one.
+        let current = Self::open(folder, None)?;
+        // The attempt may have ended in between: then `current` is the output of a later one.
         match Self::open(folder, Some(attempt))? {
-            Some(over) => Ok(Some(over)),
-            None => Ok(present),
+            Some(ended) => Ok(Some(ended)),
+            None => Ok(current),
         }
     }
 
-    /// How many attempts have put their output aside.
+    /// How many attempts have ended and have their output in a file of its own.
     pub fn attempts_over(folder: &RunFolder) -> u32 {
         (1..).take_while(|attempt| folder.output_of(*attempt).exists()).last().unwrap_or(0)
     }
 
-    /// How long it is by now, with what was cut out.
+    /// Its length so far, with the bytes that were cut out.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Whether nothing was written yet.
+    /// Whether nothing is written yet.
     pub fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Whether nothing more will come: the next attempt has begun to write to a file of its own.
+    /// Whether it is complete: the next attempt writes to another file.
     pub fn is_over(&self, folder: &RunFolder) -> bool {
-        let present = std::fs::metadata(folder.output());
-        present.is_ok_and(|metadata| metadata.ino() != self.inode)
+        let current = std::fs::metadata(folder.output());
+        current.is_ok_and(|metadata| metadata.ino() != self.inode)
     }
 
-    /// Reads at most `most` bytes from this place on, and never across what was cut out.
+    /// Reads at most `most` bytes from this offset, and never across bytes that were cut out.
     pub fn read(&self, from: u64, most: usize) -> io::Result<Window> {
         let mut bytes = vec![0; most];
         let mut from = from;
@@ -114,7 +114,7 @@ impl Output {
             let room = cut.filter(|cut| cut.start > from).map_or(most as u64, |cut| cut.start - from);
             let room = usize::try_from(room).unwrap_or(most).min(most);
             let read = self.read_at(&mut bytes[..room], from)?;
-            // The writer may have cut out meanwhile what was just read, and left zeros there.
+            // The writer may have cut out these bytes during the read: then they are zeros.
             let now = self.cut()?.unwrap_or(0..0);
             if now.start < from + read as u64 && from < now.end {
                 continue;
@@ -124,10 +124,10 @@ impl Output {
         }
     }
 
-    /// Where the last `count` lines begin. A line that is not ended counts as one.
+    /// The offset of the last `count` lines. A line without a line end counts, too.
     pub fn last_lines(&self, count: u64) -> io::Result<u64> {
         let end = self.len()?;
-        let floor = end.saturating_sub(FURTHEST);
+        let floor = end.saturating_sub(MAX_SEARCH);
         let floor = self.cut()?.map_or(floor, |cut| if cut.end <= end { floor.max(cut.end) } else { floor });
         if count == 0 {
             return Ok(end);
@@ -141,7 +141,7 @@ impl Output {
             let read = self.read_at(window, begin)?;
             for place in (0..read).rev().filter(|place| window[*place] == b'\n') {
                 let next = begin + place as u64 + 1;
-                // The last one ends a line and begins none.
+                // The last line end begins no line.
                 if next == end {
                     continue;
                 }
@@ -176,7 +176,7 @@ impl Output {
 
 fn read_cut(path: &Path) -> io::Result<Option<Range<u64>>> {
     match std::fs::read(path) {
-        // One that is being written counts when it can be read.
+        // A file that is not written completely is ignored.
         Ok(text) => Ok(serde_json::from_slice::<Cut>(&text).ok().map(|cut| cut.cut_from..cut.cut_to)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// An output with this in it, and a cut.
+    /// An output with this text and this cut.
     fn output(text: &[u8], cut: Option<Cut>) -> (tempfile::TempDir, Output) {
         let state = tempfile::tempdir().unwrap();
         let folder = RunFolder::new(state.path(), &"RUN-1".parse().unwrap());
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(output.last_lines(5).unwrap(), 9);
     }
 
-    /// The file is sparse: a gigabyte on paper, a few pages on the disk.
+    /// The file is sparse: its length is a gigabyte, and it has a few pages on the disk.
     #[test]
     fn a_gigabyte_in_one_line_is_answered_at_once() {
         let (state, output) = output(b"", None);
@@ -267,7 +267,7 @@ mod tests {
         file.write_at(b"\nlast\n", (1 << 30) - 6).unwrap();
         let begun = Instant::now();
         assert_eq!(tail(&output, 1), "last\n");
-        assert_eq!(output.last_lines(20).unwrap(), (1 << 30) - FURTHEST);
+        assert_eq!(output.last_lines(20).unwrap(), (1 << 30) - MAX_SEARCH);
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 }

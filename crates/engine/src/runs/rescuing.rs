@@ -1,79 +1,81 @@
-//! Workers and the runs that they execute: who is there, and what becomes of runs whose worker is gone.
+//! Workers and the runs that they execute: registration, and what happens to runs whose worker is gone.
 
 use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Run;
-use lockkeeper_core::run::life::{self, Seen};
+use lockkeeper_core::run::transition::{self, AttemptOutcome};
 
-use super::moves::{advance, terms};
+use super::moves::{NotMoved, policy};
 use super::{RunError, Runs};
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::Worker;
 
-/// Everybody who executes runs, and the runs.
-pub(crate) struct Living {
-    /// All registered workers, whether they still live or not.
+/// All workers, and the runs that they execute.
+pub(crate) struct WorkersAndRuns {
+    /// All registered workers, whether they live or not.
     pub(crate) workers: Vec<Worker>,
-    /// Runs that somebody executes, or of which a process may be left.
+    /// Runs that a worker executes, and ended runs whose processes may live.
     pub(crate) runs: Vec<Run>,
 }
 
 impl Runs {
     /// Registers a worker. A power cut may lose it: the worker is gone then, too.
     pub(crate) fn register_worker(&self, worker: &Worker) -> Result<(), StoreError> {
-        self.store.note(|tables| tables.insert_worker(worker))?;
-        self.store.remove_start_intents()
+        self.store.register_worker(worker)
     }
 
     /// Removes a worker.
     pub(crate) fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError> {
-        self.store.note(|tables| tables.remove_worker(id))
+        self.store.remove_worker(id)
     }
 
-    /// All workers and all runs that they may execute, as they were at one moment.
-    pub(crate) fn living(&self) -> Result<Living, StoreError> {
-        self.store.read(|tables| Ok(Living { workers: tables.workers()?, runs: tables.living()? }))
+    /// All workers and the runs that they execute, as they were at one moment.
+    pub(crate) fn workers_and_runs(&self) -> Result<WorkersAndRuns, StoreError> {
+        let records = self.store.snapshot()?;
+        Ok(WorkersAndRuns { workers: records.workers()?, runs: records.active_runs()? })
     }
 
     /// The processes of all registered workers.
     pub(crate) fn worker_processes(&self) -> Result<Vec<ProcessRef>, StoreError> {
-        let workers = self.store.read(|tables| tables.workers())?;
+        let workers = self.store.snapshot()?.workers()?;
         Ok(workers.into_iter().map(|worker| worker.process).collect())
     }
 
-    /// Gives a run to another worker, if it is as it was found. One that has ended keeps its end: only its processes are
-    /// left to be ended. None when somebody else was first.
+    /// Gives a run to another worker. A run that has ended keeps its end: only its processes have to be ended. None if another
+    /// worker was first.
     pub(crate) fn adopt(&self, run: &Run, worker: &WorkerId) -> Result<Option<(Run, Request)>, StoreError> {
-        self.store.write(|tables| {
-            let found = tables.run(&run.id)?.filter(|found| found.claim == run.claim);
-            let Some((found, request)) = found.zip(tables.request(&run.request)?) else { return Ok(None) };
-            if !found.status.is_active() {
-                return Ok(found.process.map(|_| (found, request.request)));
+        let Some((found, request)) = self.run_with_request(&run.id)? else { return Ok(None) };
+        let claim = run.claim();
+        let adopted = self.try_move(found, |run, now| transition::adopt(run, claim, worker.clone(), now))?;
+        let run = match adopted {
+            Ok(run) => {
+                self.store.sync()?;
+                Some(run)
             }
-            match life::adopt(&found, run.claim, worker.clone()) {
-                Ok(moved) => Ok(Some((advance(tables, &found, moved)?, request.request))),
-                Err(_) => Ok(None),
-            }
-        })
+            Err(NotMoved::Refused(_, run)) => Some(*run)
+                .filter(|run| run.claim() == claim && run.end().is_some() && run.process().is_some()),
+            Err(NotMoved::Removed) => None,
+        };
+        Ok(run.map(|run| (run, request)))
     }
 
-    /// Ends an attempt of which nothing lives, as a worker that adopts it would: as LOST, or with a wait for the next
-    /// attempt where there may be one. None when somebody else was first.
+    /// Ends an attempt whose processes are all gone, as a worker that adopts it would: as LOST, or it waits for its next
+    /// attempt. None if another worker was first.
     ///
-    /// The caller has seen that no process of it lives and that its worker is gone.
+    /// The caller has seen that no process of the run lives and that its worker is gone.
     pub fn end_lost(&self, run: &Run) -> Result<Option<Run>, RunError> {
-        Ok(self.store.write(|tables| {
-            let found = tables.run(&run.id)?.filter(|found| found.claim == run.claim);
-            let Some(found) = found.filter(|found| found.status.is_active() && found.process.is_some())
-            else {
-                return Ok(None);
-            };
-            let Some(request) = tables.request(&found.request)? else { return Ok(None) };
-            match life::finish(&found, found.claim, Seen::Vanished, terms(&request.request), tables.now()) {
-                Ok(moved) => advance(tables, &found, moved).map(Some),
-                Err(_) => Ok(None),
+        let Some((found, request)) = self.run_with_request(&run.id)? else { return Ok(None) };
+        let (claim, policy) = (run.claim(), policy(&request));
+        let ended = self.try_move(found, |run, now| {
+            // Only a run with a kernel lock can be seen to be gone.
+            if run.process().is_none() {
+                return Err(());
             }
-        })?)
+            transition::finish(run, claim, AttemptOutcome::Vanished, policy, now).map_err(|_| ())
+        })?;
+        let Ok(ended) = ended else { return Ok(None) };
+        self.store.sync()?;
+        Ok(Some(ended))
     }
 }

@@ -1,4 +1,4 @@
-//! How runs went: how many, how long they waited and took, and how many an hour.
+//! Statistics of runs: counts, waiting times, durations and throughput.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -8,55 +8,55 @@ use lockkeeper_core::run::Status;
 use super::{RunError, Runs};
 use lockkeeper_store::runs::Timing;
 
-/// How runs went since some time.
+/// Statistics of the runs since some time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
-    /// How many there are in each state that any is in.
+    /// How many runs have each status. A status that no run has is left out.
     pub counts: BTreeMap<Status, u64>,
-    /// How many attempts there were beside the first of each.
+    /// How many attempts were not the first of their run.
     pub retries: u64,
-    /// How long they waited for somebody to take them.
+    /// How long they waited for the first claim.
     pub waits: Spread,
-    /// How long they took from then to their end, with all attempts.
+    /// How long they took from the first claim to their end, with all attempts.
     pub durations: Spread,
-    /// How many ended an hour, from the first that came until now.
+    /// How many ended per hour, from the first submission until now.
     pub ended_an_hour: f64,
-    /// The same by what they are about, those with the most runs first.
+    /// The same by title, the title with the most runs first.
     pub groups: Vec<Group>,
 }
 
 /// The runs of requests with one title.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// What they are about.
+    /// The title.
     pub title: String,
-    /// How many there are.
+    /// How many runs.
     pub runs: u64,
-    /// How many of them ended well.
+    /// How many of them succeeded.
     pub succeeded: u64,
     /// How long they took.
     pub durations: Spread,
 }
 
-/// How spans are spread: each is one that there was.
+/// Percentiles of spans. Each is one of the spans (nearest rank).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// How many there are.
+    /// How many spans.
     pub count: u64,
-    /// Half are not longer.
+    /// The median.
     pub p50: Duration,
-    /// Nine of ten are not longer.
+    /// The 90th percentile.
     pub p90: Duration,
-    /// Ninety-nine of a hundred are not longer.
+    /// The 99th percentile.
     pub p99: Duration,
     /// The longest.
     pub max: Duration,
-    /// All of them together, by their number.
+    /// The arithmetic mean.
     pub mean: Duration,
 }
 
 impl Spread {
-    /// Takes the measure of spans.
+    /// Computes the percentiles of these spans.
     pub fn of(mut spans: Vec<Duration>) -> Self {
         spans.sort_unstable();
         let (Some(max), count) = (spans.last().copied(), spans.len()) else { return Self::default() };
@@ -68,11 +68,10 @@ impl Spread {
 }
 
 impl Runs {
-    /// How the runs went that came since this time on the wall clock.
+    /// Statistics of the runs that were submitted since this time on the wall clock.
     pub fn stats(&self, since_unix_micros: i64) -> Result<Stats, RunError> {
-        let (timings, now) =
-            self.store.read(|tables| Ok((tables.timings(since_unix_micros)?, tables.now().unix_micros)))?;
-        Ok(measure(&timings, now))
+        let records = self.store.snapshot()?;
+        Ok(measure(&records.timings(since_unix_micros)?, records.now().unix_micros))
     }
 }
 
@@ -107,7 +106,7 @@ fn durations<'t>(timings: impl Iterator<Item = &'t Timing>) -> Spread {
     Spread::of(timings.filter_map(|timing| Some(span(timing.claimed_at?, timing.completed_at?))).collect())
 }
 
-/// A wall clock that was set back between the two counts as no time.
+/// Zero if the wall clock was set back between the two.
 fn span(from: i64, to: i64) -> Duration {
     Duration::from_micros(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
 }
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_spans_that_there_were() {
+    fn percentiles_are_spans_of_the_list() {
         let spans = |count: u64| Spread::of((1..=count).map(Duration::from_secs).collect());
         let hundred = spans(100);
         assert_eq!([hundred.p50, hundred.p90, hundred.p99].map(|span| span.as_secs()), [50, 90, 99]);
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_began_and_ended_has_a_duration() {
+    fn only_a_run_that_was_claimed_and_has_ended_has_a_duration() {
         let timings = [
             timing("a", Status::Succeeded, 0, Some(10), Some(40)),
             timing("a", Status::Failed, 0, Some(20), Some(30)),

@@ -1,4 +1,4 @@
-//! A swarm's `tasks.json` as requests: those that nobody has begun with.
+//! Imports the pending tasks of a swarm's `tasks.json` as requests.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::new_request::NewRequest;
 use super::template::Template;
 
-/// The file as swarms write it; they may write more than this.
+/// The file. Other fields are ignored.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum File {
@@ -25,18 +25,19 @@ struct Task {
     priority: Option<f64>,
 }
 
-/// What became of the tasks of a file.
+/// The tasks of a file as requests.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
     /// The requests, in the order of the file.
     pub requests: Vec<NewRequest>,
-    /// How many tasks were passed over because somebody has begun with them.
-    pub begun: usize,
+    /// How many tasks were skipped because they are not pending.
+    pub skipped: usize,
 }
 
-/// Reads the tasks that are pending, each as a request for the agent that the template names.
+/// Makes a request of every pending task; the template is the command of the agent.
 ///
-/// The same file again gives the same requests: each has the key `swarm:ID`. The error says what is wrong.
+/// Each request has the key `swarm:ID`, so that a task is submitted once, however often its file is imported. The error says what
+/// is wrong with the file.
 pub fn import(text: &str, agent: &Template) -> Result<Imported, String> {
     let file: File = serde_json::from_str(text).map_err(|error| {
         if serde_json::from_str::<Value>(text).is_ok() {
@@ -49,7 +50,7 @@ pub fn import(text: &str, agent: &Template) -> Result<Imported, String> {
     let mut imported = Imported::default();
     for (place, task) in tasks.iter().enumerate() {
         if task.status.as_deref().is_some_and(|status| status != "pending") {
-            imported.begun += 1;
+            imported.skipped += 1;
             continue;
         }
         let about = |what: &str| format!("task {} {what}", place + 1);
@@ -76,7 +77,7 @@ pub fn import(text: &str, agent: &Template) -> Result<Imported, String> {
     Ok(imported)
 }
 
-/// Swarms count from 1, the most urgent, to 5; ours are larger for the more urgent, with 0 in the middle.
+/// Converts a priority. In a swarm 1 is the most urgent and 5 the least; here larger numbers are more urgent, and 0 is normal.
 fn priority(of_swarm: Option<f64>) -> i32 {
     let level = of_swarm.unwrap_or(3.0).clamp(1.0, 5.0);
     ((3.0 - level) * 10.0) as i32
@@ -103,7 +104,7 @@ mod tests {
             {"id":"t4","prompt":"p","status":"DONE"},
             {"id":"t5","prompt":"p","status":"failed"}]}"#;
         let imported = read(text).unwrap();
-        assert_eq!((imported.requests.len(), imported.begun), (2, 3));
+        assert_eq!((imported.requests.len(), imported.skipped), (2, 3));
         let [first, second] = imported.requests.as_slice() else { panic!("two of them") };
         assert_eq!(first.command, ["agent", "--task", "t1", "翻译 README\nand more"]);
         assert_eq!((first.priority, second.priority), (20, -20));

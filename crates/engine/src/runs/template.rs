@@ -1,31 +1,31 @@
-//! Commands with places to fill in: `tool --print {prompt}`.
+//! Command templates with placeholders: `tool --print {prompt}`.
 
 use thiserror::Error;
 
-/// A command whose words have places such as `{prompt}`.
+/// A command whose words have placeholders such as `{prompt}`.
 ///
-/// It is split into words first and filled in afterwards, so that nothing in a value is taken for a word or for shell.
+/// The template is split into words before the values are inserted. So a value is always part of one word, and no shell reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     words: Vec<String>,
 }
 
-/// Why a text is no template.
+/// Why a text is not a template.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TemplateError {
-    /// There is no word in it.
+    /// It has no words.
     #[error("the command template is empty")]
     Empty,
-    /// A quote that never ends.
+    /// A quote is not closed.
     #[error("the command template has a quote that does not end: {0}")]
     OpenQuote(String),
-    /// A place that nothing is known for.
+    /// A required placeholder is missing.
     #[error("the command template has no `{{{0}}}`")]
     Missing(String),
 }
 
 impl TemplateError {
-    /// The way out.
+    /// What the user can do about it.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Empty | Self::Missing(_) => "write it like --agent-command 'claude -p {prompt}'",
@@ -63,35 +63,35 @@ impl Template {
         if words.is_empty() { Err(TemplateError::Empty) } else { Ok(Self { words }) }
     }
 
-    /// The same, which has to have this place.
-    pub fn parse_with(text: &str, place: &str) -> Result<Self, TemplateError> {
+    /// Parses a template that must have this placeholder.
+    pub fn parse_with(text: &str, placeholder: &str) -> Result<Self, TemplateError> {
         let template = Self::parse(text)?;
-        let marked = format!("{{{place}}}");
+        let marked = format!("{{{placeholder}}}");
         let there = template.words.iter().any(|word| word.contains(&marked));
-        if there { Ok(template) } else { Err(TemplateError::Missing(place.to_owned())) }
+        if there { Ok(template) } else { Err(TemplateError::Missing(placeholder.to_owned())) }
     }
 
-    /// The command with the places filled in; braces that are no place stay as they are.
+    /// The command with the values in place of the placeholders. Other braces stay as they are.
     pub fn fill(&self, values: &[(&str, &str)]) -> Vec<String> {
         self.words.iter().map(|word| fill(word, values)).collect()
     }
 }
 
-/// From left to right, so that what was filled in is not looked at again.
+/// Replaces placeholders from left to right. A value that contains a placeholder is not replaced again.
 fn fill(word: &str, values: &[(&str, &str)]) -> String {
     let mut filled = String::new();
     let mut rest = word;
     while let Some(open) = rest.find('{') {
         filled.push_str(&rest[..open]);
         rest = &rest[open..];
-        let place = values.iter().find_map(|(name, value)| {
-            let behind = rest[1..].strip_prefix(name)?.strip_prefix('}')?;
-            Some((value, behind))
+        let found = values.iter().find_map(|(name, value)| {
+            let after = rest[1..].strip_prefix(name)?.strip_prefix('}')?;
+            Some((value, after))
         });
-        match place {
-            Some((value, behind)) => {
+        match found {
+            Some((value, after)) => {
                 filled.push_str(value);
-                rest = behind;
+                rest = after;
             }
             None => {
                 filled.push('{');
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_refused() {
+    fn invalid_templates_are_refused() {
         assert_eq!(Template::parse("  "), Err(TemplateError::Empty));
         assert!(matches!(Template::parse("a 'b"), Err(TemplateError::OpenQuote(_))));
         assert!(matches!(Template::parse_with("tool", "prompt"), Err(TemplateError::Missing(_))));

@@ -214,8 +214,8 @@ impl GroupExecution<'_> {
                         match self.run_agent(agent, &self.ids[index]) {
                             Ok(Some(run)) => {
                                 if RequestStatus::from(&run) != RequestStatus::Done {
-                                    let reason = run.reason.map_or("", |reason| reason.as_str());
-                                    let why = format!("agent {}: {} {reason}", agent.agent, run.status);
+                                    let reason = run.reason().map_or("", |reason| reason.as_str());
+                                    let why = format!("agent {}: {} {reason}", agent.agent, run.status());
                                     locked(&failed).get_or_insert(why.trim_end().to_owned());
                                 }
                                 let (group, agent) = (self.index, agent.agent.clone());
@@ -246,7 +246,7 @@ impl GroupExecution<'_> {
     /// Runs the request of one agent to its end. Returns none if everything was stopped before.
     fn run_agent(&self, agent: &AgentCommand, id: &RequestId) -> Result<Option<Run>, StageError> {
         let runs = self.worker.runs();
-        let known = runs.store().read(|tables| tables.request(id)).map_err(RunError::from)?;
+        let known = runs.stored_request(id)?;
         let mut run = match known {
             None => runs.submit(&self.request(agent, id), None)?.run,
             Some(known) if known.request.origin.as_deref() != Some(self.owner.as_str()) => {
@@ -260,7 +260,7 @@ impl GroupExecution<'_> {
         let mut is_first = true;
         loop {
             let found = runs.find(run.as_str())?;
-            if found.status.is_terminal() {
+            if found.status().is_terminal() {
                 // A resumed execution retries a run that failed earlier, once.
                 let failed_earlier = is_first && RequestStatus::from(&found) != RequestStatus::Done;
                 if !failed_earlier || self.control.is_stopped() {

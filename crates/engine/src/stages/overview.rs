@@ -15,7 +15,7 @@ use super::report::{GroupBar, Report, Session};
 use super::{ExecutionLog, StageError};
 use crate::Listing;
 use crate::conflicts::ConflictLog;
-use crate::runs::Runs;
+use crate::runs::{RunError, Runs};
 use crate::work::why;
 
 /// Reads at most this much from the end of a log: about ten thousand groups.
@@ -234,14 +234,11 @@ fn agent_runs(
         Some(group) if !group.agents.is_empty() => group.agents.clone(),
         Some(_) | None => vec![execution.groups[index].clone()],
     };
-    let found = runs.store().read(|tables| {
-        let mut found = Vec::new();
-        for (agent, name) in names.into_iter().enumerate() {
-            if let Some(run) = tables.latest_run(&request_id(&execution.id, index, agent))? {
-                found.push((name, run));
-            }
-        }
-        Ok(found)
-    });
-    Ok(found.map_err(crate::runs::RunError::from)?)
+    let records = runs.store().snapshot().map_err(RunError::from)?;
+    let mut found = Vec::new();
+    for (agent, name) in names.into_iter().enumerate() {
+        let latest = records.latest_run(&request_id(&execution.id, index, agent));
+        found.extend(latest.map_err(RunError::from)?.map(|run| (name, run)));
+    }
+    Ok(found)
 }

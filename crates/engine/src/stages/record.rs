@@ -12,7 +12,6 @@ use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Lease, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_stages::{PhasePlan, PlanView};
-use lockkeeper_store::runs::now;
 use serde::{Deserialize, Serialize};
 
 use super::StageError;
@@ -78,7 +77,7 @@ pub(super) fn begin(
             None => Err(StageError::NothingToResume { phase: plan.phase.clone() }),
         };
     }
-    let started_at = now().unix_micros;
+    let started_at = worker.runs().now().unix_micros;
     let id: RunId = new_id("EX", started_at)?;
     let execution = Execution {
         id: id.to_string(),

@@ -90,11 +90,11 @@ impl QueueRunView {
         Self {
             id: run.id.to_string(),
             request_id: run.request.to_string(),
-            status: run.status.to_string(),
+            status: run.status().to_string(),
             request_status: RequestStatus::from(run).to_string(),
-            attempt: run.attempt,
-            exit_code: run.ending.map(|ending| ending.exit_code()),
-            reason_code: run.reason.map(|reason| reason.to_string()),
+            attempt: run.attempt(),
+            exit_code: run.ending().map(|ending| ending.exit_code()),
+            reason_code: run.reason().map(|reason| reason.to_string()),
         }
     }
 }

@@ -62,31 +62,31 @@ impl RunView {
     pub fn new(run: &Run, now: Moment) -> Self {
         let dial = ClockOffset::at(now);
         let utc = |moment: Option<Moment>| moment.map(|moment| dial.utc(moment));
-        let signal = match run.ending {
+        let signal = match run.ending() {
             Some(Ending::Signaled(signal)) => Some(signal),
             Some(Ending::Exited(_)) | None => None,
         };
         Self {
             id: run.id.to_string(),
             request_id: run.request.to_string(),
-            status: run.status.to_string(),
-            attempt: run.attempt,
-            claim: run.claim,
-            worker: run.worker.as_ref().map(ToString::to_string),
-            exit_code: run.ending.map(Ending::exit_code),
+            status: run.status().to_string(),
+            attempt: run.attempt(),
+            claim: run.claim(),
+            worker: run.worker().map(ToString::to_string),
+            exit_code: run.ending().map(Ending::exit_code),
             signal,
-            reason_code: run.reason.map(|reason| reason.to_string()),
-            message: run.message.clone(),
-            help: run.help,
+            reason_code: run.reason().map(|reason| reason.to_string()),
+            message: run.message().map(ToOwned::to_owned),
+            help: run.help(),
             queued_at: time(run.queued_at.unix_micros),
-            started_at: run.started_at.map(|at| time(at.unix_micros)),
-            completed_at: run.completed_at.map(|at| time(at.unix_micros)),
-            gives_up_at: utc(run.give_up_at),
+            started_at: run.started_at().map(|at| time(at.unix_micros)),
+            completed_at: run.completed_at().map(|at| time(at.unix_micros)),
+            gives_up_at: utc(run.give_up_at()),
             times_out_at: utc(run.times_out_at()),
-            retry_at: utc(run.retry_at),
-            pid: run.process.and_then(|process| process.command).map(|command| command.pid),
-            lease: run.lease.map(|(lease, _)| lease.to_string()),
-            token: run.lease.map(|(_, token)| token.0),
+            retry_at: utc(run.retry_at()),
+            pid: run.process().and_then(|process| process.command).map(|command| command.pid),
+            lease: run.lease().map(|(lease, _)| lease.to_string()),
+            token: run.lease().map(|(_, token)| token.0),
         }
     }
 }

@@ -185,8 +185,8 @@ impl AgentRunView {
             agent: agent.to_owned(),
             run_id: run.id.to_string(),
             request_id: run.request.to_string(),
-            status: run.status.to_string(),
-            exit_code: run.ending.map(|ending| ending.exit_code()),
+            status: run.status().to_string(),
+            exit_code: run.ending().map(|ending| ending.exit_code()),
         }
     }
 }

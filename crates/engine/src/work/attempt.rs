@@ -1,4 +1,4 @@
-//! Executes the command of one claimed run and reports how it ended. Knows no database.
+//! Executes the command of one claimed run and reports how it ended. Of the store it knows only the clock.
 //!
 //! The command inherits the kernel lock of its run, so that any process can see after the end of this one whether the
 //! command still lives. It writes to its log by itself: it does not notice when its worker dies.
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::liveness::ProcessRef;
-use lockkeeper_core::run::life::Seen;
+use lockkeeper_core::run::transition::AttemptOutcome;
 
 use self::log::AttemptLog;
 pub(super) use self::slot::Slot;
@@ -31,12 +31,11 @@ use super::events::{Events, WorkerEvent};
 use super::processes::{RunProcesses, mark};
 use super::report::{Finished, Report, Started};
 use crate::Engine;
-use crate::runs::RunFolder;
 use crate::runs::completing::{End, Outcome};
+use crate::runs::{RunFolder, Runs};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::exec::{Running, start_cached};
 use lockkeeper_platform::wall_clock::WallTime;
-use lockkeeper_store::runs::now;
 
 /// A command that runs longer than this is reported as started. Most commands of a busy queue are over before.
 const SHORT: Duration = Duration::from_millis(20);
@@ -44,6 +43,8 @@ const SHORT: Duration = Duration::from_millis(20);
 /// What all attempts of one worker share.
 pub(super) struct AttemptContext {
     pub(super) settings: Settings,
+    /// The store of runs, for its clock.
+    pub(super) runs: Arc<Runs>,
     /// The state folder.
     pub(super) state: PathBuf,
     pub(super) worker: WorkerId,
@@ -97,9 +98,9 @@ impl<'a> Attempt<'a> {
         let id = self.claimed.run.id.clone();
         let outcome = context.events.catch_panic(&id, || self.execute()).unwrap_or_else(|| {
             context.processes().end_all(&self.claimed.run);
-            Outcome::Seen(Seen::Vanished)
+            Outcome::Observed(AttemptOutcome::Vanished)
         });
-        let ended_at = now();
+        let ended_at = context.runs.now();
         let Claimed { run, request, lock, lease, files } = self.claimed;
         // From here on only what the command left running can have the kernel lock.
         drop(lock);
@@ -117,7 +118,7 @@ impl<'a> Attempt<'a> {
     fn execute(&mut self) -> Outcome {
         match self.control.take() {
             None => {}
-            Some(Stop::Canceled) => return Outcome::Seen(Seen::Stopped(None)),
+            Some(Stop::Canceled) => return Outcome::Observed(AttemptOutcome::Stopped(None)),
             Some(Stop::Recorded) => return Outcome::Recorded,
             Some(Stop::Superseded) => return Outcome::Superseded,
         }
@@ -125,7 +126,7 @@ impl<'a> Attempt<'a> {
             Ok(log) => log,
             Err(error) => {
                 let why = format!("cannot write to {}: {error}", self.folder.path().display());
-                return Outcome::Seen(Seen::NotStarted(126, why));
+                return Outcome::Observed(AttemptOutcome::NotStarted(126, why));
             }
         };
         let spec =
@@ -135,7 +136,7 @@ impl<'a> Attempt<'a> {
             Err(error) => {
                 self.keep_log(log);
                 let why = command::why_not_started(&error, &self.claimed.request.dir);
-                return Outcome::Seen(Seen::NotStarted(error.exit_code(), why));
+                return Outcome::Observed(AttemptOutcome::NotStarted(error.exit_code(), why));
             }
         };
         if self.claimed.lease.is_none() {
@@ -148,18 +149,19 @@ impl<'a> Attempt<'a> {
             let run = &self.claimed.run;
             self.context.events.trouble(format!("cannot supervise {}: {error}", run.id));
             self.context.processes().end_all(run);
-            Outcome::Seen(Seen::Vanished)
+            Outcome::Observed(AttemptOutcome::Vanished)
         })
     }
 
     fn supervise(&mut self, mut running: Running, mut log: AttemptLog) -> io::Result<Outcome> {
+        let times_out_at = self.claimed.run.times_out_at().map(|at| self.context.runs.local_moment(at));
         let until = clock::now().after(SHORT);
-        let until = self.claimed.run.times_out_at().map_or(until, |at| at.min(until));
+        let until = times_out_at.map_or(until, |at| at.min(until));
         let ended = running.supervise_until(until)?;
         self.slot.was_short = ended.is_some();
         if let Some(ending) = ended {
             self.keep_log(log);
-            return Ok(Outcome::Seen(Seen::Ended(ending.into())));
+            return Ok(Outcome::Observed(AttemptOutcome::Ended(ending.into())));
         }
         if let Err(error) = log.move_to_run() {
             self.context.events.trouble(format!("cannot keep what {} writes: {error}", self.claimed.run.id));
@@ -176,7 +178,8 @@ impl<'a> Attempt<'a> {
             log,
             &self.context.reports,
             self.context.settings.grace,
-        );
+        )
+        .with_timeout(times_out_at);
         let mark = mark(&self.claimed.run);
         let ending =
             running.supervise_marked(&extra, Some(&mark), &mut |event| supervision.on_event(event))?;
@@ -188,7 +191,7 @@ impl<'a> Attempt<'a> {
     /// The log of the attempt. A run that holds nothing and can make only one attempt uses the log of the slot.
     fn make_log(&mut self) -> io::Result<AttemptLog> {
         let Claimed { run, request, lease, .. } = &self.claimed;
-        let (attempt, limit) = (run.attempt, self.context.settings.output_limit);
+        let (attempt, limit) = (run.attempt(), self.context.settings.output_limit);
         // What is in the way of a log that is used again is no reason to fail: the run gets a log of its own.
         if attempt == 1
             && request.retry.limit == 0

@@ -15,7 +15,7 @@ use lockkeeper_core::lease::{self, Outcome, WaitTerms};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::life::Taker;
+use lockkeeper_core::run::transition::Claimant;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::waiting::Blocker;
 
@@ -47,7 +47,7 @@ impl Claimed {
     }
 }
 
-/// What became of the wish to claim one run.
+/// The result of an attempt to claim one run.
 #[derive(Debug)]
 pub enum ClaimResult {
     /// It is to be executed now.
@@ -93,11 +93,11 @@ impl Claimer {
         request: Request,
         line: &mut WaitingLine,
     ) -> Result<Option<Claimed>, RunError> {
-        if run.status != Status::Queued {
+        if run.status() != Status::Queued {
             return self.claim_with(run, request, None, line);
         }
         let lock = self.lock_for_next(line)?;
-        let claimed = match self.runs.claim_plain(&self.taker(lock, None)) {
+        let claimed = match self.runs.claim_plain(&self.worker.id, lock) {
             Ok(claimed) => claimed,
             Err(error) => Some(self.claimed_with(lock).ok_or(error)?),
         };
@@ -150,7 +150,8 @@ impl Claimer {
             }
         };
         let lock = self.lock_for_next(line)?;
-        let (claimed, error) = match self.runs.claim_for(&run.id, &self.taker(lock, held)) {
+        let claimant = Claimant { worker: self.worker.id.clone(), holder: Some(lock), lease: held };
+        let (claimed, error) = match self.runs.claim_for(run, &claimant) {
             Ok(claimed) => (claimed, None),
             Err(error) => (self.claimed_with(lock).map(|(run, _)| run), Some(error)),
         };
@@ -174,10 +175,6 @@ impl Claimer {
             let _ = self.leases.release(id, Some(token))?;
         }
         Ok(())
-    }
-
-    fn taker(&self, lock: HolderId, lease: Option<(LeaseId, Token)>) -> Taker {
-        Taker { worker: self.worker.id.clone(), holder: Some(lock), lease }
     }
 
     /// The kernel lock for the next run, which is made if there is none.

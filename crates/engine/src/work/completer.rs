@@ -16,7 +16,7 @@ use std::time::Duration;
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::life::Lost;
+use lockkeeper_core::run::transition::TransitionError;
 use lockkeeper_core::run::{Run, Status};
 
 use super::claimer::{Claimed, make_lock};
@@ -27,13 +27,12 @@ use super::processes::RunProcesses;
 use super::report::{Committed, Finished, Report, Started};
 use super::{locked, stage_file};
 use crate::Engine;
-use crate::runs::claiming::Claimant;
 use crate::runs::completing::{Completed, End};
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::liveness_lock::LivenessLock;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::Worker as WorkerRecord;
+use lockkeeper_store::runs::{ClaimOrder, Claims, Worker as WorkerRecord};
 
 /// The pauses before the store is tried again.
 const PAUSES: [Duration; 4] =
@@ -110,11 +109,11 @@ impl Completer {
         let wanted = batch.iter().filter(|one| one.finished.wants_next).count();
         self.make_locks(wanted, locks);
         let holders: Vec<HolderId> = locks.iter().take(wanted).map(LivenessLock::holder).collect();
-        let claimant = Claimant { worker: &self.worker.id, locks: &holders };
+        let claims = Claims { worker: &self.worker.id, locks: &holders, order: ClaimOrder::Strict };
         let mut retried = false;
         let Completed { ended, claimed } = persist(&self.events, &in_words(&batch), || {
             let retried = std::mem::replace(&mut retried, true);
-            self.runs.complete(batch.iter().map(|one| &one.finished.end), &claimant, retried)
+            self.runs.complete(batch.iter().map(|one| &one.finished.end), &claims, retried)
         });
         persist(&self.events, "force the ends of runs to the disk", || self.runs.sync());
         let mut claimed = claimed.into_iter();
@@ -180,7 +179,7 @@ impl Completer {
     /// it shares.
     fn release(&self, finished: Finished) {
         let Finished { end: End { run, .. }, files, .. } = finished;
-        if let Some((lease, token)) = run.lease.filter(|_| !self.has_processes(&run))
+        if let Some((lease, token)) = run.lease().filter(|_| !self.has_processes(&run))
             // The end of its processes frees it all the same.
             && let Err(error) = self.leases.release(lease, Some(token))
         {
@@ -198,7 +197,7 @@ impl Completer {
         let Some(process) = process else { return };
         // Something may have happened to the run before its attempt could be told.
         match self.runs.record_process(run, *process) {
-            Ok(found) if found.status == Status::Cancelling => self.active.stop(run, Stop::Canceled),
+            Ok(found) if found.status() == Status::Cancelling => self.active.stop(run, Stop::Canceled),
             Ok(_) => {}
             Err(error @ RunError::Lost { .. }) => self.stop(run, &error),
             Err(error) => self.events.trouble(format!("cannot record the process of {}: {error}", run.id)),
@@ -206,7 +205,7 @@ impl Completer {
     }
 
     fn time_out(&self, run: &Run) {
-        match self.runs.time_out(&run.id, run.claim) {
+        match self.runs.time_out(&run.id, run.claim()) {
             Ok(_) => self.active.stop(run, Stop::Recorded),
             // A store that failed is tried again: the attempt reports once more.
             Err(error) => self.stop(run, &error),
@@ -216,7 +215,7 @@ impl Completer {
     /// Stops an attempt whose run is not what it was.
     fn stop(&self, run: &Run, error: &RunError) {
         let why = match error {
-            RunError::Lost { source: Lost::Claim { .. }, .. } => Stop::Superseded,
+            RunError::Lost { source: TransitionError::Claim { .. }, .. } => Stop::Superseded,
             RunError::Lost { current: Status::Cancelling, .. } => Stop::Canceled,
             RunError::Lost { current, .. } if current.is_terminal() => Stop::Recorded,
             _ => return,
@@ -256,7 +255,7 @@ pub(super) fn persist<T>(events: &Events, what: &str, mut act: impl FnMut() -> R
 
 /// The claimed run, with the kernel lock that the claim names.
 fn with_lock(run: Run, request: Request, locks: &mut Vec<LivenessLock>) -> Claimed {
-    let holder = run.process.map(|process| process.holder);
+    let holder = run.process().map(|process| process.holder);
     let place = locks.iter().position(|lock| Some(lock.holder()) == holder);
     let lock = place.map(|place| locks.swap_remove(place));
     Claimed { run, request, lock, lease: None, files: LockFiles::default() }

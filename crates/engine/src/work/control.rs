@@ -99,7 +99,7 @@ pub(super) struct ActiveRuns {
 impl ActiveRuns {
     /// Adds a run, whose thread sleeps on `pipe`.
     pub(super) fn add(&self, run: &Run, pipe: Arc<WakePipe>) -> Arc<Control> {
-        let control = Arc::new(Control { claim: run.claim, stop: AtomicU8::new(0), pipe });
+        let control = Arc::new(Control { claim: run.claim(), stop: AtomicU8::new(0), pipe });
         locked(&self.controls).insert(run.id.clone(), Arc::clone(&control));
         control
     }
@@ -107,7 +107,7 @@ impl ActiveRuns {
     /// Removes a run. The next attempt may have been claimed here in the meantime: that one stays.
     pub(super) fn remove(&self, run: &Run) {
         let mut controls = locked(&self.controls);
-        if controls.get(&run.id).is_some_and(|control| control.claim == run.claim) {
+        if controls.get(&run.id).is_some_and(|control| control.claim == run.claim()) {
             controls.remove(&run.id);
         }
     }
@@ -122,7 +122,7 @@ impl ActiveRuns {
 
     /// Asks the attempt under this claim to stop, if it is still executed.
     pub(super) fn stop(&self, run: &Run, why: Stop) {
-        if let Some(control) = locked(&self.controls).get(&run.id).filter(|one| one.claim == run.claim) {
+        if let Some(control) = locked(&self.controls).get(&run.id).filter(|one| one.claim == run.claim()) {
             control.stop(why);
         }
     }
@@ -139,12 +139,12 @@ impl ActiveRuns {
             locked(&self.controls).iter().map(|(id, control)| (id.clone(), Arc::clone(control))).collect();
         for (id, control) in all {
             match ours.iter().find(|run| run.id == id) {
-                Some(run) if run.status == Status::Cancelling => control.stop(Stop::Canceled),
+                Some(run) if run.status() == Status::Cancelling => control.stop(Stop::Canceled),
                 Some(_) => {}
                 // It may have been claimed or have ended just now: only its record tells.
                 None => match runs.run_with_request(&id)? {
-                    Some((run, _)) if run.claim != control.claim => control.stop(Stop::Superseded),
-                    Some((run, _)) if run.status.is_terminal() => control.stop(Stop::Recorded),
+                    Some((run, _)) if run.claim() != control.claim => control.stop(Stop::Superseded),
+                    Some((run, _)) if run.status().is_terminal() => control.stop(Stop::Recorded),
                     Some(_) | None => {}
                 },
             }

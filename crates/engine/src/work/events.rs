@@ -82,7 +82,7 @@ impl Events {
             WorkerEvent::Started(run) => (run, State::Start, request.map(|request| request.title.clone())),
             WorkerEvent::Waiting(run, why) => (run, State::Wait, Some(why.clone())),
             WorkerEvent::Retrying(run) => (run, State::Wait, Some("the next attempt".to_owned())),
-            WorkerEvent::Ended(run) => (run, end_state(run), run.message.clone()),
+            WorkerEvent::Ended(run) => (run, end_state(run), run.message().map(ToOwned::to_owned)),
             WorkerEvent::Adopted(_)
             | WorkerEvent::Superseded(_)
             | WorkerEvent::Draining
@@ -110,7 +110,7 @@ fn end_state(run: &Run) -> State {
         RequestStatus::Done => State::Done,
         RequestStatus::NeedsInput => State::Help,
         RequestStatus::Canceled => State::Skip,
-        RequestStatus::Failed if run.reason == Some(Reason::QueueTimeout) => State::Skip,
+        RequestStatus::Failed if run.reason() == Some(Reason::QueueTimeout) => State::Skip,
         RequestStatus::Failed | RequestStatus::Queued | RequestStatus::Running => State::Error,
     }
 }
@@ -118,13 +118,13 @@ fn end_state(run: &Run) -> State {
 fn meta(run: &Run) -> Map<String, Value> {
     let mut meta = Map::new();
     meta.insert("run_id".to_owned(), json!(run.id.as_str()));
-    meta.insert("attempt".to_owned(), json!(run.attempt));
-    if run.status != Status::Running || run.retry_at.is_some() {
-        meta.insert("status".to_owned(), json!(run.status.as_str()));
-        if let Some(reason) = run.reason {
+    meta.insert("attempt".to_owned(), json!(run.attempt()));
+    if run.status() != Status::Running || run.retry_at().is_some() {
+        meta.insert("status".to_owned(), json!(run.status().as_str()));
+        if let Some(reason) = run.reason() {
             meta.insert("error_type".to_owned(), json!(reason.as_str()));
         }
-        if let Some(ending) = run.ending {
+        if let Some(ending) = run.ending() {
             meta.insert("exit_code".to_owned(), json!(ending.exit_code()));
         }
     }

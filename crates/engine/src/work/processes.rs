@@ -45,7 +45,7 @@ impl RunProcesses<'_> {
     pub(super) fn end_leftovers(&self, run: &Run) {
         let mark = mark(run);
         let left = process::reap_orphans().into_iter().any(|orphan| tree::has_mark(orphan, &mark));
-        if left || run.process.is_some_and(|process| self.is_shared(process.holder)) {
+        if left || run.process().is_some_and(|process| self.is_shared(process.holder)) {
             self.end_all(run);
             process::reap_orphans();
         }
@@ -62,7 +62,7 @@ impl RunProcesses<'_> {
 
     /// The processes that share a run's kernel lock.
     pub(super) fn sharing(&self, run: &Run) -> Vec<ProcessRef> {
-        let Some(holder) = run.process.map(|process| process.holder) else { return Vec::new() };
+        let Some(holder) = run.process().map(|process| process.holder) else { return Vec::new() };
         if !self.is_shared(holder) {
             return Vec::new();
         }

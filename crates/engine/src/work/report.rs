@@ -66,6 +66,6 @@ impl Finished {
     /// Whether the run gets no stage file: it held nothing, and succeeded at once.
     pub(super) fn is_trivial(&self, run: &Run) -> bool {
         let held_nothing = self.lease.is_none() && self.files.is_empty();
-        held_nothing && !self.is_reported && run.status == Status::Succeeded && run.attempt == 1
+        held_nothing && !self.is_reported && run.status() == Status::Succeeded && run.attempt() == 1
     }
 }

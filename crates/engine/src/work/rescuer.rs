@@ -20,7 +20,7 @@ use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::liveness::LockState;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Run;
-use lockkeeper_core::run::life::Seen;
+use lockkeeper_core::run::transition::AttemptOutcome;
 
 pub(super) use self::survey::Survey;
 use super::attempt::reusable_log;
@@ -36,7 +36,7 @@ use crate::runs::{RunError, Runs};
 use lockkeeper_platform::exec::Ending;
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::{clock, poll, process, tree};
-use lockkeeper_store::runs::{Worker as WorkerRecord, now};
+use lockkeeper_store::runs::Worker as WorkerRecord;
 
 /// A run whose time is up is reported again after this long: the store may have failed.
 const REPORT_AGAIN: Duration = Duration::from_millis(100);
@@ -78,10 +78,10 @@ impl Rescuer {
         if survey.theirs.is_empty() {
             return Ok(());
         }
-        let is_busy = |id: &&WorkerId| survey.theirs.iter().any(|run| run.worker.as_ref() == Some(*id));
+        let is_busy = |id: &&WorkerId| survey.theirs.iter().any(|run| run.worker() == Some(*id));
         let busy = survey.others.iter().map(|other| &other.id).filter(is_busy);
         let silent = heartbeats.look(self.runs.folder(), busy, self.heartbeat);
-        let is_silent = |run: &&Run| run.worker.as_ref().is_some_and(|id| silent.contains(id));
+        let is_silent = |run: &&Run| run.worker().is_some_and(|id| silent.contains(id));
         for run in survey.theirs.iter().filter(is_silent) {
             self.adopt(run, true, Some(wake))?;
         }
@@ -93,10 +93,10 @@ impl Rescuer {
         // Listed first: a worker is registered before it makes files.
         let files = heartbeat::files(self.runs.folder());
         let logs = reusable_log::folders(self.runs.folder());
-        let living = self.runs.living()?;
-        let workers = living.workers.iter().map(|worker| &worker.id);
+        let found = self.runs.workers_and_runs()?;
+        let workers = found.workers.iter().map(|worker| &worker.id);
         let known: HashSet<&WorkerId> =
-            workers.chain(living.runs.iter().filter_map(|run| run.worker.as_ref())).collect();
+            workers.chain(found.runs.iter().filter_map(|run| run.worker())).collect();
         let is_stray = |path: &&PathBuf| !known.iter().any(|id| path.ends_with(id.as_str()));
         // Another worker may do the same now.
         files.iter().filter(is_stray).for_each(|path| drop(fs::remove_file(path)));
@@ -132,12 +132,12 @@ impl Rescuer {
 
     /// Waits for the end of an adopted run, and until that end is written.
     fn look_after(&self, run: Run, request: Request, is_silent: bool, control: &Control) {
-        let outcome = if !run.status.is_active() {
+        let outcome = if !run.status().is_active() {
             self.end_processes(&run);
             Outcome::Recorded
         } else if is_silent {
             self.end_processes(&run);
-            Outcome::Seen(Seen::Replaced)
+            Outcome::Observed(AttemptOutcome::Replaced)
         } else {
             match self.events.catch_panic(&run.id, || self.wait_for_end(&run, control)) {
                 Some(Ok(outcome)) => outcome,
@@ -146,17 +146,18 @@ impl Rescuer {
                         self.events.trouble(format!("cannot look after {}: {error}", run.id));
                     }
                     self.end_processes(&run);
-                    Outcome::Seen(Seen::Vanished)
+                    Outcome::Observed(AttemptOutcome::Vanished)
                 }
             }
         };
-        self.completer.complete(Finished::of(End { run, request, outcome, ended_at: now() }));
+        let ended_at = self.runs.now();
+        self.completer.complete(Finished::of(End { run, request, outcome, ended_at }));
     }
 
     /// Waits until nothing of a run lives.
     fn wait_for_end(&self, run: &Run, control: &Control) -> io::Result<Outcome> {
-        let vanished = || Ok(Outcome::Seen(Seen::Vanished));
-        let Some(process) = run.process else { return vanished() };
+        let vanished = || Ok(Outcome::Observed(AttemptOutcome::Vanished));
+        let Some(process) = run.process() else { return vanished() };
         let life = self.leases.probe().liveness_file();
         let held = life.look(process.holder) == LockState::Held;
         // A command whose process was not recorded is found by its mark.
@@ -170,13 +171,13 @@ impl Rescuer {
                 return vanished();
             }
         };
-        let mut report_at = run.times_out_at();
+        let mut report_at = run.times_out_at().map(|at| self.runs.local_moment(at));
         loop {
             match control.take() {
                 None => {}
                 Some(Stop::Canceled) => {
                     self.end_processes(run);
-                    return Ok(Outcome::Seen(Seen::Stopped(None)));
+                    return Ok(Outcome::Observed(AttemptOutcome::Stopped(None)));
                 }
                 Some(Stop::Recorded) => {
                     self.end_processes(run);
@@ -193,7 +194,9 @@ impl Rescuer {
                 let status = status.and_then(|(exit, command)| process::exit_status(exit, command));
                 self.end_processes(run);
                 return match status {
-                    Some(status) => Ok(Outcome::Seen(Seen::Ended(Ending::from_wait(status).into()))),
+                    Some(status) => {
+                        Ok(Outcome::Observed(AttemptOutcome::Ended(Ending::from_wait(status).into())))
+                    }
                     None => vanished(),
                 };
             }

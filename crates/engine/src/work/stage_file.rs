@@ -31,11 +31,11 @@ fn document(run: &Run, lease: Option<&Lease>, worker: &WorkerRecord) -> Value {
         "version": "1.0",
         "request_id": run.request.as_str(),
         "run_id": run.id.as_str(),
-        "status": run.status.as_str(),
-        "attempt": run.attempt,
-        "claim": run.claim,
-        "started_at": run.started_at.map(|at| time(at.unix_micros)),
-        "completed_at": run.completed_at.map(|at| time(at.unix_micros)),
+        "status": run.status().as_str(),
+        "attempt": run.attempt(),
+        "claim": run.claim(),
+        "started_at": run.started_at().map(|at| time(at.unix_micros)),
+        "completed_at": run.completed_at().map(|at| time(at.unix_micros)),
         "lock": {
             "lock_type": "request",
             "holder": {

@@ -28,8 +28,8 @@ use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunError, Runs, new_id};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::liveness_lock::LivenessLock;
-use lockkeeper_platform::{clock, process, random, tree};
-use lockkeeper_store::runs::{Worker as WorkerRecord, now};
+use lockkeeper_platform::{process, random, tree};
+use lockkeeper_store::runs::Worker as WorkerRecord;
 
 /// A worker that others can see, until it is dropped.
 pub struct Worker {
@@ -63,7 +63,7 @@ impl Worker {
         tree::become_subreaper().map_err(RunError::Machine)?;
         let holder = random::holder_id().map_err(RunError::Machine)?;
         let lock = leases.probe().liveness_file().hold(holder).map_err(RunError::Machine)?;
-        let started_at = now().unix_micros;
+        let started_at = runs.now().unix_micros;
         let record = WorkerRecord {
             id: new_id::<WorkerId>("W", started_at)?,
             holder,
@@ -112,6 +112,7 @@ impl Worker {
         );
         let context = AttemptContext {
             settings,
+            runs: Arc::clone(&runs),
             state: runs.folder().to_owned(),
             worker: record.id.clone(),
             process: record.process,
@@ -189,7 +190,8 @@ impl Worker {
             let what = format!("see whether {} is still claimed here", run.id);
             if !persist(&self.events, &what, || self.runs.is_current(run)) {
                 let Claimed { run, request, lease, files, .. } = claimed;
-                let end = End { run, request, outcome: Outcome::Superseded, ended_at: now() };
+                let ended_at = self.runs.now();
+                let end = End { run, request, outcome: Outcome::Superseded, ended_at };
                 return Finished { lease, files, ..Finished::of(end) };
             }
         }
@@ -198,7 +200,8 @@ impl Worker {
 
     /// Whether this worker may have been frozen since the claim, for so long that another one replaced it.
     fn may_be_superseded(&self, claimed: &Claimed) -> bool {
-        let since = claimed.run.started_at.map(|at| clock::now().since(at.moment));
+        let now = self.runs.now();
+        let since = claimed.run.started_at().map(|at| now.moment.since(at.moment));
         since.is_some_and(|since| since >= self.context.settings.heartbeat)
     }
 }

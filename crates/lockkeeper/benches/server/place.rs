@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::Status;
-use lockkeeper_core::run::life::{self, Mark, Taker};
+use lockkeeper_core::run::transition::{self, Claimant, Mark, Transition};
+use lockkeeper_core::run::{Run, Stamp, Status};
 use lockkeeper_engine::runs::Runs;
+use lockkeeper_store::runs::Moved;
 use serde_json::Value;
 
 use crate::measure::lockkeeper;
@@ -81,41 +82,33 @@ pub fn fill(folder: &Path, count: usize) -> Runs {
         let range = first..count.min(first + AT_ONCE);
         let requests: Vec<Request> = range.clone().map(request).collect();
         let submitted = runs.submit_all(&requests, None).unwrap();
-        runs.store()
-            .note(|tables| {
-                for (number, one) in range.zip(&submitted) {
-                    match number % 10 {
-                        0..=3 => carry_out(tables, &one.run, Status::Succeeded, 0)?,
-                        4 | 5 => carry_out(tables, &one.run, Status::Failed, 1)?,
-                        6 => {
-                            let run = tables.run(&one.run)?.unwrap();
-                            assert!(tables.advance(&run, &life::cancel(&run, tables.now(), None).unwrap())?);
-                        }
-                        _ => {}
-                    }
-                }
-                Ok(())
-            })
-            .unwrap();
+        let store = runs.store();
+        let now = store.now();
+        let records = store.snapshot().unwrap();
+        let mut transitions = Vec::new();
+        for (number, one) in range.zip(&submitted) {
+            let queued = records.run(&one.run).unwrap().unwrap();
+            match number % 10 {
+                0..=3 => transitions.extend(carry_out(&queued, Status::Succeeded, 0, now)),
+                4 | 5 => transitions.extend(carry_out(&queued, Status::Failed, 1, now)),
+                6 => transitions.push(transition::cancel(&queued, now, None).unwrap()),
+                _ => {}
+            }
+        }
+        let moved = store.move_runs(&transitions).unwrap();
+        assert!(moved.iter().all(|moved| *moved == Moved::Applied));
     }
     runs
 }
 
-fn carry_out(
-    tables: &lockkeeper_store::runs::Tables<'_>,
-    id: &RunId,
-    to: Status,
-    code: u8,
-) -> Result<(), lockkeeper_store::StoreError> {
+/// The transitions of a run that is claimed and ends.
+fn carry_out(queued: &Run, to: Status, code: u8, now: Stamp) -> [Transition; 2] {
     let worker: WorkerId = "bench".parse().unwrap();
-    let queued = tables.run(id)?.unwrap();
-    let taker = Taker { worker: worker.clone(), holder: None, lease: None };
-    let claimed = life::claim(&queued, taker, tables.now()).unwrap();
-    assert!(tables.advance(&queued, &claimed)?);
+    let claimant = Claimant { worker: worker.clone(), holder: None, lease: None };
+    let claimed = transition::claim(queued, claimant, now).unwrap();
     let mark = Mark { to, expect: None, claim: None, exit_code: Some(code), worker };
-    let ended = life::mark(&claimed.run, &mark, tables.now()).unwrap();
-    assert!(tables.advance(&claimed.run, &ended)?);
-    Ok(())
+    let ended = transition::mark(&claimed.run, &mark, now).unwrap();
+    [claimed, ended]
 }
 
 fn request(number: usize) -> Request {

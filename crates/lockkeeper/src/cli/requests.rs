@@ -64,14 +64,14 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
         args.statuses.iter().map(|text| text.parse()).collect::<Result<Vec<RequestStatus>, _>>()?;
     let filter =
         RequestFilter { statuses, text: args.text.clone(), limit: args.limit, ..RequestFilter::default() };
-    let entries = match context.existing_runs()? {
+    let (entries, now) = match context.existing_runs()? {
         Some(runs) => {
             runs.expire()?;
-            runs.requests(&filter)?
+            (runs.requests(&filter)?, runs.now().moment)
         }
-        None => Vec::new(),
+        // There is nothing to compare it with.
+        None => (Vec::new(), clock::now()),
     };
-    let now = clock::now();
     let leases = leases(context, &entries)?;
     if context.json {
         let requests = entries.iter().map(|entry| as_json(entry, leases.as_ref(), now));
@@ -130,7 +130,7 @@ fn show(context: &Context, id: &str) -> Result<Exit, Report> {
     runs.expire()?;
     let entry = runs.request(&id)?;
     let leases = leases(context, std::slice::from_ref(&entry))?;
-    let now = clock::now();
+    let now = runs.now().moment;
     if context.json {
         print::json(&json!({ "request": as_json(&entry, leases.as_ref(), now) }));
     } else {
@@ -147,7 +147,7 @@ fn as_text(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Strin
         ("status", request_status(entry.request.status)),
     ];
     if let Some(run) = &entry.latest {
-        lines.push(("run", format!("{} {}", run.id, super::runs::rows::status(run.status))));
+        lines.push(("run", format!("{} {}", run.id, super::runs::rows::status(run.status()))));
         let why = why(run, request, entry.blocked.as_ref(), leases, now);
         lines.extend(Some(why).filter(|why| !why.is_empty()).map(|why| ("why", why)));
     }

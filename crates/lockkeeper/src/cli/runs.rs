@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use lockkeeper_core::id::RequestId;
-use lockkeeper_core::run::Status;
+use lockkeeper_core::run::{Stamp, Status};
 use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{RunFilter, Spread, Stats};
 use lockkeeper_engine::views::{RunListItem, StatsView};
 use lockkeeper_platform::clock;
-use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::json;
 
 use super::context::{Context, Globals};
@@ -85,14 +84,14 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
     let statuses = args.statuses.iter().map(|text| text.parse()).collect::<Result<Vec<Status>, _>>()?;
     let request = args.request.as_ref().map(|id| id.parse::<RequestId>()).transpose()?;
     let filter = RunFilter { statuses, request, before: None, limit: args.limit };
-    let entries = match context.existing_runs()? {
+    let (entries, now) = match context.existing_runs()? {
         Some(runs) => {
             runs.expire()?;
-            runs.entries(&filter)?
+            (runs.entries(&filter)?, runs.now().moment)
         }
-        None => Vec::new(),
+        // There is nothing to compare it with.
+        None => (Vec::new(), clock::now()),
     };
-    let now = clock::now();
     let leases = leases_for(context, entries.iter().map(|entry| (&entry.run, &entry.request.request)))?;
     if context.json {
         let runs = entries.iter().map(|entry| {
@@ -113,8 +112,8 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
         vec![
             run.id.to_string(),
             table::plain(request.id.as_str()),
-            status(run.status),
-            run.attempt.to_string(),
+            status(run.status()),
+            run.attempt().to_string(),
             age(run, now),
             table::cut(&table::plain(&request.title), 40),
             why(run, request, entry.blocked.as_ref(), leases.as_ref(), now),
@@ -126,16 +125,13 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
 }
 
 fn stats(context: &Context, args: &StatsArgs) -> Result<Exit, Report> {
-    let since = match &args.since {
-        Some(text) => before_now(parse_span(text)?),
-        None => i64::MIN,
-    };
+    let span = args.since.as_deref().map(parse_span).transpose()?;
     let Some(runs) = context.existing_runs()? else {
         return Err(
             Report::usage("there are no runs yet").with_hint("submit one with `lockkeeper submit -- CMD`")
         );
     };
-    let stats = runs.stats(since)?;
+    let stats = runs.stats(span.map_or(i64::MIN, |span| before(runs.now(), span)))?;
     if context.json {
         print::json(&StatsView::new(&stats));
     } else {
@@ -161,10 +157,10 @@ fn stats_text(stats: &Stats) -> String {
 }
 
 fn prune(context: &Context, args: &PruneArgs) -> Result<Exit, Report> {
-    let before = before_now(parse_span(&args.older_than)?);
+    let span = parse_span(&args.older_than)?;
     let gone = match context.existing_runs()? {
-        Some(runs) if args.dry_run => runs.prunable(before)?,
-        Some(runs) => runs.prune(before)?,
+        Some(runs) if args.dry_run => runs.prunable(before(runs.now(), span))?,
+        Some(runs) => runs.prune(before(runs.now(), span))?,
         None => Vec::new(),
     };
     if context.json {
@@ -180,8 +176,8 @@ fn prune(context: &Context, args: &PruneArgs) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-/// The wall clock time before this duration, in microseconds since 1970.
-fn before_now(span: Duration) -> i64 {
+/// This long before `now` on the wall clock, in microseconds since 1970.
+fn before(now: Stamp, span: Duration) -> i64 {
     let span = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-    WallTime::now().as_micros().saturating_sub(span)
+    now.unix_micros.saturating_sub(span)
 }

@@ -144,7 +144,7 @@ fn counted(listener: Box<Listener>, counts: Arc<Mutex<Counts>>) -> Box<Listener>
     Box::new(move |event| {
         if let WorkerEvent::Ended(run) = event {
             let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-            match run.status {
+            match run.status() {
                 Status::Succeeded => counts.succeeded += 1,
                 _ => counts.others += 1,
             }
@@ -196,21 +196,21 @@ fn lines(json: bool, quiet: bool) -> Box<Listener> {
 pub(super) fn in_words(event: &WorkerEvent) -> String {
     let name = |run: &Run| format!("{} {}", run.id, table::plain(run.request.as_str()));
     match event {
-        WorkerEvent::Started(run) if run.attempt > 1 => {
-            format!("{}: started, attempt {}", name(run), run.attempt)
+        WorkerEvent::Started(run) if run.attempt() > 1 => {
+            format!("{}: started, attempt {}", name(run), run.attempt())
         }
         WorkerEvent::Started(run) => format!("{}: started", name(run)),
         WorkerEvent::Waiting(run, why) => format!("{}: waits, {}", name(run), table::plain(why)),
         WorkerEvent::Retrying(run) => format!("{}: failed, will be retried", name(run)),
         WorkerEvent::Ended(run) => {
-            let took = run.completed_at.zip(run.started_at);
+            let took = run.completed_at().zip(run.started_at());
             let took = took.map_or_else(String::new, |(end, start)| {
                 format!(" after {}", format_span(end.moment.since(start.moment)))
             });
             let code =
-                run.ending.map_or_else(String::new, |ending| format!(", exit code {}", ending.exit_code()));
-            let reason = run.reason.map_or_else(String::new, |reason| format!(" ({reason}{code})"));
-            format!("{}: {}{took}{reason}", name(run), run.status)
+                run.ending().map_or_else(String::new, |ending| format!(", exit code {}", ending.exit_code()));
+            let reason = run.reason().map_or_else(String::new, |reason| format!(" ({reason}{code})"));
+            format!("{}: {}{took}{reason}", name(run), run.status())
         }
         WorkerEvent::Adopted(run) => format!("{}: its worker is gone, adopted by this worker", name(run)),
         WorkerEvent::Superseded(run) => format!("{}: another worker has it now", name(run)),
@@ -238,10 +238,10 @@ pub(super) fn as_json(event: &WorkerEvent) -> serde_json::Value {
         "event": name,
         "run_id": run.id.as_str(),
         "request_id": run.request.as_str(),
-        "status": run.status.as_str(),
-        "attempt": run.attempt,
-        "exit_code": run.ending.map(|ending| ending.exit_code()),
-        "reason_code": run.reason.map(|reason| reason.as_str()),
-        "message": message.or(run.message.as_ref()),
+        "status": run.status().as_str(),
+        "attempt": run.attempt(),
+        "exit_code": run.ending().map(|ending| ending.exit_code()),
+        "reason_code": run.reason().map(|reason| reason.as_str()),
+        "message": message.map(String::as_str).or(run.message()),
     })
 }

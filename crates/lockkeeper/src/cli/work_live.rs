@@ -159,7 +159,7 @@ impl Content {
             WorkerEvent::Ended(run) => {
                 self.running.remove(&run.id);
                 self.waiting.remove(&run.id);
-                match run.status {
+                match run.status() {
                     Status::Succeeded => self.done += 1,
                     _ => self.failed += 1,
                 }
@@ -171,7 +171,7 @@ impl Content {
 
     fn add(&mut self, run: &Run) {
         let name = table::plain(run.request.as_str());
-        let shown = Shown { name, attempt: run.attempt, since: Instant::now() };
+        let shown = Shown { name, attempt: run.attempt(), since: Instant::now() };
         self.running.insert(run.id.clone(), shown);
     }
 

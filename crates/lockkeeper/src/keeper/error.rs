@@ -7,7 +7,7 @@ use lockkeeper_core::deadlock;
 use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::open::OpenError;
-use lockkeeper_engine::runs::{Refused, RunError};
+use lockkeeper_engine::runs::{RunError, SubmitError};
 use lockkeeper_store::StoreError;
 
 use super::blocker::{Blocker, Link, cycle_text, summary};
@@ -111,13 +111,10 @@ impl Error {
         }
     }
 
-    pub(super) fn submission(error: Refused) -> Self {
+    pub(super) fn submission(error: SubmitError) -> Self {
         match error {
-            Refused::Run(error) => Self::run(error),
-            Refused::Duplicate { .. }
-            | Refused::QueueFull { .. }
-            | Refused::NothingToComeAfter { .. }
-            | Refused::Circle { .. } => Self::Refused(error.into()),
+            SubmitError::Run(error) => Self::run(error),
+            SubmitError::Refused(refusal) => Self::Refused(refusal.into()),
         }
     }
 }

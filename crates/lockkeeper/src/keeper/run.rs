@@ -53,7 +53,7 @@ impl Run {
     /// Reads the present status.
     pub fn status(&self) -> Result<RunStatus, Error> {
         let run = self.keeper.runs()?.run(&self.id).map_err(Error::run)?;
-        Ok(RunStatus::new(run.status))
+        Ok(RunStatus::new(run.status()))
     }
 
     /// Waits until the run has ended.
@@ -84,7 +84,7 @@ impl Run {
     /// Returns the status after that: [`RunStatus::Cancelling`] until the command is stopped.
     pub fn cancel(&self) -> Result<RunStatus, Error> {
         match self.keeper.runs()?.cancel(&self.id, None) {
-            Ok(canceled) => Ok(RunStatus::new(canceled.run.status)),
+            Ok(canceled) => Ok(RunStatus::new(canceled.run.status())),
             Err(RunError::Lost { current, .. }) if current.is_terminal() => Ok(RunStatus::new(current)),
             Err(error) => Err(Error::run(error)),
         }
@@ -96,7 +96,7 @@ impl Run {
         interrupt: Option<BorrowedFd<'_>>,
     ) -> Result<Option<RunOutcome>, Error> {
         let run = self.keeper.runs()?.wait(&self.id, until, interrupt).map_err(Error::run)?;
-        Ok(run.status.is_terminal().then(|| RunOutcome::new(run)))
+        Ok(run.status().is_terminal().then(|| RunOutcome::new(&run)))
     }
 }
 
@@ -204,13 +204,13 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    fn new(run: run::Run) -> Self {
+    fn new(run: &run::Run) -> Self {
         Self {
-            status: RunStatus::new(run.status),
-            exit_code: run.ending.map(run::Ending::exit_code),
-            reason: run.reason.map(|reason| reason.to_string()),
-            message: run.message,
-            attempts: run.attempt,
+            status: RunStatus::new(run.status()),
+            exit_code: run.ending().map(run::Ending::exit_code),
+            reason: run.reason().map(|reason| reason.to_string()),
+            message: run.message().map(ToOwned::to_owned),
+            attempts: run.attempt(),
         }
     }
 }

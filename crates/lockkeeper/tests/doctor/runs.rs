@@ -6,12 +6,12 @@ use std::process::Command;
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::retry::RetryPolicy;
-use lockkeeper_core::run::life::{self, Taker};
+use lockkeeper_core::run::transition::{self, Claimant};
 use lockkeeper_core::run::{Reason, Status};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_platform::liveness_lock::{LivenessFile, LivenessLock};
 use lockkeeper_platform::{origin, process};
-use lockkeeper_store::runs::Worker;
+use lockkeeper_store::runs::{Moved, Worker};
 use lockkeeper_testing::{Started, files, processes, until_seen};
 use rusqlite::Connection;
 
@@ -45,15 +45,11 @@ impl Queue {
 
     /// A worker claims a run. The processes of the run will share this kernel lock.
     fn claim(&self, run: &RunId, worker: &str, holder: HolderId) {
-        let taker = Taker { worker: worker.parse().unwrap(), holder: Some(holder), lease: None };
-        self.runs
-            .store()
-            .write(|tables| {
-                let before = tables.run(run)?.unwrap();
-                assert!(tables.advance(&before, &life::claim(&before, taker, tables.now()).unwrap())?);
-                Ok(())
-            })
-            .unwrap();
+        let claimant = Claimant { worker: worker.parse().unwrap(), holder: Some(holder), lease: None };
+        let store = self.runs.store();
+        let before = self.runs.run(run).unwrap();
+        let claimed = transition::claim(&before, claimant, store.now()).unwrap();
+        assert_eq!(store.move_runs(&[claimed]).unwrap(), [Moved::Applied]);
     }
 
     fn worker(&self, id: &str, holder: HolderId) {
@@ -65,7 +61,7 @@ impl Queue {
             jobs: 1,
             started_at: 0,
         };
-        self.runs.store().write(|tables| tables.insert_worker(&worker)).unwrap();
+        self.runs.store().register_worker(&worker).unwrap();
     }
 
     fn hold(&self, holder: HolderId) -> LivenessLock {
@@ -98,7 +94,7 @@ fn a_run_whose_worker_and_processes_are_gone_is_named() {
     assert_eq!(full.check("runs")["recovered"][0]["why"], "its worker and its processes are gone: failed");
     full.says("runs", "PASS", "has a worker or a process");
     let ended = queue.runs.find("RQ-1").unwrap();
-    assert_eq!((ended.status, ended.reason), (Status::Failed, Some(Reason::Lost)));
+    assert_eq!((ended.status(), ended.reason()), (Status::Failed, Some(Reason::Lost)));
     drop((command, worker));
     let again = queue.doctor.full();
     assert_eq!(again.recovered("runs").len(), 2, "{}", again.value);
@@ -118,7 +114,7 @@ fn a_lost_run_that_may_be_tried_again_waits_for_its_next_attempt() {
         "its worker and its processes are gone: it will be retried"
     );
     let found = queue.runs.find("RQ-1").unwrap();
-    assert!(found.status == Status::Running && found.waits_for_retry(), "{found:?}");
+    assert!(found.status() == Status::Running && found.waits_for_retry(), "{found:?}");
     assert_eq!(queue.doctor.quick().troubles(), [""; 0]);
 }
 
@@ -143,14 +139,14 @@ fn a_run_of_a_killed_worker_is_ended_by_the_full_pass() {
         "1 running",
     );
     // The worker records the process after it has started it.
-    let command = || queue.runs.find("RQ-1").unwrap().process.and_then(|process| process.command);
+    let command = || queue.runs.find("RQ-1").unwrap().process().and_then(|process| process.command);
     let command = until_seen("the worker recorded the process", command, Option::is_some).unwrap();
     worker.kill();
     queue.doctor.full().says("runs", "PASS", "has a worker or a process");
     processes::kill(command.pid);
     let full = queue.doctor.full();
     assert_eq!(full.recovered("runs").len(), 1, "{}", full.value);
-    assert_eq!(queue.runs.find("RQ-1").unwrap().reason, Some(Reason::Lost));
+    assert_eq!(queue.runs.find("RQ-1").unwrap().reason(), Some(Reason::Lost));
 }
 
 #[test]

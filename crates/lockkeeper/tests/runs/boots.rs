@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::{Run, Status};
-use lockkeeper_store::runs::RunStore;
+use lockkeeper_store::runs::{RunStore, SqliteRunStore};
 use rusqlite::Connection;
 
 use super::world::{World, request};
@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn from_another_boot(seconds_ago: i64) -> (World, Run) {
     let world = World::new();
     world.runs.submit(&Request { queue_timeout: Some(HOUR), ..request("a") }, None).unwrap();
-    let database = Connection::open(world.runs.store().path()).unwrap();
+    let database = Connection::open(world.runs.folder().join("runs.db")).unwrap();
     let shift = 1_000_000_000_000_i64;
     let sql = format!(
         "UPDATE run SET queued_at = queued_at - {}, queued_moment = queued_moment + {shift}, give_up_at = give_up_at + {shift}",
@@ -24,13 +24,13 @@ fn from_another_boot(seconds_ago: i64) -> (World, Run) {
     );
     database.execute_batch(&sql).unwrap();
     database.execute_batch("UPDATE clock SET boot = 'another boot'").unwrap();
-    let store = RunStore::open(world.folder.path(), "a later boot").unwrap();
-    let run = store.read(|tables| tables.latest_run(&"a".parse().unwrap())).unwrap().unwrap();
+    let store = SqliteRunStore::open(world.folder.path(), "a later boot").unwrap();
+    let run = store.snapshot().unwrap().latest_run(&"a".parse().unwrap()).unwrap().unwrap();
     (world, run)
 }
 
 fn left(run: &Run) -> Duration {
-    run.give_up_at.unwrap().since(lockkeeper_platform::clock::now())
+    run.give_up_at().unwrap().since(lockkeeper_platform::clock::now())
 }
 
 /// Requirements 75, 92, 94.
@@ -39,7 +39,7 @@ fn after_a_boot_a_run_waits_for_the_rest_of_its_time() {
     let (_world, run) = from_another_boot(1800);
     let rest = left(&run);
     assert!(rest <= HOUR / 2 && rest > HOUR / 2 - Duration::from_secs(120), "{rest:?}");
-    assert_eq!(run.give_up_at.unwrap().since(run.queued_at.moment), HOUR);
+    assert_eq!(run.give_up_at().unwrap().since(run.queued_at.moment), HOUR);
     let (_world, over) = from_another_boot(7200);
     assert_eq!(left(&over), Duration::ZERO);
 }
@@ -81,5 +81,5 @@ fn a_wall_clock_that_jumps_expires_no_run() {
     let short = ["submit", "--id", "d", "--queue-timeout", "1ms", "--", "true"];
     assert_eq!(lockkeeper(&world, "+1d", &short).0, Some(0));
     assert_eq!(lockkeeper(&world, "-1d", &["run", "wait", "d"]).0, Some(75));
-    assert_eq!(world.runs.find("d").unwrap().status, Status::TimedOut);
+    assert_eq!(world.runs.find("d").unwrap().status(), Status::TimedOut);
 }

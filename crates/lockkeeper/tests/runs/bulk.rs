@@ -7,7 +7,7 @@ use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::runs::bulk::Bulk;
-use lockkeeper_store::runs::{Filter, RequestFilter};
+use lockkeeper_store::runs::{RequestFilter, RunFilter};
 
 use super::world::{World, request};
 
@@ -37,7 +37,7 @@ fn others_come_to_their_turn_while_many_are_changed() {
         let ours = changed.moved.iter().filter(|one| one.request.as_str().starts_with('r')).count();
         assert_eq!((ours, changed.refused.len(), changed.next), (2_000, 0, None));
     });
-    let events = world.runs.store().read(|tables| tables.events_after(2_000, usize::MAX)).unwrap();
+    let events = world.runs.store().snapshot().unwrap().events_after(2_000, usize::MAX).unwrap();
     let first = events.iter().position(|event| event.to == "canceled").unwrap();
     let last = events.iter().rposition(|event| event.to == "canceled").unwrap();
     let between = events[first..last].iter().filter(|event| event.to == "queued").count();
@@ -98,11 +98,11 @@ fn lists_of_several_states_are_as_if_all_were_looked_at() {
     assert_eq!(names(&rest), ["r06", "r04", "r03"]);
     let statuses = vec![Status::Canceled, Status::Running];
     let runs =
-        world.runs.list(&Filter { statuses: statuses.clone(), limit: 3, ..Filter::default() }).unwrap();
+        world.runs.list(&RunFilter { statuses: statuses.clone(), limit: 3, ..RunFilter::default() }).unwrap();
     let requests = |runs: &[Run]| runs.iter().map(|run| run.request.to_string()).collect::<Vec<_>>();
     assert_eq!(requests(&runs), ["r10", "r09", "r07"]);
     let before = Some(runs[2].id.clone());
-    let runs = world.runs.list(&Filter { statuses, before, limit: 9, ..Filter::default() }).unwrap();
+    let runs = world.runs.list(&RunFilter { statuses, before, limit: 9, ..RunFilter::default() }).unwrap();
     assert_eq!(requests(&runs), ["r06", "r04", "r03", "r01", "r00"]);
 }
 
@@ -111,7 +111,7 @@ fn lists_of_several_states_are_as_if_all_were_looked_at() {
 fn requests_are_counted_again_after_every_change() {
     let world = World::new();
     let other = Runs::open(world.folder.path()).unwrap();
-    let counts = || world.runs.store().request_counts().unwrap();
+    let counts = || world.runs.request_counts().unwrap();
     assert_eq!(counts(), []);
     let run = other.submit(&request("a"), None).unwrap().run;
     assert_eq!(counts(), [(RequestStatus::Queued, 1)]);
@@ -127,7 +127,7 @@ fn requests_are_counted_again_after_every_change() {
 fn a_position_of_an_event_never_comes_again() {
     let world = World::new();
     let events_after =
-        |position| world.runs.store().read(|tables| tables.events_after(position, usize::MAX)).unwrap();
+        |position| world.runs.store().snapshot().unwrap().events_after(position, usize::MAX).unwrap();
     let mut last = 0;
     for round in 0..4 {
         let run = world.submit(&format!("r{round}")).run;
@@ -156,7 +156,7 @@ fn requests_are_found_by_every_state() {
         let filter = RequestFilter { statuses: statuses.to_vec(), ids, limit: 9, ..RequestFilter::default() };
         let listed = world.runs.requests(&filter).unwrap();
         let listed: Vec<String> = listed.iter().map(|entry| entry.request.request.id.to_string()).collect();
-        let counted = world.runs.store().read(|tables| tables.count_matching(&filter)).unwrap();
+        let counted = world.runs.store().snapshot().unwrap().count_matching(&filter).unwrap();
         assert_eq!(counted.iter().map(|(_, count)| *count as usize).sum::<usize>(), listed.len());
         listed
     };
@@ -172,7 +172,7 @@ fn requests_are_found_by_every_state() {
         assert_eq!(found(&[queued, running, canceled], ids), ["over", "waits", "begun"]);
         assert_eq!(found(&[RequestStatus::Done], ids), [""; 0]);
     }
-    let counts = world.runs.store().request_counts().unwrap();
+    let counts = world.runs.request_counts().unwrap();
     assert_eq!(counts, [(queued, 1), (running, 1), (canceled, 1)]);
     world.runs.cancel(&begun, None).unwrap();
     assert_eq!(found(&[running], &[]), ["begun"], "it is still about to end");

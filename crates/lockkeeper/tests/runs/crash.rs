@@ -38,7 +38,7 @@ fn check(store: &Path, id: &str, answered: bool, about: &str) {
     match runs.find(id) {
         Ok(run) => {
             let view = runs.show(&run.id).unwrap();
-            assert_eq!((run.status, view.events.len()), (Status::Queued, 1), "{about}");
+            assert_eq!((run.status(), view.events.len()), (Status::Queued, 1), "{about}");
             assert_eq!(view.request.latest, Some(run.id), "{about}");
         }
         Err(_) => assert!(!answered, "{about}: it was answered, and is not there"),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lockkeeper_engine::runs::{RunError, Runs};
 use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::{Filter, RequestFilter};
+use lockkeeper_store::runs::{RequestFilter, RunFilter};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
@@ -36,12 +36,12 @@ fn impossible_rows_are_refused_and_stay() {
     ] {
         let world = World::new();
         world.submit("a");
-        let database = Connection::open(world.runs.store().path()).unwrap();
+        let database = Connection::open(world.runs.folder().join("runs.db")).unwrap();
         database.execute_batch("PRAGMA ignore_check_constraints = ON; DROP TRIGGER run_moves;").unwrap();
         database.execute_batch(damage).unwrap();
         let before = (rows(&database, "run"), rows(&database, "request"), rows(&database, "event"));
         let runs = Runs::open(world.folder.path()).unwrap();
-        let listed = runs.entries(&Filter { limit: 9, ..Filter::default() }).map(|_| ());
+        let listed = runs.entries(&RunFilter { limit: 9, ..RunFilter::default() }).map(|_| ());
         let requests = runs.requests(&RequestFilter { limit: 9, ..RequestFilter::default() }).map(|_| ());
         let refused = [listed, requests].into_iter().find_map(Result::err);
         let Some(RunError::Store(StoreError::Damaged { .. })) = refused else {
@@ -96,7 +96,7 @@ fn databases_of_others_are_refused_and_left_alone() {
 fn a_newer_database_is_refused_and_left_alone() {
     let world = World::new();
     world.submit("a");
-    let path = world.runs.store().path().to_owned();
+    let path = world.runs.folder().join("runs.db");
     let database = Connection::open(&path).unwrap();
     database.execute_batch("PRAGMA user_version = 99").unwrap();
     let refused = Runs::open(world.folder.path()).err();

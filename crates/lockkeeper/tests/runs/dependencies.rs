@@ -3,8 +3,8 @@
 use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::Status;
-use lockkeeper_core::run::life::Mark;
-use lockkeeper_engine::runs::{Blocked, Refused, RunError};
+use lockkeeper_core::run::transition::Mark;
+use lockkeeper_engine::runs::{Blocked, Refusal, RunError, SubmitError};
 
 use super::world::{World, request};
 
@@ -27,8 +27,14 @@ fn end(world: &World, request: &str, to: Status) -> RunId {
 
 /// The requests whose runs can begin, the next one first.
 fn ready(world: &World) -> Vec<String> {
-    let runs = world.runs.store().read(|tables| tables.ready(None, 100)).unwrap();
-    runs.iter().map(|run| run.request.to_string()).collect()
+    let runs = world
+        .runs
+        .store()
+        .snapshot()
+        .unwrap()
+        .claimable(lockkeeper_store::runs::Listing::EveryRun, 100)
+        .unwrap();
+    runs.iter().map(|(run, _)| run.request.to_string()).collect()
 }
 
 /// What a request waits for.
@@ -76,13 +82,13 @@ fn a_request_that_is_run_again_is_waited_for_again() {
 fn requests_that_would_wait_for_ever_do_not_come_in() {
     let world = World::new();
     let refused = world.runs.submit(&after("a", &["a"]), None);
-    assert!(matches!(refused, Err(Refused::Circle { .. })));
+    assert!(matches!(refused, Err(SubmitError::Refused(Refusal::Cycle { .. }))));
     let circle = [after("a", &["b"]), after("b", &["c"]), after("c", &["a"])];
     assert!(
-        matches!(world.runs.submit_all(&circle, None), Err(Refused::Circle { circle }) if circle.len() == 3)
+        matches!(world.runs.submit_all(&circle, None), Err(SubmitError::Refused(Refusal::Cycle { cycle })) if cycle.len() == 3)
     );
     let missing = world.runs.submit(&after("a", &["nothing"]), None);
-    assert!(matches!(missing, Err(Refused::NothingToComeAfter { .. })));
+    assert!(matches!(missing, Err(SubmitError::Refused(Refusal::MissingDependency { .. }))));
     assert_eq!(world.runs.requests(&all()).unwrap().len(), 0);
 }
 
@@ -103,11 +109,20 @@ fn of_a_batch_that_is_refused_nothing_stays() {
     let world = World::new();
     world.submit("a");
     let with_taken = [request("x"), request("a")];
-    assert!(matches!(world.runs.submit_all(&with_taken, None), Err(Refused::Duplicate { run: None, .. })));
+    assert!(matches!(
+        world.runs.submit_all(&with_taken, None),
+        Err(SubmitError::Refused(Refusal::Duplicate { run: None, .. }))
+    ));
     let twice = [request("x"), request("x")];
-    assert!(matches!(world.runs.submit_all(&twice, None), Err(Refused::Duplicate { run: None, .. })));
+    assert!(matches!(
+        world.runs.submit_all(&twice, None),
+        Err(SubmitError::Refused(Refusal::Duplicate { run: None, .. }))
+    ));
     let too_many = [request("x"), request("y")];
-    assert!(matches!(world.runs.submit_all(&too_many, Some(2)), Err(Refused::QueueFull { run: None, .. })));
+    assert!(matches!(
+        world.runs.submit_all(&too_many, Some(2)),
+        Err(SubmitError::Refused(Refusal::QueueFull { run: None, .. }))
+    ));
     assert_eq!(world.runs.requests(&all()).unwrap().len(), 1);
     assert_eq!(world.runs.submit_all(&too_many, Some(3)).unwrap().len(), 2);
 }
@@ -139,7 +154,7 @@ fn the_place_in_the_queue_is_the_same_in_a_list_and_alone() {
         jobs: 1,
         started_at: 0,
     };
-    world.runs.store().write(|tables| tables.insert_worker(&worker)).unwrap();
+    world.runs.store().register_worker(&worker).unwrap();
     let entries = world.runs.requests(&all()).unwrap();
     let mut places = Vec::new();
     for entry in &entries {
@@ -221,7 +236,7 @@ fn what_is_forgotten_takes_its_events_and_folder_along() {
     assert_eq!(prune(&world), ["a"]);
     assert!(!folder.path().exists());
     assert!(matches!(world.runs.show(&run), Err(RunError::NoRun(_))));
-    let left = world.runs.store().read(|tables| tables.events_after(0, 100)).unwrap();
+    let left = world.runs.store().snapshot().unwrap().events_after(0, 100).unwrap();
     assert_eq!(left, []);
     assert_eq!(world.runs.request(&id("a")).unwrap_err().to_string(), "there is no request `a`");
     let again = world.submit("a");

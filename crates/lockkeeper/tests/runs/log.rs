@@ -37,7 +37,7 @@ fn everything_is_found_again_in_a_log_with_room() {
             fs::copy(world.folder.path().join(name), copy.path().join(name)).unwrap();
         }
         let found = Runs::open(copy.path()).unwrap();
-        assert_eq!(found.store().request_counts().unwrap(), [(RequestStatus::Canceled, number + 1)]);
+        assert_eq!(found.request_counts().unwrap(), [(RequestStatus::Canceled, number + 1)]);
         assert_eq!(found.store().examine(true).unwrap().flaws, [""; 0]);
     }
 }
@@ -57,7 +57,7 @@ fn room_is_made_only_where_nobody_has_written() {
     }
     let again = Runs::open(world.folder.path()).unwrap();
     assert_eq!(again.store().examine(true).unwrap().flaws, [""; 0]);
-    assert_eq!(again.store().request_counts().unwrap(), [(RequestStatus::Queued, 40)]);
+    assert_eq!(again.request_counts().unwrap(), [(RequestStatus::Queued, 40)]);
     let titles: i64 = other
         .query_row("SELECT count(*) FROM request WHERE id = 'r' || title", [], |row| row.get(0))
         .unwrap();
@@ -77,5 +77,5 @@ fn a_store_whose_log_is_gone_goes_on() {
     assert!(!log(folder.path()).exists());
     let again = Runs::open(folder.path()).unwrap();
     again.submit(&request("b"), None).unwrap();
-    assert_eq!(again.store().request_counts().unwrap(), [(RequestStatus::Queued, 2)]);
+    assert_eq!(again.request_counts().unwrap(), [(RequestStatus::Queued, 2)]);
 }

@@ -2,7 +2,7 @@
 
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
-use lockkeeper_core::run::life::Mark;
+use lockkeeper_core::run::transition::Mark;
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_store::runs::RequestFilter;
 use rusqlite::Connection;
@@ -31,7 +31,7 @@ fn a_store_of_version_1_goes_on() {
     database.execute_batch(include_str!("version-1.sql")).unwrap();
     drop(database);
     let runs = Runs::open(folder.path()).unwrap();
-    let counts = runs.store().request_counts().unwrap();
+    let counts = runs.request_counts().unwrap();
     let one_of_each = [
         (RequestStatus::Queued, 2),
         (RequestStatus::Running, 1),
@@ -40,11 +40,11 @@ fn a_store_of_version_1_goes_on() {
     ];
     assert_eq!(counts, one_of_each);
     let begun = runs.find("begun").unwrap();
-    assert_eq!(runs.store().read(|tables| tables.living()).unwrap(), std::slice::from_ref(&begun));
-    let before = runs.store().read(|tables| tables.last_position()).unwrap();
+    assert_eq!(runs.store().snapshot().unwrap().active_runs().unwrap(), std::slice::from_ref(&begun));
+    let before = runs.store().snapshot().unwrap().last_position().unwrap();
     for id in ["begun", "queued"] {
         let run = runs.find(id).unwrap();
-        if run.status == Status::Queued {
+        if run.status() == Status::Queued {
             runs.claim(&run.id, "w2".parse().unwrap()).unwrap();
         }
         let worker = "w2".parse().unwrap();
@@ -57,11 +57,11 @@ fn a_store_of_version_1_goes_on() {
         done.iter().map(|entry| entry.request.request.id.as_str()).collect::<Vec<_>>(),
         ["begun", "queued", "done"]
     );
-    let next = runs.store().read(|tables| tables.line(9)).unwrap();
+    let next = runs.store().snapshot().unwrap().queue_head(9).unwrap();
     assert_eq!(next, [runs.find("later").unwrap().id]);
     // One of them an open request comes after.
     assert_eq!(runs.prune(i64::MAX).unwrap().len(), 3);
-    assert!(runs.store().read(|tables| tables.last_position()).unwrap() > before + 3);
+    assert!(runs.store().snapshot().unwrap().last_position().unwrap() > before + 3);
     assert_eq!(runs.store().examine(true).unwrap().flaws, [""; 0]);
     let database = Connection::open(&path).unwrap();
     let again = database.execute_batch("UPDATE run SET claim = -1, status = 'succeeded'").unwrap_err();

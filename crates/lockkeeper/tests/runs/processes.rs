@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 
 use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::run::Status;
-use lockkeeper_core::run::life::Mark;
+use lockkeeper_core::run::transition::Mark;
 use lockkeeper_engine::runs::{RunError, Runs};
-use lockkeeper_store::runs::Filter;
+use lockkeeper_store::runs::RunFilter;
 
 use super::world::World;
 
@@ -48,19 +48,19 @@ fn one_of_many() {
         let outcome = match random.below(6) {
             0 | 1 => runs.claim(&run.id, worker.clone()).map(|claimed| {
                 // Only who wins a claim says so.
-                say(&format!("won {} {}", claimed.id, claimed.claim));
-                held.insert(claimed.id, claimed.claim);
+                say(&format!("won {} {}", claimed.id, claimed.claim()));
+                held.insert(claimed.id.clone(), claimed.claim());
             }),
             2 => runs.cancel(&run.id, None).map(|_| ()),
             3 => runs.run_again(&request).map(|_| ()),
             // A claim of long ago, or none at all.
             _ => {
                 let claim = held.get(&run.id).copied().filter(|_| random.below(2) == 0);
-                let expect = Some(run.status).filter(|_| random.below(2) == 0);
+                let expect = Some(run.status()).filter(|_| random.below(2) == 0);
                 let mark = Mark { to, expect, claim, exit_code: None, worker: worker.clone() };
                 runs.mark(&run.id, &mark).map(|marked| {
-                    if marked.status == Status::Running && run.status == Status::Queued {
-                        say(&format!("won {} {}", marked.id, marked.claim));
+                    if marked.status() == Status::Running && run.status() == Status::Queued {
+                        say(&format!("won {} {}", marked.id, marked.claim()));
                     }
                 })
             }
@@ -115,7 +115,7 @@ fn many_processes_make_one_history() {
 }
 
 fn check_histories(world: &World, winners: &HashMap<(String, u64), usize>) {
-    let all = world.runs.list(&Filter { limit: 100_000, ..Filter::default() }).unwrap();
+    let all = world.runs.list(&RunFilter { limit: 100_000, ..RunFilter::default() }).unwrap();
     let mut claims = 0;
     for run in &all {
         let events = world.runs.events(&run.id, 0).unwrap();
@@ -127,8 +127,8 @@ fn check_histories(world: &World, winners: &HashMap<(String, u64), usize>) {
             assert!(pair[1].position > pair[0].position && pair[1].claim >= pair[0].claim, "{}", pair[1].id);
         }
         let ends = events.iter().filter(|event| event.kind == "ended").count();
-        assert_eq!(ends, usize::from(run.status.is_terminal()), "{}", run.id);
-        assert_eq!(events.last().unwrap().to, run.status.as_str());
+        assert_eq!(ends, usize::from(run.status().is_terminal()), "{}", run.id);
+        assert_eq!(events.last().unwrap().to, run.status().as_str());
         for event in events.iter().filter(|event| event.kind == "claimed") {
             claims += 1;
             assert!(winners.contains_key(&(run.id.to_string(), event.claim)), "nobody won {}", event.id);

@@ -134,7 +134,7 @@ fn the_files_of_aiflow_are_held_while_a_request_is_executed() {
     assert!(self::runner(&world, Some(&aiflow)).is_err());
     let run = runner.run_next().unwrap().run.unwrap();
     drop(runner);
-    assert_eq!(run.status, Status::Succeeded);
+    assert_eq!(run.status(), Status::Succeeded);
     let shown = std::fs::read_to_string(shown).unwrap();
     assert!(shown.starts_with("queue.lock.json\nrequest.RQ-1.lock.json\n"), "{shown}");
     assert_eq!(shown.matches(run.id.as_str()).count(), 2, "{shown}");
@@ -171,7 +171,7 @@ fn a_task_of_a_swarm_needs_its_lock() {
     let worker = Worker::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
     let run = world.runs.find("t").unwrap().id;
     assert!(matches!(worker.claim(&run).unwrap(), ClaimResult::Lost));
-    assert_eq!(world.runs.find("t").unwrap().status, Status::Queued);
+    assert_eq!(world.runs.find("t").unwrap().status(), Status::Queued);
     lock.unlock().unwrap();
     let ClaimResult::Claimed(claimed) = worker.claim(&run).unwrap() else { panic!("it is free") };
     worker.execute(*claimed).unwrap();

@@ -2,7 +2,7 @@
 
 use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::run::Status;
-use lockkeeper_core::run::life::Mark;
+use lockkeeper_core::run::transition::Mark;
 use lockkeeper_engine::runs::{RunError, Runs};
 
 use super::world::World;
@@ -13,7 +13,7 @@ fn worker(id: &str) -> WorkerId {
 
 fn mark(runs: &Runs, run: &RunId, to: Status) -> Result<Status, RunError> {
     let mark = Mark { to, expect: None, claim: None, exit_code: None, worker: worker("test") };
-    runs.mark(run, &mark).map(|run| run.status)
+    runs.mark(run, &mark).map(|run| run.status())
 }
 
 /// Requirements 73, 82, 84, 88. Invariant 9.
@@ -33,8 +33,8 @@ fn of_many_who_claim_one_run_exactly_one_wins() {
     });
     assert_eq!(won, 1);
     let shown = world.runs.show(&run).unwrap();
-    assert_eq!((shown.run.status, shown.run.claim, shown.run.attempt), (Status::Running, 1, 1));
-    assert!(shown.run.started_at.is_some());
+    assert_eq!((shown.run.status(), shown.run.claim(), shown.run.attempt()), (Status::Running, 1, 1));
+    assert!(shown.run.started_at().is_some());
     let events: Vec<String> = shown.events.iter().map(|event| event.id.to_string()).collect();
     assert_eq!(events, [format!("{run}:1"), format!("{run}:2")]);
 }
@@ -60,7 +60,7 @@ fn an_ended_run_never_moves_again() {
 fn the_database_itself_refuses_moves_that_are_not_in_the_table() {
     let world = World::new();
     let run = world.submit("a").run;
-    let database = rusqlite::Connection::open(world.runs.store().path()).unwrap();
+    let database = rusqlite::Connection::open(world.runs.folder().join("runs.db")).unwrap();
     let set = |status: &str| {
         database.execute("UPDATE run SET status = ?1 WHERE id = ?2", [status, run.as_str()]).is_ok()
     };

@@ -43,8 +43,8 @@ fn a_bug_on_the_way_costs_one_run() {
     };
     drain(&world, 1, Box::new(listener));
     let (bad, good) = (latest(&world, "bad"), latest(&world, "good"));
-    assert_eq!((bad.status, bad.reason, bad.process), (Status::Failed, Some(Reason::Lost), None));
-    assert_eq!(good.status, Status::Succeeded);
+    assert_eq!((bad.status(), bad.reason(), bad.process()), (Status::Failed, Some(Reason::Lost), None));
+    assert_eq!(good.status(), Status::Succeeded);
     let left = lockkeeper_engine::open::open_engine(world.folder.path()).unwrap().listing().unwrap();
     assert!(left.holders.is_empty(), "{left:?}");
 }
@@ -58,11 +58,11 @@ fn commands_are_executed_and_their_exit_code_decides() {
     }
     drain(&world, 2, Box::new(|_| {}));
     let good = latest(&world, "good");
-    assert_eq!((good.status, good.reason), (Status::Succeeded, None));
+    assert_eq!((good.status(), good.reason()), (Status::Succeeded, None));
     let output = std::fs::read_to_string(world.runs.folder_of(&good.id).output()).unwrap();
     assert_eq!(output, "out\nerr\n");
     let bad = latest(&world, "bad");
-    assert_eq!((bad.status, bad.reason), (Status::Failed, Some(Reason::ExitCode)));
-    assert_eq!(bad.ending.unwrap().exit_code(), 3);
+    assert_eq!((bad.status(), bad.reason()), (Status::Failed, Some(Reason::ExitCode)));
+    assert_eq!(bad.ending().unwrap().exit_code(), 3);
     assert_eq!(RequestStatus::from(&latest(&world, "asks")), RequestStatus::NeedsInput);
 }

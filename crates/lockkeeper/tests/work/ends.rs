@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::site::{Site, lives, number_in, until};
 
 fn outcome(run: &Run) -> (Status, Option<Reason>, Option<u8>) {
-    (run.status, run.reason, run.ending.map(|ending| ending.exit_code()))
+    (run.status(), run.reason(), run.ending().map(|ending| ending.exit_code()))
 }
 
 /// Requirements 77, 84.
@@ -36,10 +36,10 @@ fn what_cannot_be_started_fails_with_the_code_of_a_shell_and_says_why() {
     for (id, code, words) in cases {
         let run = site.run(&id);
         assert_eq!(outcome(&run), (Status::Failed, Some(Reason::CommandNotStarted), Some(code)), "{run:?}");
-        assert!(run.message.as_ref().unwrap().contains(words), "{run:?}");
+        assert!(run.message().as_ref().unwrap().contains(words), "{run:?}");
     }
     // Trying once more would not help.
-    assert_eq!(site.run(&again).attempt, 1);
+    assert_eq!(site.run(&again).attempt(), 1);
     site.assert_settled("after the failures");
 }
 
@@ -79,7 +79,7 @@ fn a_run_that_is_called_off_is_canceled_whatever_its_command_returns() {
     let run = site.submit(&site.script("polite", polite));
     let mut worker = site.worker(&[]);
     number_in(&site.dir().join("started"));
-    assert_eq!(site.runs.cancel(&run, None).unwrap().run.status, Status::Cancelling);
+    assert_eq!(site.runs.cancel(&run, None).unwrap().run.status(), Status::Cancelling);
     assert_eq!(outcome(&site.end_of(&run)), (Status::Canceled, Some(Reason::UserCanceled), Some(0)));
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait(), Some(0));
@@ -115,20 +115,20 @@ fn a_cancel_within_milliseconds_of_the_start_gives_exactly_one_end() {
         site.runs.cancel(&run, None).unwrap();
         let ended = site.end_of(&run);
         assert_eq!(
-            (ended.status, ended.reason),
+            (ended.status(), ended.reason()),
             (Status::Canceled, Some(Reason::UserCanceled)),
             "round {round}"
         );
         let last = site.kinds(&run).iter().filter(|kind| *kind == "ended").count();
         assert_eq!(last, 1, "round {round}");
-        *ends.entry(ended.attempt).or_insert(0) += 1;
+        *ends.entry(ended.attempt()).or_insert(0) += 1;
     }
     eprintln!("rounds by attempts made: {ends:?}");
     let record = site.record();
     let mut once = record.clone();
     once.dedup();
     assert_eq!(record, once, "a command ran twice");
-    until("all is settled", || site.runs.store().read(|tables| tables.living()).unwrap().is_empty());
+    until("all is settled", || site.runs.store().snapshot().unwrap().active_runs().unwrap().is_empty());
     site.assert_settled("after the cancels");
 }
 
@@ -149,14 +149,14 @@ fn timeout_against_finish_gives_exactly_one_end_and_no_success_after_a_signal() 
     for id in runs {
         let run = site.run(&id);
         assert_eq!(site.kinds(&id).iter().filter(|kind| *kind == "ended").count(), 1, "{run:?}");
-        match run.status {
+        match run.status() {
             Status::Succeeded => {
                 assert!(!signalled.contains(id.as_str()), "a success after a signal: {run:?}");
             }
-            Status::TimedOut => assert_eq!(run.reason, Some(Reason::ExecutionTimeout)),
+            Status::TimedOut => assert_eq!(run.reason(), Some(Reason::ExecutionTimeout)),
             other => panic!("{other}: {run:?}"),
         }
-        *counts.entry(run.status).or_insert(0) += 1;
+        *counts.entry(run.status()).or_insert(0) += 1;
     }
     eprintln!("{counts:?}, {} were signalled", signalled.len());
     site.assert_settled("after the timeouts");
@@ -171,7 +171,7 @@ fn a_run_that_waited_too_long_is_given_up_by_whoever_works() {
     number_in(&site.dir().join("started"));
     let queue_timeout = Some(Duration::from_millis(150));
     let late = site.submit(&Request { queue_timeout, ..site.script("late", "echo late >> record") });
-    until("the late one was given up", || site.run(&late).status.is_terminal());
+    until("the late one was given up", || site.run(&late).status().is_terminal());
     assert_eq!(outcome(&site.run(&late)), (Status::TimedOut, Some(Reason::QueueTimeout), None));
     site.runs.cancel(&blocker, None).unwrap();
     site.end_of(&blocker);
@@ -191,8 +191,8 @@ fn the_first_signal_drains_and_the_second_stops() {
     worker.until("draining");
     std::fs::write(site.dir().join("go"), "\n").unwrap();
     assert_eq!(worker.wait(), Some(0));
-    assert_eq!(site.run(&first).status, Status::Succeeded);
-    assert_eq!(site.run(&second).status, Status::Queued, "a draining worker took another run");
+    assert_eq!(site.run(&first).status(), Status::Succeeded);
+    assert_eq!(site.run(&second).status(), Status::Queued, "a draining worker took another run");
     site.runs.cancel(&second, None).unwrap();
 
     std::fs::remove_file(site.dir().join("started")).unwrap();
@@ -204,7 +204,7 @@ fn the_first_signal_drains_and_the_second_stops() {
     worker.signal(Signal::TERM);
     worker.until("stopping");
     assert_eq!(worker.wait(), Some(0));
-    assert_eq!(site.run(&third).status, Status::Canceled);
+    assert_eq!(site.run(&third).status(), Status::Canceled);
     assert!(!lives(pid));
     site.assert_settled("after both signals");
 }
@@ -212,7 +212,7 @@ fn the_first_signal_drains_and_the_second_stops() {
 /// Requirements 76, 77. A run that somebody outside said to be over has no process left.
 #[test]
 fn a_run_that_is_marked_from_outside_is_ended() {
-    use lockkeeper_core::run::life::Mark;
+    use lockkeeper_core::run::transition::Mark;
     let site = Site::new();
     let run = site.submit(&site.script("a", "echo $$ > started; exec sleep 300"));
     let _worker = site.worker(&[]);
@@ -226,7 +226,7 @@ fn a_run_that_is_marked_from_outside_is_ended() {
     };
     site.runs.mark(&run, &mark).unwrap();
     until("its process is gone", || !lives(pid));
-    until("it is settled", || site.run(&run).process.is_none());
+    until("it is settled", || site.run(&run).process().is_none());
     assert_eq!(outcome(&site.run(&run)).0, Status::Failed);
     site.assert_settled("after the mark");
 }
@@ -242,7 +242,7 @@ fn no_outside_service_is_asked() {
     let mut worker = site.worker_under(&strace, &["--drain"]);
     while worker.try_told().is_some() {}
     assert_eq!(worker.wait(), Some(0));
-    assert_eq!(site.run(&run).status, Status::Succeeded);
+    assert_eq!(site.run(&run).status(), Status::Succeeded);
     let calls = std::fs::read_to_string(&log).unwrap();
     assert!(
         calls.contains("runs.db") && !calls.contains("socket(") && !calls.contains("connect("),
@@ -258,7 +258,7 @@ fn the_stage_file_names_who_holds_the_lock_of_a_run() {
     let script = format!("until [ -s seen ]; do {script}; done");
     let run = site.submit(&Request { locks: vec!["db".parse().unwrap()], ..site.script("a", &script) });
     let worker = site.worker(&[]);
-    assert_eq!(site.end_of(&run).status, Status::Succeeded);
+    assert_eq!(site.end_of(&run).status(), Status::Succeeded);
     let seen: serde_json::Value =
         serde_json::from_slice(&std::fs::read(site.dir().join("seen")).unwrap()).unwrap();
     let lock = &seen["lock"];

@@ -75,10 +75,10 @@ fn a_full_disk_ends_no_command_and_loses_no_end() {
     let _ = std::fs::remove_file(&go);
     std::fs::write(&go, "").unwrap();
     let ended = site.end_of(&run);
-    assert_eq!((ended.claim, ended.ending.map(|ending| ending.exit_code())), (1, Some(5)), "{ended:?}");
+    assert_eq!((ended.claim(), ended.ending().map(|ending| ending.exit_code())), (1, Some(5)), "{ended:?}");
     assert!(!worker.has_ended() && !other.has_ended());
     let next = site.submit(&site.script("next", "exit 0"));
-    assert_eq!(site.end_of(&next).status, Status::Succeeded);
+    assert_eq!(site.end_of(&next).status(), Status::Succeeded);
     stop(&mut worker);
     stop(&mut other);
     site.assert_settled("after the full disk");
@@ -92,7 +92,7 @@ fn an_end_on_a_full_disk_is_noted_later() {
     let run = site.submit(&site.script("a", "echo $$ > started; exec sleep 300"));
     let mut worker = site.worker(&[]);
     let pid = number_in(&site.dir().join("started"));
-    until("the process was noted", || site.run(&run).process.is_some_and(|one| one.command.is_some()));
+    until("the process was noted", || site.run(&run).process().is_some_and(|one| one.command.is_some()));
     let fill = fill(&site);
     let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
@@ -104,7 +104,7 @@ fn an_end_on_a_full_disk_is_noted_later() {
     std::fs::remove_file(&fill).unwrap();
     let ended = site.end_of(&run);
     assert_eq!(
-        (ended.reason, ended.ending.map(|ending| ending.exit_code())),
+        (ended.reason(), ended.ending().map(|ending| ending.exit_code())),
         (Some(Reason::Signal), Some(137))
     );
     stop(&mut worker);
@@ -119,8 +119,8 @@ fn a_run_without_room_for_its_log_fails_in_words() {
     let run = site.submit(&site.script("a", "echo ran >> record"));
     site.drain("1");
     let ended = site.run(&run);
-    assert_eq!(ended.reason, Some(Reason::CommandNotStarted));
-    assert!(ended.message.unwrap().contains("cannot write to"));
+    assert_eq!(ended.reason(), Some(Reason::CommandNotStarted));
+    assert!(ended.message().unwrap().contains("cannot write to"));
     assert!(site.record().is_empty());
 }
 
@@ -156,7 +156,7 @@ fn a_worker_with_faults_executes_every_run_once() {
             assert_eq!(record, expected, "{about}");
             for id in &runs {
                 let run = site.run(id);
-                assert_eq!((run.status, run.attempt), (Status::Succeeded, 1), "{about}: {run:?}");
+                assert_eq!((run.status(), run.attempt()), (Status::Succeeded, 1), "{about}: {run:?}");
             }
             site.assert_settled(&about);
         }

@@ -27,7 +27,7 @@ fn a_killed_workers_command_is_looked_after_by_the_next_and_its_end_is_known() {
     let run = site.submit(&with_lock(&site, "a", LONG));
     let mut first = site.worker(&[]);
     let pid = number_in(&site.dir().join("started"));
-    until("the process was noted", || site.run(&run).process.is_some_and(|one| one.command.is_some()));
+    until("the process was noted", || site.run(&run).process().is_some_and(|one| one.command.is_some()));
     first.kill();
     assert!(lives(pid), "the command does not notice");
     let mut second = site.worker(&[]);
@@ -38,15 +38,15 @@ fn a_killed_workers_command_is_looked_after_by_the_next_and_its_end_is_known() {
     assert_eq!(site.record(), ["1"]);
     go(&site);
     let ended = site.end_of(&run);
-    let expected = if ended.reason == Some(Reason::Lost) {
+    let expected = if ended.reason() == Some(Reason::Lost) {
         eprintln!("this kernel does not tell how others' children ended");
         None
     } else {
         Some(7)
     };
-    assert_eq!(ended.ending.map(|ending| ending.exit_code()), expected);
-    assert_eq!(ended.status, Status::Failed);
-    assert_eq!(site.end_of(&other).status, Status::Succeeded);
+    assert_eq!(ended.ending().map(|ending| ending.exit_code()), expected);
+    assert_eq!(ended.status(), Status::Failed);
+    assert_eq!(site.end_of(&other).status(), Status::Succeeded);
     assert_eq!(site.record(), ["1", "b"]);
     site.assert_settled("after the adoption");
 }
@@ -62,14 +62,14 @@ fn an_end_that_nobody_saw_is_lost_and_what_was_left_behind_is_ended() {
     let mut first = site.worker(&[]);
     let pid = number_in(&site.dir().join("started"));
     let left = number_in(&site.dir().join("left"));
-    until("the process was noted", || site.run(&run).process.is_some_and(|one| one.command.is_some()));
+    until("the process was noted", || site.run(&run).process().is_some_and(|one| one.command.is_some()));
     first.kill();
     go(&site);
     until("the command has ended", || !lives(pid));
     assert!(lives(left));
     site.drain("1");
     let ended = site.run(&run);
-    assert_eq!((ended.status, ended.reason, ended.ending), (Status::Failed, Some(Reason::Lost), None));
+    assert_eq!((ended.status(), ended.reason(), ended.ending()), (Status::Failed, Some(Reason::Lost), None));
     assert!(!lives(left));
     site.assert_settled("after the loss");
 }
@@ -89,7 +89,7 @@ fn a_lost_attempt_is_made_again_where_that_is_allowed() {
     go(&site);
     site.drain("1");
     let ended = site.run(&run);
-    assert_eq!((ended.attempt, ended.ending.map(|ending| ending.exit_code())), (2, Some(7)));
+    assert_eq!((ended.attempt(), ended.ending().map(|ending| ending.exit_code())), (2, Some(7)));
     assert_eq!(site.record(), ["1", "2"]);
     site.assert_settled("after the second attempt");
 }
@@ -105,10 +105,10 @@ fn a_worker_killed_during_a_cancel_leaves_it_to_the_next() {
     site.runs.cancel(&run, None).unwrap();
     until("it was asked to end", || !site.record().is_empty());
     first.kill();
-    assert_eq!(site.run(&run).status, Status::Cancelling);
+    assert_eq!(site.run(&run).status(), Status::Cancelling);
     let _second = site.worker(&[]);
     let ended = site.end_of(&run);
-    assert_eq!((ended.status, ended.reason), (Status::Canceled, Some(Reason::UserCanceled)));
+    assert_eq!((ended.status(), ended.reason()), (Status::Canceled, Some(Reason::UserCanceled)));
     assert!(!lives(pid));
     site.assert_settled("after the cancel");
 }
@@ -125,10 +125,10 @@ fn a_worker_killed_after_a_timeout_leaves_the_command_to_the_next() {
     let pid = number_in(&site.dir().join("started"));
     until("it was asked to end", || !site.record().is_empty());
     // Whichever has it.
-    let owner = site.runs.store().read(|tables| tables.events_of(&run, 0, 100)).unwrap();
+    let owner = site.runs.store().snapshot().unwrap().events_of(&run, 0, 100).unwrap();
     let message =
         owner.iter().find(|event| event.kind == "claimed").and_then(|event| event.message.clone()).unwrap();
-    let workers = site.runs.store().read(|tables| tables.workers()).unwrap();
+    let workers = site.runs.store().snapshot().unwrap().workers().unwrap();
     let busy = workers.iter().find(|worker| message.contains(worker.id.as_str())).unwrap();
     if busy.process.pid == first.pid() {
         first.kill();
@@ -136,8 +136,8 @@ fn a_worker_killed_after_a_timeout_leaves_the_command_to_the_next() {
         second.kill();
     }
     until("the command is gone", || !lives(pid));
-    until("it is settled", || site.run(&run).process.is_none());
-    assert_eq!(site.run(&run).reason, Some(Reason::ExecutionTimeout));
+    until("it is settled", || site.run(&run).process().is_none());
+    assert_eq!(site.run(&run).reason(), Some(Reason::ExecutionTimeout));
     assert_eq!(site.kinds(&run).iter().filter(|kind| *kind == "ended").count(), 1);
     site.assert_settled("after the timeout");
 }
@@ -158,11 +158,11 @@ fn a_frozen_worker_is_replaced_and_its_word_does_not_count_any_more() {
     assert!(!lives(pid) && second != pid);
     frozen.signal(Signal::CONT);
     frozen.until("superseded");
-    assert_eq!(site.run(&run).status, Status::Running);
+    assert_eq!(site.run(&run).status(), Status::Running);
     assert!(lives(second), "the one that came back ended what is not its own");
     go(&site);
     let ended = site.end_of(&run);
-    assert_eq!((ended.attempt, ended.ending.map(|ending| ending.exit_code())), (2, Some(7)));
+    assert_eq!((ended.attempt(), ended.ending().map(|ending| ending.exit_code())), (2, Some(7)));
     assert_eq!(site.record(), ["1", "2"]);
     for worker in [&mut frozen, &mut other] {
         worker.signal(Signal::TERM);
@@ -182,12 +182,12 @@ fn a_slower_heartbeat_is_no_silence() {
     // The hasty one works through twenty of its own while it listens to the slow one all the time.
     for round in 0..20 {
         let short = site.submit(&site.script(&format!("short{round}"), "sleep 0.05"));
-        assert_eq!(site.end_of(&short).status, Status::Succeeded);
+        assert_eq!(site.end_of(&short).status(), Status::Succeeded);
     }
     assert!(!site.kinds(&run).contains(&"adopted".to_owned()));
     assert!(!hasty.has_ended());
     go(&site);
-    assert_eq!(site.end_of(&run).ending.map(|ending| ending.exit_code()), Some(7));
+    assert_eq!(site.end_of(&run).ending().map(|ending| ending.exit_code()), Some(7));
 }
 
 /// Invariant 4. A pid that was given to somebody else is not the worker, nor its command.
@@ -197,18 +197,18 @@ fn a_reused_pid_is_neither_worker_nor_command() {
     let run = site.submit(&with_lock(&site, "a", LONG));
     let mut first = site.worker(&[]);
     let pid = number_in(&site.dir().join("started"));
-    until("the process was noted", || site.run(&run).process.is_some_and(|one| one.command.is_some()));
+    until("the process was noted", || site.run(&run).process().is_some_and(|one| one.command.is_some()));
     first.kill();
     rustix::process::kill_process(rustix::process::Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL)
         .unwrap();
     until("the command is gone", || !lives(pid));
     // As if their numbers were this process's now.
     let own = std::process::id();
-    let database = rusqlite::Connection::open(site.runs.store().path()).unwrap();
+    let database = rusqlite::Connection::open(site.runs.folder().join("runs.db")).unwrap();
     assert_eq!(database.execute("UPDATE run SET pid = ?1 WHERE pid = ?2", [own, pid]).unwrap(), 1);
     assert_eq!(database.execute("UPDATE worker SET pid = ?1 WHERE pid = ?2", [own, first.pid()]).unwrap(), 1);
     site.drain("1");
-    assert_eq!(site.run(&run).reason, Some(Reason::Lost));
+    assert_eq!(site.run(&run).reason(), Some(Reason::Lost));
     site.assert_settled("after the reuse");
 }
 
@@ -238,14 +238,14 @@ fn a_wall_clock_that_jumps_ends_nothing_and_delays_nothing() {
         let shifted = shifted(shift);
         let shifted: Vec<&str> = std::iter::once("env").chain(shifted.iter().map(String::as_str)).collect();
         let _second = site.worker_under(&shifted, &["--heartbeat", "500ms"]);
-        assert_eq!(site.end_of(&short).reason, Some(Reason::ExecutionTimeout), "{shift}");
+        assert_eq!(site.end_of(&short).reason(), Some(Reason::ExecutionTimeout), "{shift}");
         assert!(since.elapsed() < Duration::from_secs(60), "{shift}");
-        assert_eq!(site.run(&long).status, Status::Running, "{shift}");
+        assert_eq!(site.run(&long).status(), Status::Running, "{shift}");
         first.kill();
         until("it was adopted", || site.kinds(&long).contains(&"adopted".to_owned()));
-        assert_eq!(site.run(&long).status, Status::Running, "{shift}");
+        assert_eq!(site.run(&long).status(), Status::Running, "{shift}");
         go(&site);
-        assert_eq!(site.end_of(&long).status, Status::Failed, "{shift}");
+        assert_eq!(site.end_of(&long).status(), Status::Failed, "{shift}");
     }
 }
 
@@ -268,10 +268,10 @@ fn a_worker_of_another_pid_namespace_is_seen_to_live_and_to_die() {
         let short = site.submit(&site.script(&format!("short{round}"), "sleep 0.5"));
         site.end_of(&short);
     }
-    assert_eq!(site.run(&run).claim, 1, "a live worker was replaced");
+    assert_eq!(site.run(&run).claim(), 1, "a live worker was replaced");
     // Everything in there dies with its first process.
     inside.kill();
     let ended = site.end_of(&run);
-    assert_eq!(ended.reason, Some(Reason::Lost), "{ended:?}");
+    assert_eq!(ended.reason(), Some(Reason::Lost), "{ended:?}");
     site.assert_settled("after the namespace");
 }

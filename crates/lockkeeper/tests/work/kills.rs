@@ -57,15 +57,15 @@ fn check(site: &Site, about: &str, runs: &[RunId]) {
     }
     for id in runs {
         let run = site.run(id);
-        assert!(run.status.is_terminal(), "{about}: {run:?}");
+        assert!(run.status().is_terminal(), "{about}: {run:?}");
         assert_eq!(site.kinds(id).iter().filter(|kind| *kind == "ended").count(), 1, "{about}: {run:?}");
         check_end(about, &run);
-        for attempt in 1..=run.attempt {
+        for attempt in 1..=run.attempt() {
             let times = executed.remove(&format!("{id} {attempt}")).unwrap_or(0);
             assert!(times <= 1, "{about}: attempt {attempt} of {id} was executed {times} times");
-            let finished = attempt == run.attempt && run.reason != Some(Reason::Lost);
+            let finished = attempt == run.attempt() && run.reason() != Some(Reason::Lost);
             assert!(
-                times == 1 || !finished || run.reason == Some(Reason::ExecutionTimeout),
+                times == 1 || !finished || run.reason() == Some(Reason::ExecutionTimeout),
                 "{about}: {run:?}"
             );
         }
@@ -76,13 +76,13 @@ fn check(site: &Site, about: &str, runs: &[RunId]) {
 
 fn check_end(about: &str, run: &Run) {
     let name = run.request.as_str();
-    let good = match (run.status, run.reason) {
+    let good = match (run.status(), run.reason()) {
         (Status::Succeeded, None) => !name.starts_with("late"),
         (Status::TimedOut, Some(Reason::ExecutionTimeout)) => name.starts_with("late"),
         // A worker that died in between could not say it; one of its commands may have been hit as well.
         (Status::Failed, Some(Reason::Lost | Reason::Signal)) => true,
         // Its third attempt fails, if the second was lost.
-        (Status::Failed, Some(Reason::ExitCode)) => name.starts_with("again") && run.attempt == 3,
+        (Status::Failed, Some(Reason::ExitCode)) => name.starts_with("again") && run.attempt() == 3,
         _ => false,
     };
     assert!(good, "{about}: {run:?}");

@@ -23,7 +23,7 @@ fn what_nobody_reads_does_not_stop_the_work() {
         (0..400).map(|n| site.command(&format!("r{n}-{}", "x".repeat(60)), &["true"])).collect();
     let many = site.runs.submit_all(&many, None).unwrap();
     for one in &many {
-        assert_eq!(site.end_of(&one.run).status, Status::Succeeded);
+        assert_eq!(site.end_of(&one.run).status(), Status::Succeeded);
     }
 }
 
@@ -39,15 +39,15 @@ fn thousands_that_wait_for_one_lock_hold_up_nobody_else() {
     for round in 0..10 {
         let other = site.submit(&holding(&site, &format!("o{round}"), "other", "exit 0"));
         let since = Instant::now();
-        assert_eq!(site.end_of(&other).status, Status::Succeeded);
+        assert_eq!(site.end_of(&other).status(), Status::Succeeded);
         assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
     }
     // Its turn comes with the end of the one before.
     site.runs.cancel(&first, None).unwrap();
-    until("the first of the crowd has ended", || site.runs.find("r0").unwrap().status.is_terminal());
+    until("the first of the crowd has ended", || site.runs.find("r0").unwrap().status().is_terminal());
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait(), Some(0));
-    assert_eq!(site.run(&first).status, Status::Canceled);
+    assert_eq!(site.run(&first).status(), Status::Canceled);
 }
 
 /// Invariant 7. By priority, then first come first served, also among those that wait for one lock.
@@ -82,11 +82,11 @@ fn a_run_waits_for_a_lease_of_somebody_else_and_is_woken() {
     assert!(why.contains("db is held by") && why.contains("position 1"), "{why}");
     // It does not keep the hand from other work.
     let other = site.submit(&site.script("b", "echo b >> record"));
-    assert_eq!(site.end_of(&other).status, Status::Succeeded);
-    assert_eq!(site.run(&run).status, Status::Queued);
+    assert_eq!(site.end_of(&other).status(), Status::Succeeded);
+    assert_eq!(site.run(&run).status(), Status::Queued);
     drop(holder.stdin.take());
     holder.wait().unwrap();
-    assert_eq!(site.end_of(&run).status, Status::Succeeded);
+    assert_eq!(site.end_of(&run).status(), Status::Succeeded);
     assert_eq!(site.record(), ["b", "a"]);
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait(), Some(0));
@@ -126,7 +126,7 @@ fn a_due_attempt_that_waits_for_a_lease_costs_nothing() {
     });
     assert!(site.run(&again).waits_for_retry(), "{:?}", site.run(&again));
     site.runs.cancel(&holder, None).unwrap();
-    assert_eq!(site.end_of(&again).status, Status::Succeeded);
+    assert_eq!(site.end_of(&again).status(), Status::Succeeded);
 }
 
 /// More different wishes than there are places in line: none is forgotten.
@@ -152,7 +152,7 @@ fn more_wishes_than_places_are_all_granted_in_the_end() {
     let many = site.runs.submit_all(&many, None).unwrap();
     site.runs.cancel(&all, None).unwrap();
     for one in &many {
-        assert_eq!(site.end_of(&one.run).status, Status::Succeeded);
+        assert_eq!(site.end_of(&one.run).status(), Status::Succeeded);
     }
     assert_eq!(site.record().len(), many.len());
 }

@@ -35,13 +35,13 @@ fn left(site: &Site) -> Vec<PathBuf> {
 }
 
 fn pretend_another_boot(site: &Site) {
-    let database = Connection::open(site.runs.store().path()).unwrap();
+    let database = Connection::open(site.runs.folder().join("runs.db")).unwrap();
     database.execute_batch("UPDATE clock SET boot = 'another boot'").unwrap();
 }
 
 fn lost(site: &Site, run: &RunId) -> bool {
     let run = site.run(run);
-    (run.status, run.reason) == (Status::Failed, Some(Reason::Lost))
+    (run.status(), run.reason()) == (Status::Failed, Some(Reason::Lost))
 }
 
 /// Invariant 10. The worker was killed and the machine went on: its claims are in the log of the store, and what it has
@@ -50,9 +50,9 @@ fn lost(site: &Site, run: &RunId) -> bool {
 fn what_a_killed_worker_has_named_is_executed_by_the_next() {
     let site = Site::new();
     let run = site.submit(&recorded(&site, "a"));
-    leave(&site, site.runs.store().boot(), "W-gone", &format!("\n{run}\n"));
+    leave(&site, &lockkeeper_platform::origin::origin().unwrap().boot, "W-gone", &format!("\n{run}\n"));
     site.drain("1");
-    assert_eq!((site.run(&run).status, site.record()), (Status::Succeeded, vec!["a 1".to_owned()]));
+    assert_eq!((site.run(&run).status(), site.record()), (Status::Succeeded, vec!["a 1".to_owned()]));
     assert_eq!(left(&site), Vec::<PathBuf>::new());
 }
 
@@ -71,8 +71,8 @@ fn what_was_named_before_a_power_loss_is_lost_unless_it_may_be_tried_again() {
     site.drain("1");
     assert!(lost(&site, &once));
     assert_eq!(site.kinds(&once), ["submitted", "claimed", "ended"]);
-    assert_eq!((site.run(&twice).status, site.run(&twice).attempt), (Status::Succeeded, 2));
-    assert_eq!(site.run(&other).status, Status::Succeeded);
+    assert_eq!((site.run(&twice).status(), site.run(&twice).attempt()), (Status::Succeeded, 2));
+    assert_eq!(site.run(&other).status(), Status::Succeeded);
     let mut record = site.record();
     record.sort();
     assert_eq!(record, ["other 1", "twice 2"]);
@@ -85,17 +85,17 @@ fn what_was_marked_after_a_power_loss_is_lost() {
     let site = Site::new();
     let marked = site.submit(&recorded(&site, "marked"));
     let other = site.submit(&recorded(&site, "other"));
-    let database = Connection::open(site.runs.store().path()).unwrap();
+    let database = Connection::open(site.runs.folder().join("runs.db")).unwrap();
     let script = format!(
         "CREATE INDEX run_doubtful ON run (seq) WHERE ready < 0;
          UPDATE run SET ready = -1 WHERE id = '{marked}'"
     );
     database.execute_batch(&script).unwrap();
     let opened = Runs::open(&site.store()).unwrap();
-    assert_eq!(opened.run(&marked).unwrap().reason, Some(Reason::Lost));
+    assert_eq!(opened.run(&marked).unwrap().reason(), Some(Reason::Lost));
     site.drain("1");
     assert!(lost(&site, &marked));
-    assert_eq!((site.run(&other).status, site.record()), (Status::Succeeded, vec!["other 1".to_owned()]));
+    assert_eq!((site.run(&other).status(), site.record()), (Status::Succeeded, vec!["other 1".to_owned()]));
 }
 
 /// A worker of 0.1.0 that still works keeps its files.
@@ -105,10 +105,10 @@ fn files_of_a_registered_worker_stay() {
     let _worker = site.worker(&[]);
     let mut workers = Vec::new();
     super::site::until("it is registered", || {
-        workers = site.runs.store().read(|tables| tables.workers()).unwrap();
+        workers = site.runs.store().snapshot().unwrap().workers().unwrap();
         !workers.is_empty()
     });
-    leave(&site, site.runs.store().boot(), workers[0].id.as_str(), "\nRUN-1\n");
+    leave(&site, &lockkeeper_platform::origin::origin().unwrap().boot, workers[0].id.as_str(), "\nRUN-1\n");
     site.drain("1");
     assert_eq!(left(&site).len(), 2);
 }

@@ -39,7 +39,7 @@ fn a_gigabyte_of_output_is_cut_in_the_middle() {
         let site = Site::new();
         let mut worker = site.worker(&["--output-limit", "16"]);
         let run = site.submit(&site.script(id, script));
-        assert_eq!(site.end_of(&run).status, Status::Succeeded);
+        assert_eq!(site.end_of(&run).status(), Status::Succeeded);
         let log = std::fs::metadata(site.runs.folder_of(&run).output()).unwrap();
         assert_eq!(log.len(), 1024 * MIB + 8, "the command's bytes stay where they were");
         until("the log was cut", || {

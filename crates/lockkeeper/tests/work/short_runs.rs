@@ -35,8 +35,12 @@ fn check_end(run: &Run) {
     } else {
         (Status::Succeeded, None, Some(0))
     };
-    assert_eq!((run.status, run.reason, run.ending.map(|ending| ending.exit_code())), expected, "{run:?}");
-    assert!(run.started_at.unwrap().moment < run.completed_at.unwrap().moment, "{run:?}");
+    assert_eq!(
+        (run.status(), run.reason(), run.ending().map(|ending| ending.exit_code())),
+        expected,
+        "{run:?}"
+    );
+    assert!(run.started_at().unwrap().moment < run.completed_at().unwrap().moment, "{run:?}");
 }
 
 /// Requirements 88, 92. Invariants 9, 10. Only of the command that killed its worker nobody may have seen the end.
@@ -58,7 +62,7 @@ fn a_killed_worker_loses_no_end_that_it_saw_and_nothing_that_had_not_begun() {
         check_end(&site.run(id));
         assert_eq!(site.kinds(id), ["submitted", "claimed", "ended"]);
     }
-    assert!(site.run(&killer).status.is_terminal());
+    assert!(site.run(&killer).status().is_terminal());
     site.assert_settled("after the kill");
 }
 
@@ -71,14 +75,14 @@ fn what_waits_behind_a_long_command_is_queued_and_keeps_its_order() {
     let after = short(&site, "b", 12);
     let mut worker = site.unheard_worker(&["--jobs", "1"]);
     until("the long command runs", || {
-        site.run(&long).process.is_some_and(|process| process.command.is_some())
+        site.run(&long).process().is_some_and(|process| process.command.is_some())
     });
-    assert!(after.iter().all(|id| site.run(id).status == Status::Queued));
+    assert!(after.iter().all(|id| site.run(id).status() == Status::Queued));
     let urgent = Request { priority: Priority::new(5).unwrap(), ..recorded(&site, "urgent", "exit 0") };
     let urgent = site.submit(&urgent);
     std::fs::write(site.dir().join("go"), "").unwrap();
     after.iter().for_each(|id| check_end(&site.end_of(id)));
-    assert_eq!(site.end_of(&urgent).status, Status::Succeeded);
+    assert_eq!(site.end_of(&urgent).status(), Status::Succeeded);
     worker.signal(Signal::TERM);
     worker.wait();
     let order = (0..20).map(|n| format!("a{n} 1")).chain(["long 1".to_owned(), "urgent 1".to_owned()]);
@@ -98,7 +102,7 @@ fn nobody_waits_behind_a_long_command_while_another_worker_is_free() {
     }
     let _one = site.worker(&["--jobs", "1"]);
     let _other = site.worker(&["--jobs", "1"]);
-    assert_eq!(site.end_of(&long).status, Status::Succeeded);
+    assert_eq!(site.end_of(&long).status(), Status::Succeeded);
 }
 
 /// Requirements 78, 80. A run that was canceled before its command begins is not started.
@@ -115,10 +119,10 @@ fn a_run_that_is_canceled_before_it_begins_is_not_started() {
     });
     // The last one is certainly not under way, whatever the worker could do before it was stopped.
     let canceled = after.last().unwrap();
-    assert_eq!(site.runs.cancel(canceled, None).unwrap().run.status, Status::Canceled);
+    assert_eq!(site.runs.cancel(canceled, None).unwrap().run.status(), Status::Canceled);
     worker.signal(Signal::CONT);
     after[..11].iter().for_each(|id| check_end(&site.end_of(id)));
-    assert!(site.end_of(&stopper).status.is_terminal());
+    assert!(site.end_of(&stopper).status().is_terminal());
     worker.signal(Signal::TERM);
     worker.wait();
     let lines = site.record();
@@ -147,7 +151,7 @@ fn one_slot_executes_one_run_at_a_time_in_order() {
     let runs: Vec<Run> = ids.iter().map(|id| site.run(id)).collect();
     runs.iter().for_each(check_end);
     for pair in runs.windows(2) {
-        let (ended, began) = (pair[0].completed_at.unwrap().moment, pair[1].started_at.unwrap().moment);
+        let (ended, began) = (pair[0].completed_at().unwrap().moment, pair[1].started_at().unwrap().moment);
         assert!(ended <= began, "{pair:?}");
     }
     let order: Vec<String> = (0..60).map(|number| format!("a{number} 1")).collect();
@@ -170,10 +174,10 @@ fn a_worker_that_is_told_to_end_leaves_nothing_that_it_has_claimed() {
         while worker.try_told().is_some() {}
         assert_eq!(worker.wait(), Some(0));
         let runs: Vec<Run> = ids.iter().map(|id| site.run(id)).collect();
-        let (ended, others): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.status.is_terminal());
+        let (ended, others): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.status().is_terminal());
         ended.into_iter().for_each(check_end);
         assert!(!others.is_empty(), "it was too fast");
-        assert!(others.iter().all(|run| run.status == Status::Queued), "{others:?}");
+        assert!(others.iter().all(|run| run.status() == Status::Queued), "{others:?}");
         site.drain("2");
         ids.iter().for_each(|id| check_end(&site.run(id)));
         assert_eq!(site.record().len(), ids.len());
@@ -192,7 +196,7 @@ fn short_runs_that_fail_are_tried_again() {
     let runs: Vec<RunId> = (0..30).map(|number| site.submit(&request(number))).collect();
     site.drain("2");
     for run in runs.iter().map(|run| site.run(run)) {
-        assert_eq!((run.status, run.attempt), (Status::Succeeded, 2), "{run:?}");
+        assert_eq!((run.status(), run.attempt()), (Status::Succeeded, 2), "{run:?}");
     }
     site.assert_settled("after the retries");
 }
@@ -206,7 +210,7 @@ fn no_command_is_ended_because_another_one_has_ended() {
         (0..240).map(|number| site.submit(&site.script(&format!("r{number}"), script(number)))).collect();
     site.drain("12");
     for run in runs.iter().map(|run| site.run(run)) {
-        assert_eq!((run.status, run.attempt), (Status::Succeeded, 1), "{run:?}");
+        assert_eq!((run.status(), run.attempt()), (Status::Succeeded, 1), "{run:?}");
     }
     site.assert_settled("after many at once");
 }
@@ -224,9 +228,9 @@ fn what_was_written_before_a_worker_was_killed_is_kept() {
     let mut worker = site.worker(&["--jobs", "1"]);
     worker.wait();
     let _next = site.worker(&["--jobs", "1"]);
-    until("it is looked after", || site.run(&run).claim == 2);
+    until("it is looked after", || site.run(&run).claim() == 2);
     std::fs::write(site.dir().join("go"), "").unwrap();
-    assert!(site.end_of(&run).status.is_terminal());
+    assert!(site.end_of(&run).status().is_terminal());
     until("all is there", || site.output_of(&run) == b"before\nafter\nlast\n");
 }
 

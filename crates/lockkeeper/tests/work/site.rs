@@ -76,7 +76,7 @@ impl Site {
     /// Waits until a run has ended.
     pub(crate) fn end_of(&self, id: &RunId) -> Run {
         let run = self.runs.wait(id, Some(Instant::now() + PATIENCE), None).unwrap();
-        assert!(run.status.is_terminal(), "it does not end: {:#?}", self.runs.show(id).unwrap());
+        assert!(run.status().is_terminal(), "it does not end: {:#?}", self.runs.show(id).unwrap());
         run
     }
 
@@ -135,7 +135,7 @@ impl Site {
         leases.clean_up().unwrap();
         let listing = leases.listing().unwrap();
         assert!(listing.holders.is_empty() && listing.waiters.is_empty(), "{about}: {listing:?}");
-        let living = self.runs.store().read(|tables| tables.living()).unwrap();
+        let living = self.runs.store().snapshot().unwrap().active_runs().unwrap();
         assert!(living.is_empty(), "{about}: {living:?}");
         let left = marked(&self.store());
         assert!(left.is_empty(), "{about}: processes {left:?} are left");

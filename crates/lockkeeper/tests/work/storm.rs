@@ -136,7 +136,8 @@ fn a_storm_of_workers_executes_everything_once_and_nothing_together_that_must_no
         let unfinished = runs.iter().filter(|id| {
             let view = site.runs.show(id).unwrap();
             // What comes after something that failed is not begun.
-            !(view.run.status.is_terminal() || view.run.status == Status::Queued && view.request.unmet > 0)
+            !(view.run.status().is_terminal()
+                || view.run.status() == Status::Queued && view.request.unmet > 0)
         });
         unfinished.count()
     };
@@ -148,7 +149,7 @@ fn a_storm_of_workers_executes_everything_once_and_nothing_together_that_must_no
         worker.signal(Signal::TERM);
         assert_eq!(worker.wait(), Some(0), "seed {seed}");
     }
-    until("all is settled", || site.runs.store().read(|tables| tables.living()).unwrap().is_empty());
+    until("all is settled", || site.runs.store().snapshot().unwrap().active_runs().unwrap().is_empty());
     check(&site, seed, &runs);
 }
 
@@ -165,12 +166,12 @@ fn check(site: &Site, seed: u64, runs: &[lockkeeper_core::id::RunId]) {
         let view = site.runs.show(id).unwrap();
         let run = &view.run;
         let about = format!("seed {seed}: {run:#?}");
-        *counts.entry((run.status, run.reason)).or_insert(0) += 1;
-        assert!(run.attempt <= view.request.request.retry.limit + 1, "{about}");
+        *counts.entry((run.status(), run.reason())).or_insert(0) += 1;
+        assert!(run.attempt() <= view.request.request.retry.limit + 1, "{about}");
         let executed = record.iter().filter(|line| line.starts_with(id.as_str())).count();
-        assert!(executed <= run.attempt as usize, "{about}");
-        if run.status == Status::Succeeded {
-            assert!(record.contains(&format!("{id} {}", run.attempt)), "{about}");
+        assert!(executed <= run.attempt() as usize, "{about}");
+        if run.status() == Status::Succeeded {
+            assert!(record.contains(&format!("{id} {}", run.attempt())), "{about}");
         }
         // One event after the other, each from where the last one led, and one end.
         let mut before: Option<String> = None;
@@ -180,7 +181,7 @@ fn check(site: &Site, seed: u64, runs: &[lockkeeper_core::id::RunId]) {
             before = Some(event.to.clone());
         }
         let ends = view.events.iter().filter(|event| event.kind == "ended").count();
-        assert_eq!(ends, usize::from(run.status.is_terminal()), "{about}");
+        assert_eq!(ends, usize::from(run.status().is_terminal()), "{about}");
     }
     eprintln!("{counts:?}, {} executed", record.len());
     assert!(counts.contains_key(&(Status::Succeeded, None)));

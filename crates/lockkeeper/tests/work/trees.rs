@@ -47,7 +47,7 @@ fn what_a_command_leaves_behind_ends_with_it() {
         ..site.script("a", &with_leavings("exit 0"))
     });
     let _worker = site.worker(&[]);
-    assert_eq!(site.end_of(&run).status, Status::Succeeded);
+    assert_eq!(site.end_of(&run).status(), Status::Succeeded);
     assert_gone(&site, &numbers(&site));
 }
 
@@ -62,7 +62,7 @@ fn a_cancel_ends_the_whole_tree() {
     let _worker = site.worker(&["--jobs", "2"]);
     number_in(&site.dir().join("command"));
     site.runs.cancel(&run, None).unwrap();
-    assert_eq!(site.end_of(&run).status, Status::Canceled);
+    assert_eq!(site.end_of(&run).status(), Status::Canceled);
     assert_gone(&site, &numbers(&site));
 }
 
@@ -74,8 +74,8 @@ fn a_timeout_ends_the_whole_tree() {
     let run = site.submit(&Request { timeout: Some(Duration::from_secs(3)), ..site.script("a", &script) });
     let _worker = site.worker(&[]);
     let left = numbers(&site);
-    assert_eq!(site.end_of(&run).reason, Some(Reason::ExecutionTimeout));
-    until("it is settled", || site.run(&run).process.is_none());
+    assert_eq!(site.end_of(&run).reason(), Some(Reason::ExecutionTimeout));
+    until("it is settled", || site.run(&run).process().is_none());
     assert_gone(&site, &left);
 }
 
@@ -85,7 +85,7 @@ fn an_open_output_does_not_keep_a_run_from_ending() {
     let site = Site::new();
     let run = site.submit(&site.script("a", "sleep 300 & echo done"));
     site.drain("1");
-    assert_eq!(site.run(&run).status, Status::Succeeded);
+    assert_eq!(site.run(&run).status(), Status::Succeeded);
     assert_eq!(site.output_of(&run), b"done\n");
     site.assert_settled("after the end");
 }
@@ -121,7 +121,7 @@ fn what_a_command_left_behind_is_not_taken_for_the_command() {
     assert_eq!(first.wait(), Some(128 + 9));
     let _second = site.worker(&[]);
     let ended = site.end_of(&run);
-    assert_eq!((ended.status, ended.reason), (Status::Failed, Some(Reason::Lost)), "{ended:?}");
-    until("it is settled", || site.run(&run).process.is_none());
+    assert_eq!((ended.status(), ended.reason()), (Status::Failed, Some(Reason::Lost)), "{ended:?}");
+    until("it is settled", || site.run(&run).process().is_none());
     site.assert_settled("after the command that left something behind");
 }

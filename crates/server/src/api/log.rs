@@ -148,8 +148,8 @@ pub(crate) fn window(
     limit: usize,
 ) -> Result<LogWindow, Report> {
     let run = state.runs().run(id)?;
-    let ended = run.status.is_terminal();
-    let attempt = query.attempt.filter(|attempt| *attempt != run.attempt);
+    let ended = run.status().is_terminal();
+    let attempt = query.attempt.filter(|attempt| *attempt != run.attempt());
     let folder = state.runs().folder_of(id);
     let run_id = id.to_string();
     let Some(output) = Output::open(&folder, attempt).map_err(|error| unreadable(&error))? else {

@@ -13,7 +13,6 @@ use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::NewRequest;
 use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, RunFilter};
 use lockkeeper_engine::views::{BlockedView, LatestRun, RequestView, RunView};
-use lockkeeper_platform::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -76,7 +75,7 @@ pub(crate) async fn list(
     };
     let mut entries = state.blocking(move |state| Ok(state.runs().requests(&filter)?)).await?;
     let next = truncate_page(&mut entries, limit, |entry| entry.request.request.id.to_string());
-    let now = clock::now();
+    let now = state.runs().now().moment;
     Ok(Json(RequestList {
         requests: entries.iter().map(|entry| RequestWithRun::new(entry, now)).collect(),
         next,
@@ -176,7 +175,7 @@ pub(crate) async fn show(
 ) -> Result<Json<RequestWithRuns>, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
     let (entry, runs) = state.blocking(move |state| with_runs(state, &id)).await?;
-    let now = clock::now();
+    let now = state.runs().now().moment;
     let runs = runs.iter().map(|run| RunView::new(run, now)).collect();
     Ok(Json(RequestWithRuns { request: RequestWithRun::new(&entry, now), runs }))
 }
@@ -216,7 +215,7 @@ pub(crate) struct StartedRun {
 pub(crate) async fn run(State(state): State<AppState>, Id(id): Id) -> Result<Response, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
     let started = state.blocking(move |state| start(state, &id)).await??;
-    let now = clock::now();
+    let now = state.runs().now().moment;
     match started {
         Started::Run(run) => {
             let url = format!("/api/runs/{}", run.id);
@@ -237,7 +236,7 @@ pub(crate) async fn run(State(state): State<AppState>, Id(id): Id) -> Result<Res
 fn start(state: &AppState, id: &RequestId) -> Result<Result<Started, ApiError>, Report> {
     let entry = state.runs().request(id)?;
     if let Some(run) = entry.latest.filter(|_| entry.request.status == RequestStatus::Running) {
-        let error = RunError::InProgress { request: id.clone(), run: run.id, status: run.status };
+        let error = RunError::InProgress { request: id.clone(), status: run.status(), run: run.id };
         return Ok(Err(in_progress(error.into())));
     }
     match state.run_spawner().run(state, id) {

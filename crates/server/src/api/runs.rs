@@ -7,11 +7,10 @@ use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::run::Status;
-use lockkeeper_core::run::life::Mark;
+use lockkeeper_core::run::transition::Mark;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::RunFilter;
 use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunListItem, RunView};
-use lockkeeper_platform::clock;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -62,7 +61,7 @@ pub(crate) async fn list(
     let filter = RunFilter { statuses, request, before, limit: limit + 1 };
     let mut entries = state.blocking(move |state| Ok(state.runs().entries(&filter)?)).await?;
     let next = truncate_page(&mut entries, limit, |entry| entry.run.id.to_string());
-    let now = clock::now();
+    let now = state.runs().now().moment;
     let runs = entries.iter().map(|entry| RunListItem::new(entry, now)).collect();
     Ok(Json(RunList { runs, next }))
 }
@@ -92,7 +91,7 @@ pub(crate) struct RunWithEvents {
 pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Json<RunWithEvents>, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
     let view = state.blocking(move |state| Ok(state.runs().show(&id)?)).await?;
-    let now = clock::now();
+    let now = state.runs().now().moment;
     Ok(Json(RunWithEvents {
         run: RunView::new(&view.run, now),
         request: RequestView::new(&view.request),
@@ -139,8 +138,8 @@ pub(crate) async fn cancel(
     let id: RunId = id.parse().map_err(Report::from)?;
     let reason = checked_reason(cancel.reason)?;
     let run = state.blocking(move |state| Ok(state.runs().cancel(&id, reason.as_deref())?.run)).await?;
-    let message = format!("run {} is {}", run.id, run.status);
-    let moved = MovedRun { run: RunView::new(&run, clock::now()), message };
+    let message = format!("run {} is {}", run.id, run.status());
+    let moved = MovedRun { run: RunView::new(&run, state.runs().now().moment), message };
     Ok((StatusCode::ACCEPTED, Json(moved)).into_response())
 }
 
@@ -201,8 +200,8 @@ pub(crate) async fn transition(
             _ => Ok(state.runs().mark(&id, &mark)?),
         })
         .await?;
-    let message = format!("run {} is {}", run.id, run.status);
-    Ok(Json(MovedRun { run: RunView::new(&run, clock::now()), message }))
+    let message = format!("run {} is {}", run.id, run.status());
+    Ok(Json(MovedRun { run: RunView::new(&run, state.runs().now().moment), message }))
 }
 
 /// A new run of the same request.

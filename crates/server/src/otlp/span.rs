@@ -88,16 +88,16 @@ impl Span {
 
     /// The span of an attempt that has ended; none when it never started. All attempts at one run are one trace.
     pub(crate) fn of_attempt(run: &Run, now: WallTime) -> Option<Self> {
-        let began_at = WallTime::from_micros(run.started_at?.unix_micros);
-        let ended_at = run.completed_at.map_or(now, |at| WallTime::from_micros(at.unix_micros));
+        let began_at = WallTime::from_micros(run.started_at()?.unix_micros);
+        let ended_at = run.completed_at().map_or(now, |at| WallTime::from_micros(at.unix_micros));
         let mut attributes = vec![
             ("lockkeeper.run.id", Value::from(run.id.as_str())),
             ("lockkeeper.request.id", Value::from(run.request.as_str())),
-            ("lockkeeper.run.attempt", Value::from(run.attempt)),
-            ("lockkeeper.run.status", Value::from(run.status.as_str())),
+            ("lockkeeper.run.attempt", Value::from(run.attempt())),
+            ("lockkeeper.run.status", Value::from(run.status().as_str())),
         ];
-        attributes.extend(run.ending.map(|ending| ("process.exit.code", Value::from(ending.exit_code()))));
-        attributes.extend(run.reason.map(|reason| ("lockkeeper.run.reason", Value::from(reason.as_str()))));
+        attributes.extend(run.ending().map(|ending| ("process.exit.code", Value::from(ending.exit_code()))));
+        attributes.extend(run.reason().map(|reason| ("lockkeeper.run.reason", Value::from(reason.as_str()))));
         let hash = |seed: u8| {
             let mut hasher = DefaultHasher::new();
             (seed, run.id.as_str()).hash(&mut hasher);
@@ -112,7 +112,7 @@ impl Span {
             began_at,
             took: ended_at.since(began_at),
             attributes,
-            failed: run.reason.is_some(),
+            failed: run.reason().is_some(),
         })
     }
 

@@ -4,7 +4,6 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_engine::runs::{RunEntry, RunFilter, StoredEvent};
-use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 
 use super::status::{Badge, of_run};
@@ -41,16 +40,16 @@ pub(super) struct RunRow {
 impl RunRow {
     pub(super) fn new(entry: &RunEntry, texts: &'static Texts, times: &TimeFormat) -> Self {
         let run = &entry.run;
-        let took = run.completed_at.zip(run.started_at);
+        let took = run.completed_at().zip(run.started_at());
         Self {
             id: run.id.to_string(),
             request: run.request.to_string(),
             title: entry.request.request.title.clone(),
-            badge: of_run(run.status, texts),
-            attempt: run.attempt,
+            badge: of_run(run.status(), texts),
+            attempt: run.attempt(),
             queued: times.since(run.queued_at.moment),
             took: took.map(|(end, start)| lockkeeper_core::time::format_span(end.moment.since(start.moment))),
-            reason: run.reason.map(|reason| reason.to_string()),
+            reason: run.reason().map(|reason| reason.to_string()),
         }
     }
 }
@@ -85,7 +84,7 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
             Ok((runs, state.runs().latest_events(MAX_ROWS)?))
         })
         .await?;
-    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
     let page = Page {
         now: times.now(),
         runs: runs.iter().map(|entry| RunRow::new(entry, texts, &times)).collect(),

@@ -7,7 +7,6 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::runs::{Blocked, RequestEntry};
-use lockkeeper_platform::clock;
 
 use super::filter::{Choice, Query};
 use super::status::{Badge, of_request};
@@ -82,7 +81,7 @@ pub(super) async fn page(
             Ok((entries, counts, matched, state.leases().listing()?))
         })
         .await?;
-    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
     let count = |wanted: RequestStatus, tone: &'static str| {
         let found = counts.iter().find(|(status, _)| *status == wanted);
         let count = found.map_or(0, |(_, count)| *count);
@@ -129,11 +128,11 @@ impl Row {
 
 /// When the status of a run last changed.
 fn last_change(run: &Run) -> lockkeeper_core::time::Moment {
-    let stamp = match run.status {
+    let stamp = match run.status() {
         Status::Queued => None,
-        Status::Running | Status::Cancelling => run.started_at,
+        Status::Running | Status::Cancelling => run.started_at(),
         Status::Succeeded | Status::Failed | Status::Canceled | Status::TimedOut | Status::Rejected => {
-            run.completed_at
+            run.completed_at()
         }
     };
     stamp.unwrap_or(run.queued_at).moment
@@ -159,8 +158,8 @@ fn why(entry: &RequestEntry, listing: &Listing, texts: &Texts) -> Option<String>
         Some(Blocked::NoWorker) => Some(texts.no_worker.to_owned()),
         None => {
             let run = entry.latest.as_ref()?;
-            let reason = run.reason.map(|reason| reason.to_string());
-            run.message.clone().or(reason)
+            let reason = run.reason().map(|reason| reason.to_string());
+            run.message().map(ToOwned::to_owned).or(reason)
         }
     }
 }

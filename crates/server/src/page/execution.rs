@@ -111,7 +111,7 @@ impl Row {
         let runs = view
             .runs
             .iter()
-            .map(|(agent, run)| (agent.clone(), run.id.to_string(), of_run(run.status, texts)));
+            .map(|(agent, run)| (agent.clone(), run.id.to_string(), of_run(run.status(), texts)));
         Self {
             id: view.id.clone(),
             name: planned.and_then(|group| group.name.clone()),

@@ -8,7 +8,6 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::RunFilter;
 use lockkeeper_engine::stages::execution_of;
-use lockkeeper_platform::clock;
 
 use super::activity::RunRow;
 use super::status::{Badge, of_request};
@@ -52,7 +51,7 @@ pub(super) async fn page(
             Ok((entry, state.runs().entries(&filter)?))
         })
         .await?;
-    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
     let request = &entry.request.request;
     let page = Page {
         now: times.now(),

@@ -6,7 +6,6 @@ use axum::response::Response;
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Status;
 use lockkeeper_engine::report::Report;
-use lockkeeper_platform::clock;
 
 use super::activity::EventRow;
 use super::status::{Badge, of_run};
@@ -67,14 +66,14 @@ pub(super) async fn page(
         .blocking(move |state| {
             let view = state.runs().show(&id)?;
             let log = window(state, &id, &WindowQuery::end(), LOG_BYTES)?;
-            let lease = match view.run.lease {
+            let lease = match view.run.lease() {
                 Some((lease, _)) => state.leases().lease(lease)?,
                 None => None,
             };
             Ok((view, log, lease))
         })
         .await?;
-    let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
+    let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
     let (run, request) = (&view.run, &view.request.request);
     let (log, [log_from, log_to, log_size]) = log.into_text();
     let page = Page {
@@ -83,24 +82,24 @@ pub(super) async fn page(
         request: run.request.to_string(),
         title: request.title.clone(),
         command: request.command.join(" "),
-        badge: of_run(run.status, texts),
-        locked: matches!(run.status, Status::Running | Status::Cancelling),
-        attempt: run.attempt,
-        worker: run.worker.as_ref().map(ToString::to_string),
-        pid: run.process.and_then(|process| process.command).map(|command| command.pid),
-        lease: run.lease.map(|(lease, token)| format!("{lease} ({} {token})", texts.token)),
+        badge: of_run(run.status(), texts),
+        locked: matches!(run.status(), Status::Running | Status::Cancelling),
+        attempt: run.attempt(),
+        worker: run.worker().as_ref().map(ToString::to_string),
+        pid: run.process().and_then(|process| process.command).map(|command| command.pid),
+        lease: run.lease().map(|(lease, token)| format!("{lease} ({} {token})", texts.token)),
         holder: lease.map(|lease| Holder {
             owner: lease.claim.owner.to_string(),
             resources: lease.claim.targets().map(ToString::to_string).collect(),
             heartbeat: times.since(lease.heartbeat_at),
         }),
-        exit_code: run.ending.map(|ending| ending.exit_code()),
-        reason: run.reason.map(|reason| reason.to_string()),
-        message: run.message.clone(),
+        exit_code: run.ending().map(|ending| ending.exit_code()),
+        reason: run.reason().map(|reason| reason.to_string()),
+        message: run.message().map(ToOwned::to_owned),
         queued: times.since(run.queued_at.moment),
-        started: run.started_at.map(|at| times.since(at.moment)),
-        ended: run.completed_at.map(|at| times.since(at.moment)),
-        is_open: !run.status.is_terminal(),
+        started: run.started_at().map(|at| times.since(at.moment)),
+        ended: run.completed_at().map(|at| times.since(at.moment)),
+        is_open: !run.status().is_terminal(),
         events: view.events.iter().rev().map(EventRow::new).collect(),
         log,
         log_from,

@@ -47,16 +47,6 @@ impl Connections {
         let connection = found.map_or_else(open, Ok)?;
         Ok(Pooled { pool: self, purpose, connection: Some(connection) })
     }
-
-    /// Runs `work` with a connection of the pool.
-    pub(crate) fn with<T>(
-        &self,
-        purpose: Purpose,
-        open: impl FnOnce() -> Result<Connection, StoreError>,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        work(&*self.take(purpose, open)?)
-    }
 }
 
 /// A connection that goes back to the pool when it is dropped. One that is inside a transaction is closed instead, which

@@ -33,7 +33,7 @@ impl PhaseExecutor<'_> {
         }
         state.failures += 1;
         self.apply_rules(&TriggerEvent::Failures(state.failures), control, state, listener)?;
-        if run.reason == Some(Reason::ExecutionTimeout) {
+        if run.reason() == Some(Reason::ExecutionTimeout) {
             let event = TriggerEvent::Timeout(run.timeout.unwrap_or_default());
             self.apply_rules(&event, control, state, listener)?;
         }

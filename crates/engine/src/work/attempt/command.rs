@@ -27,7 +27,7 @@ fn environment(claimed: &Claimed, variables: &[(String, String)], state: &Path) 
     let mut set = |name: &str, value: OsString| all.push((name.into(), value));
     set(RUN_ID, claimed.run.id.as_str().into());
     set("LOCKKEEPER_REQUEST_ID", claimed.run.request.as_str().into());
-    set("LOCKKEEPER_ATTEMPT", claimed.run.attempt.to_string().into());
+    set("LOCKKEEPER_ATTEMPT", claimed.run.attempt().to_string().into());
     set("LOCKKEEPER_DIR", state.into());
     if let Some(lease) = &claimed.lease {
         set("LOCKKEEPER_LEASE", lease.id.to_string().into());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::run::Run;
-use lockkeeper_core::run::life::Seen;
+use lockkeeper_core::run::transition::AttemptOutcome;
 use lockkeeper_core::time::Moment;
 
 use super::log::AttemptLog;
@@ -86,8 +86,13 @@ impl<'a> Supervision<'a> {
         grace: Duration,
     ) -> Self {
         let (looked_at, look_at) = (clock::now(), clock::now().after(FIRST_LOOK));
-        let (report_at, stopped) = (run.times_out_at(), None);
+        let (report_at, stopped) = (None, None);
         Self { run, files, control, lease, log, reports, grace, looked_at, look_at, report_at, stopped }
+    }
+
+    /// Reports that the time is up at this moment of the clock of this machine.
+    pub(super) fn with_timeout(self, times_out_at: Option<Moment>) -> Self {
+        Self { report_at: times_out_at, ..self }
     }
 
     /// Decides what to do about an event. The first event comes right after the start of the supervision.
@@ -119,9 +124,9 @@ impl<'a> Supervision<'a> {
     pub(super) fn outcome(self, ending: Ending) -> (Outcome, AttemptLog) {
         let ending = ending.into();
         let outcome = match self.stopped {
-            None => Outcome::Seen(Seen::Ended(ending)),
-            Some(Stopped::Asked(Stop::Canceled)) => Outcome::Seen(Seen::Stopped(Some(ending))),
-            Some(Stopped::LeaseLost) => Outcome::Seen(Seen::LeaseLost(Some(ending))),
+            None => Outcome::Observed(AttemptOutcome::Ended(ending)),
+            Some(Stopped::Asked(Stop::Canceled)) => Outcome::Observed(AttemptOutcome::Stopped(Some(ending))),
+            Some(Stopped::LeaseLost) => Outcome::Observed(AttemptOutcome::LeaseLost(Some(ending))),
             Some(Stopped::Asked(Stop::Recorded)) => Outcome::Recorded,
             Some(Stopped::Asked(Stop::Superseded)) => Outcome::Superseded,
         };

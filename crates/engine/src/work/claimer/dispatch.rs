@@ -13,9 +13,9 @@ use lockkeeper_core::run::Run;
 use super::waiting_line::WaitingLine;
 use super::{ClaimResult, Claimed, Claimer, owner, why};
 use crate::runs::RunError;
-use crate::runs::claiming::Listing;
 use crate::work::slots::Slots;
-use lockkeeper_platform::{clock, poll};
+use lockkeeper_platform::poll;
+use lockkeeper_store::runs::Listing;
 
 /// How many different leases are tried for one that can be had.
 const LOOK_AT: usize = 4096;
@@ -50,24 +50,25 @@ impl Claimer {
     /// Sleeps until a run was claimed; none when the worker drains.
     fn wait_for_next(&self, slots: &Slots, line: &mut WaitingLine) -> Result<Option<Claimed>, RunError> {
         // Not for longer than this: every write to the store costs more while somebody listens.
-        let mut changes = self.runs.listen()?;
+        let mut changes = self.runs.subscribe()?;
         let mut was_woken = false;
         loop {
-            changes.quiet(was_woken);
+            changes.reset(was_woken);
             slots.drain_wakes();
             if slots.is_draining() {
                 return Ok(None);
             }
             slots.set_idle(false);
-            let looked_at = clock::now();
+            let looked_at = self.runs.now().moment;
             if let Some(claimed) = self.claim_next(line)? {
                 return Ok(Some(self.leave_if_last(claimed, slots, line)));
             }
             slots.set_idle(line.is_empty() && !line.tries_again());
             let due = self.runs.next_due(looked_at)?;
-            let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
+            let now = self.runs.now().moment;
+            let due = due.map(|due| due.since(now) + Duration::from_millis(1));
             let again = line.tries_again().then_some(TRY_AGAIN);
-            let limit = [due, changes.patience(), again].into_iter().flatten().min();
+            let limit = [due, changes.longest_sleep(), again].into_iter().flatten().min();
             let mut interrupts: Vec<BorrowedFd<'_>> = vec![slots.as_fd()];
             interrupts.extend(changes.as_fd());
             if line.is_empty() {
@@ -110,7 +111,7 @@ impl Claimer {
                 continue;
             }
             // Thousands may need the same: it is tried once.
-            if tried.contains(&request.wish()) {
+            if tried.contains(&request.lease_key()) {
                 continue;
             }
             if !line.has(&owner(&run, &request)) {
@@ -120,7 +121,7 @@ impl Claimer {
                     ClaimResult::Held(blockers) => self.publish_wait(&run, why(&blockers), line),
                 }
             }
-            tried.insert(request.wish());
+            tried.insert(request.lease_key());
             held.push((run, request));
         }
         self.wait_for_leases(held, line)

@@ -14,8 +14,8 @@ use super::Rescuer;
 use crate::runs::RunError;
 use crate::work::attempt::reusable_log;
 use crate::work::heartbeat;
+use lockkeeper_platform::process;
 use lockkeeper_platform::process::Watch;
-use lockkeeper_platform::{clock, process};
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
 /// A worker that ends the processes of a run that is over takes the grace and this long at most.
@@ -58,11 +58,12 @@ impl Survey {
 impl Rescuer {
     /// Finds out who executes what, and removes workers that are gone and left nothing.
     pub(in crate::work) fn survey(&self) -> Result<Survey, RunError> {
-        let living = self.runs.living()?;
+        let found = self.runs.workers_and_runs()?;
+        let now = self.runs.now().moment;
         let mut survey = Survey::default();
         let mut dead: HashSet<WorkerId> = HashSet::new();
         let mut alive: HashSet<WorkerId> = HashSet::new();
-        for worker in living.workers.into_iter().filter(|worker| worker.id != self.worker.id) {
+        for worker in found.workers.into_iter().filter(|worker| worker.id != self.worker.id) {
             // Watched before the look: a worker that dies after the look is noticed.
             let exit = self.watch_worker(&worker);
             if self.is_gone(&worker) {
@@ -72,23 +73,22 @@ impl Rescuer {
             alive.insert(worker.id.clone());
             survey.others.push(OtherWorker { id: worker.id, exit });
         }
-        for run in living.runs {
-            match &run.worker {
+        for run in found.runs {
+            match run.worker() {
                 Some(worker) if *worker == self.worker.id => survey.ours.push(run),
                 Some(worker) if alive.contains(worker) => survey.theirs.push(run),
                 // An executor outside of Lockkeeper: only that one knows.
-                Some(_) if run.process.is_none() => {}
+                Some(_) if run.process().is_none() => {}
                 // It is over, and its processes are being ended here.
                 None if self.active.contains(&run.id) => {}
-                None if dead.is_empty() && !survey.others.is_empty() && self.may_be_settled(&run) => {
+                None if dead.is_empty() && !survey.others.is_empty() && self.may_be_settled(&run, now) => {
                     let until = self.settled_until(&run);
                     survey.look_again = [survey.look_again, until].into_iter().flatten().min();
                 }
                 Some(_) | None => survey.abandoned.push(run),
             }
         }
-        let left: HashSet<&WorkerId> =
-            survey.abandoned.iter().filter_map(|run| run.worker.as_ref()).collect();
+        let left: HashSet<&WorkerId> = survey.abandoned.iter().filter_map(|run| run.worker()).collect();
         for worker in dead.iter().filter(|worker| !left.contains(worker)) {
             self.runs.remove_worker(worker)?;
             heartbeat::remove(self.runs.folder(), worker);
@@ -98,12 +98,12 @@ impl Rescuer {
     }
 
     /// A run that is over, but not settled, may be with any other worker, which ends its processes.
-    fn may_be_settled(&self, run: &Run) -> bool {
-        self.settled_until(run).is_some_and(|until| clock::now() < until)
+    fn may_be_settled(&self, run: &Run, now: Moment) -> bool {
+        self.settled_until(run).is_some_and(|until| now < until)
     }
 
     fn settled_until(&self, run: &Run) -> Option<Moment> {
-        run.completed_at.map(|at| at.moment.after(self.grace + SETTLED_WITHIN))
+        run.completed_at().map(|at| at.moment.after(self.grace + SETTLED_WITHIN))
     }
 
     /// A descriptor that becomes readable once another worker is gone.

@@ -57,10 +57,10 @@ fn listen(
     end: &OwnedFd,
     signals: Option<&Signals>,
 ) -> Result<(), RunError> {
-    let mut changes = worker.runs.listen()?;
+    let mut changes = worker.runs.subscribe()?;
     let mut was_woken = false;
     loop {
-        changes.quiet(was_woken);
+        changes.reset(was_woken);
         let survey = worker.rescuer.survey()?;
         worker.active.forward(&survey.ours, &worker.runs)?;
         if count.load(Ordering::SeqCst) > 1 {
@@ -72,7 +72,7 @@ fn listen(
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![end.as_fd()];
         descriptors.extend(signals.map(|signals| signals.as_fd()));
         descriptors.extend(changes.as_fd());
-        let ready = poll::wait(&descriptors, changes.patience()).map_err(RunError::Machine)?;
+        let ready = poll::wait(&descriptors, changes.longest_sleep()).map_err(RunError::Machine)?;
         if ready.contains(0) {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::run::{Run, Status};
 
 use super::Worker;
-use crate::runs::{Heard, RunError};
+use crate::runs::{RunError, Subscription};
 use crate::work::attempt::Slot;
 use crate::work::claimer::Claimed;
 use crate::work::control::{Stop, WakePipe};
@@ -20,7 +20,7 @@ use crate::work::report::Finished;
 use crate::work::rescuer::Survey;
 use crate::work::slots::Slots;
 use lockkeeper_platform::signal::{Signal, Signals};
-use lockkeeper_platform::{clock, poll, process};
+use lockkeeper_platform::{poll, process};
 
 /// Changes within this time are looked at together.
 const TOGETHER: Duration = Duration::from_millis(20);
@@ -34,7 +34,7 @@ struct Supervision<'s> {
     signals: &'s Signals,
     /// Whether to end once nothing is queued and nothing is executed.
     drain: bool,
-    changes: Heard,
+    changes: Subscription,
     was_woken: bool,
     heartbeats: HeartbeatWatch,
     heartbeat: Option<Heartbeat>,
@@ -65,7 +65,7 @@ impl Worker {
             wake: &wake,
             signals,
             drain,
-            changes: self.runs.listen()?,
+            changes: self.runs.subscribe()?,
             was_woken: false,
             heartbeats: HeartbeatWatch::default(),
             heartbeat: None,
@@ -143,7 +143,7 @@ impl Worker {
     }
 
     fn look(&self, watch: &mut Supervision<'_>) -> Result<Look, RunError> {
-        watch.changes.quiet(watch.was_woken);
+        watch.changes.reset(watch.was_woken);
         watch.wake.drain();
         process::reap_orphans();
         match (&watch.heartbeat, self.is_busy(watch)) {
@@ -151,7 +151,7 @@ impl Worker {
             (Some(_), false) => watch.heartbeat = None,
             (Some(_), true) | (None, false) => {}
         }
-        let looked_at = clock::now();
+        let looked_at = self.runs.now().moment;
         for run in self.runs.expire()? {
             self.events.publish(&WorkerEvent::Ended(run), None);
         }
@@ -168,8 +168,9 @@ impl Worker {
         let silence = watch.heartbeats.due(watch.survey.others_are_busy(), every);
         let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
         let due = [self.runs.next_due(looked_at)?, watch.survey.look_again].into_iter().flatten().min();
-        let due = due.map(|due| due.since(clock::now()) + Duration::from_millis(1));
-        Ok(Look::Sleep([silence, due, watch.changes.patience()].into_iter().flatten().min()))
+        let now = self.runs.now().moment;
+        let due = due.map(|due| due.since(now) + Duration::from_millis(1));
+        Ok(Look::Sleep([silence, due, watch.changes.longest_sleep()].into_iter().flatten().min()))
     }
 
     fn sleep(&self, watch: &mut Supervision<'_>, limit: Option<Duration>) -> Result<(), RunError> {
@@ -219,7 +220,7 @@ impl Worker {
 
     /// Written before any signal is sent: whatever happens to this worker, none of these runs counts as a success.
     fn cancel_all(&self, ours: &[Run], wake: &WakePipe) {
-        for run in ours.iter().filter(|run| run.status == Status::Running) {
+        for run in ours.iter().filter(|run| run.status() == Status::Running) {
             // It may have ended meanwhile.
             if self.runs.cancel(&run.id, Some("the worker was stopped")).is_ok() {
                 wake.wake();

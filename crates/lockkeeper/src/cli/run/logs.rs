@@ -51,7 +51,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let folder = runs.folder_of(&run.id);
     let attempt = args.attempt.unwrap_or_else(|| Output::attempts_over(&folder) + 1);
     // Attempts after the current one have no output yet.
-    let known = args.attempt.is_none_or(|attempt| attempt <= run.attempt);
+    let known = args.attempt.is_none_or(|attempt| attempt <= run.attempt());
     let output = if known { Output::of_attempt(&folder, attempt) } else { Ok(None) };
     let output = output.map_err(|error| unreadable(&error))?;
     let from = match (&output, args.lines, tail, args.from) {
@@ -70,7 +70,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             Some(attempt) => format!("there is no output of attempt {attempt}"),
             None => "there is no output yet".to_owned(),
         };
-        print::talk(&format!("{what}: run {} is {}", run.id, run.status));
+        print::talk(&format!("{what}: run {} is {}", run.id, run.status()));
         return Ok(Exit::Done);
     }
     printer.print_all()?;
@@ -153,18 +153,18 @@ impl Printer<'_> {
 
 fn follow(runs: &Runs, folder: &RunFolder, printer: &mut Printer<'_>) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
-    let mut heard = runs.listen()?;
+    let mut changes = runs.subscribe()?;
     let mut written: Option<Changes> = None;
-    let mut told = false;
+    let mut was_signaled = false;
     loop {
-        heard.quiet(told);
+        changes.reset(was_signaled);
         if written.as_ref().and_then(Changes::as_fd).is_none() {
             // The folder may have been created since.
             written = Some(Changes::watch(folder.path()).map_err(OpenError::Machine)?);
         }
         written.iter().for_each(Changes::drain);
         // The status is read first, so that all output before the end is printed below.
-        let ended = runs.find(printer.run.id.as_str())?.status.is_terminal();
+        let ended = runs.find(printer.run.id.as_str())?.status().is_terminal();
         if printer.print_attempts(folder)? == Reader::Gone {
             return Ok(Exit::Done);
         }
@@ -173,25 +173,25 @@ fn follow(runs: &Runs, folder: &RunFolder, printer: &mut Printer<'_>) -> Result<
         }
         let stdout = io::stdout();
         let mut descriptors = vec![signals.as_fd()];
-        descriptors.extend(heard.as_fd());
+        descriptors.extend(changes.as_fd());
         let own = written.as_ref().and_then(Changes::as_fd);
         descriptors.extend(own);
         let deaf = own.is_none().then_some(POLL_INTERVAL);
-        let patience = [heard.patience(), deaf].into_iter().flatten().min();
-        let ready = wait(&descriptors, stdout.as_fd(), patience)?;
+        let limit = [changes.longest_sleep(), deaf].into_iter().flatten().min();
+        let ready = wait(&descriptors, stdout.as_fd(), limit)?;
         if ready.contains(descriptors.len()) || ready.contains(0) {
             return Ok(Exit::Done);
         }
-        told = heard.as_fd().is_some() && ready.contains(1);
+        was_signaled = changes.as_fd().is_some() && ready.contains(1);
     }
 }
 
 fn wait(
     descriptors: &[BorrowedFd<'_>],
     stdout: BorrowedFd<'_>,
-    patience: Option<Duration>,
+    limit: Option<Duration>,
 ) -> Result<poll::Ready, Report> {
-    Ok(poll::wait_or_hang_up(descriptors, &[stdout], patience).map_err(OpenError::Machine)?)
+    Ok(poll::wait_or_hang_up(descriptors, &[stdout], limit).map_err(OpenError::Machine)?)
 }
 
 fn unreadable(error: &io::Error) -> Report {

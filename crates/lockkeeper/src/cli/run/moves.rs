@@ -1,11 +1,11 @@
 //! `run claim`, `mark`, `cancel` and `retry`.
 
 use lockkeeper_core::id::WorkerId;
-use lockkeeper_core::run::life::Mark;
+use lockkeeper_core::run::transition::Mark;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::views::RunView;
-use lockkeeper_platform::clock;
 use serde_json::json;
 
 use super::Which;
@@ -56,9 +56,9 @@ pub(super) fn claim(context: &Context, args: &ClaimArgs) -> Result<Exit, Report>
     let (runs, run) = args.which.find(context)?;
     let claimed = runs.claim(&run.id, worker)?;
     if context.json {
-        print_run(context, &claimed);
+        print_run(context, &runs, &claimed);
     } else {
-        print::data(&claimed.claim.to_string());
+        print::data(&claimed.claim().to_string());
     }
     Ok(Exit::Done)
 }
@@ -69,7 +69,7 @@ pub(super) fn mark(context: &Context, args: &MarkArgs) -> Result<Exit, Report> {
     let worker = args.worker.parse()?;
     let (runs, run) = args.which.find(context)?;
     let mark = Mark { to, expect, claim: args.claim, exit_code: args.exit_code, worker };
-    print_run(context, &runs.mark(&run.id, &mark)?);
+    print_run(context, &runs, &runs.mark(&run.id, &mark)?);
     Ok(Exit::Done)
 }
 
@@ -78,7 +78,7 @@ pub(super) fn cancel(context: &Context, args: &CancelArgs) -> Result<Exit, Repor
         return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"));
     }
     let (runs, run) = args.which.find(context)?;
-    print_run(context, &runs.cancel(&run.id, args.reason.as_deref())?.run);
+    print_run(context, &runs, &runs.cancel(&run.id, args.reason.as_deref())?.run);
     Ok(Exit::Done)
 }
 
@@ -94,10 +94,10 @@ pub(super) fn retry(context: &Context, which: &Which) -> Result<Exit, Report> {
     Ok(Exit::Done)
 }
 
-fn print_run(context: &Context, run: &Run) {
+fn print_run(context: &Context, runs: &Runs, run: &Run) {
     if context.json {
-        print::json(&json!({ "run": RunView::new(run, clock::now()) }));
+        print::json(&json!({ "run": RunView::new(run, runs.now().moment) }));
     } else {
-        print::talk(&format!("{} is {}", run.id, run.status));
+        print::talk(&format!("{} is {}", run.id, run.status()));
     }
 }

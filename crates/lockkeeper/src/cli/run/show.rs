@@ -3,7 +3,6 @@
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{RunDetail, StoredEvent};
 use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunView, time};
-use lockkeeper_platform::clock;
 use serde::Serialize;
 use serde_json::json;
 
@@ -35,7 +34,7 @@ struct FullRun {
 pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
     let (runs, run) = which.find(context)?;
     let view = runs.show(&run.id)?;
-    let now = clock::now();
+    let now = runs.now().moment;
     let request = &view.request.request;
     let leases = leases_for(context, std::iter::once((&view.run, request)))?;
     let log = runs.folder_of(&view.run.id).output().display().to_string();
@@ -62,20 +61,20 @@ fn as_text(view: &RunDetail, why: &str, age: &str, log: &str) -> String {
         ("run", run.id.to_string()),
         ("request", table::plain(request.id.as_str())),
         ("title", table::plain(&request.title)),
-        ("status", format!("{} for {age}", status(run.status))),
+        ("status", format!("{} for {age}", status(run.status()))),
     ];
     if !why.is_empty() {
         lines.push(("why", why.to_owned()));
     }
-    lines.push(("attempt", format!("{} of {}", run.attempt, request.retry.limit + 1)));
-    lines.extend(run.worker.as_ref().map(|worker| ("worker", format!("{worker}, claim {}", run.claim))));
+    lines.push(("attempt", format!("{} of {}", run.attempt(), request.retry.limit + 1)));
+    lines.extend(run.worker().as_ref().map(|worker| ("worker", format!("{worker}, claim {}", run.claim()))));
     lines.push(("command", table::plain(&request.command.join(" "))));
-    let command = run.process.and_then(|process| process.command);
+    let command = run.process().and_then(|process| process.command);
     lines.extend(command.map(|command| ("pid", command.pid.to_string())));
-    lines.extend(run.lease.map(|(lease, token)| ("lease", format!("{lease}, token {token}"))));
+    lines.extend(run.lease().map(|(lease, token)| ("lease", format!("{lease}, token {token}"))));
     lines.push(("queued", time(run.queued_at.unix_micros)));
-    lines.extend(run.started_at.map(|at| ("started", time(at.unix_micros))));
-    lines.extend(run.completed_at.map(|at| ("completed", time(at.unix_micros))));
+    lines.extend(run.started_at().map(|at| ("started", time(at.unix_micros))));
+    lines.extend(run.completed_at().map(|at| ("completed", time(at.unix_micros))));
     lines.push(("log", table::plain(log)));
     let mut text: String = lines.iter().map(|(what, line)| format!("{what:<11}{line}\n")).collect();
     text.push('\n');

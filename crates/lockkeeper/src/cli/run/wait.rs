@@ -4,14 +4,13 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use lockkeeper_core::id::RunId;
-use lockkeeper_core::run::life::NEEDS_INPUT_CODE;
+use lockkeeper_core::run::transition::NEEDS_INPUT_CODE;
 use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::parse_span;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::views::RunView;
-use lockkeeper_platform::clock;
 use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::json;
 
@@ -51,7 +50,7 @@ pub(in crate::cli) fn wait_for(
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let run = runs.wait(id, until, Some(signals.as_fd()))?;
     let taken = signals.take().map_err(OpenError::Machine)?;
-    if let (false, Some(signal)) = (run.status.is_terminal(), taken.first()) {
+    if let (false, Some(signal)) = (run.status().is_terminal(), taken.first()) {
         return Ok(print::interrupted(*signal));
     }
     let end = end_of(&run);
@@ -59,15 +58,15 @@ pub(in crate::cli) fn wait_for(
         let value = json!({
             "request_id": run.request.as_str(),
             "run_id": run.id.as_str(),
-            "run": RunView::new(&run, clock::now()),
+            "run": RunView::new(&run, runs.now().moment),
         });
         print::json(&value);
         return Ok(end.unwrap_or_else(|report| report.exit()));
     }
     if let Ok(Exit::Command(code)) = end
-        && run.status == Status::Failed
+        && run.status() == Status::Failed
     {
-        let reason = run.reason.map_or("FAILED", Reason::as_str);
+        let reason = run.reason().map_or("FAILED", Reason::as_str);
         print::talk(&format!("{} failed: {reason} {code}", run.id));
     }
     end
@@ -76,22 +75,22 @@ pub(in crate::cli) fn wait_for(
 /// The exit code for the end of a run.
 fn end_of(run: &Run) -> Result<Exit, Report> {
     let refused = |code: &'static str, what: &str| {
-        let because = run.message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+        let because = run.message().as_ref().map_or_else(String::new, |message| format!(": {message}"));
         Err(Report::new(Exit::Refused, code, format!("run {} {what}{because}", run.id))
             .with_hint(format!("`lockkeeper run show {}` tells what happened", run.id))
             .with_context("run_id", run.id.as_str())
-            .with_context("status", run.status.as_str()))
+            .with_context("status", run.status().as_str()))
     };
-    match run.status {
+    match run.status() {
         Status::Queued | Status::Running | Status::Cancelling => {
-            refused("STILL_RUNNING", &format!("has not ended: it is {}", run.status))
+            refused("STILL_RUNNING", &format!("has not ended: it is {}", run.status()))
         }
-        Status::Succeeded => Ok(Exit::Command(run.ending.map_or(0, Ending::exit_code))),
-        Status::Failed => match run.ending.map(Ending::exit_code) {
+        Status::Succeeded => Ok(Exit::Command(run.ending().map_or(0, Ending::exit_code))),
+        Status::Failed => match run.ending().map(Ending::exit_code) {
             // The command succeeded but asked for input.
-            Some(0) if run.reason == Some(Reason::NeedsInput) => Ok(Exit::Command(NEEDS_INPUT_CODE)),
+            Some(0) if run.reason() == Some(Reason::NeedsInput) => Ok(Exit::Command(NEEDS_INPUT_CODE)),
             Some(0) | None => {
-                let reason = run.reason.map_or("FAILED", Reason::as_str);
+                let reason = run.reason().map_or("FAILED", Reason::as_str);
                 Err(Report::new(Exit::Failed, reason, format!("run {} failed: {reason}", run.id))
                     .with_hint(format!("`lockkeeper run show {}` tells what happened", run.id))
                     .with_context("run_id", run.id.as_str()))

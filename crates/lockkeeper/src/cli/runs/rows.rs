@@ -48,7 +48,7 @@ pub(in crate::cli) fn leases_for<'r>(
     context: &Context,
     mut entries: impl Iterator<Item = (&'r Run, &'r Request)>,
 ) -> Result<Option<Listing>, Report> {
-    let asks = entries.any(|(run, request)| run.status == Status::Queued && request.needs_lease());
+    let asks = entries.any(|(run, request)| run.status() == Status::Queued && request.needs_lease());
     asks.then(|| locks::Snapshot::read(context).map(|board| board.listing)).transpose()
 }
 
@@ -67,7 +67,7 @@ pub(in crate::cli) fn why(
             parts.push(format!("after {}", names.join(", ")));
         }
         Some(Blocked::Retry(at)) => {
-            parts.push(format!("attempt {} in {}", run.attempt + 1, print::span(at.since(now))));
+            parts.push(format!("attempt {} in {}", run.attempt() + 1, print::span(at.since(now))));
         }
         Some(Blocked::Position(0)) => parts.push("next".to_owned()),
         Some(Blocked::Position(ahead)) => parts.push(format!("{ahead} before it")),
@@ -75,25 +75,25 @@ pub(in crate::cli) fn why(
         Some(Blocked::NoWorker) => parts.push("nobody works: start `lockkeeper work`".to_owned()),
         None => {}
     }
-    if let (Status::Queued, Some(leases)) = (run.status, leases) {
+    if let (Status::Queued, Some(leases)) = (run.status(), leases) {
         parts.extend(leases.conflicting_leases(&request.resources()).iter().map(|found| {
             let lease = &found.holder.lease;
             let held = print::span(leases.now.since(lease.acquired_at));
             format!("`{}` is held by {} for {held}", found.witness, lease.claim.owner)
         }));
     }
-    if let Some(reason) = run.reason {
-        let code = run.ending.map_or_else(String::new, |ending| format!(" {}", ending.exit_code()));
+    if let Some(reason) = run.reason() {
+        let code = run.ending().map_or_else(String::new, |ending| format!(" {}", ending.exit_code()));
         parts.push(format!("{reason}{code}"));
     }
-    parts.extend(run.message.clone());
+    parts.extend(run.message().map(ToOwned::to_owned));
     table::plain(&parts.join("; "))
 }
 
 /// How long a run has been in its status, or how long it took.
 pub(in crate::cli) fn age(run: &Run, now: Moment) -> String {
-    let from = run.started_at.filter(|_| run.status != Status::Queued).unwrap_or(run.queued_at);
-    match run.completed_at {
+    let from = run.started_at().filter(|_| run.status() != Status::Queued).unwrap_or(run.queued_at);
+    match run.completed_at() {
         // Moments of two boots cannot be compared, so the wall clock is used.
         Some(end) => {
             let micros = end.unix_micros.saturating_sub(from.unix_micros);

@@ -107,7 +107,7 @@ impl<'p> Live<'p> {
             PhaseEvent::GroupWaiting { group, why } => format!("{}: waits, {}", id(group), table::plain(why)),
             PhaseEvent::GroupStarted { group, .. } => format!("{}: began", id(group)),
             PhaseEvent::AgentEnded { group, agent, run } => {
-                format!("{}: {} {}", id(group), table::plain(agent), run.status)
+                format!("{}: {} {}", id(group), table::plain(agent), run.status())
             }
             PhaseEvent::GroupEnded { group, state, why } => {
                 let why = why.as_ref().map_or_else(String::new, |why| format!(", {}", table::plain(why)));

@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context, args: &Files) -> Result<Exit, Report> {
         (Some(file), _) => {
             let agent = Template::parse_with(args.agent_command.as_deref().unwrap_or_default(), "prompt")?;
             let imported = import(&read(file)?, &agent).map_err(|what| not_understood(file, &what))?;
-            (imported.requests, imported.begun)
+            (imported.requests, imported.skipped)
         }
         (None, file) => {
             let file = file.as_deref().unwrap_or("-");

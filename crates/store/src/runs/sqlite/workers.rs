@@ -1,32 +1,17 @@
-//! Workers: who executes runs, and how to know whether it still lives.
+//! The table of workers.
 
 use lockkeeper_core::id::{HolderId, WorkerId};
 use lockkeeper_core::liveness::{Origin, ProcessRef};
 use rusqlite::params;
 
-use super::Tables;
+use super::rows::parse;
+use super::tables::Tables;
 use crate::StoreError;
-
-/// A worker that has begun and not ended in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Worker {
-    /// Another one for every start.
-    pub id: WorkerId,
-    /// The kernel lock that it holds while it lives.
-    pub holder: HolderId,
-    /// Where it runs.
-    pub origin: Origin,
-    /// Its process.
-    pub process: ProcessRef,
-    /// How many runs it executes at once.
-    pub jobs: u32,
-    /// When it began, in microseconds since 1970.
-    pub started_at: i64,
-}
+use crate::runs::Worker;
 
 impl Tables<'_> {
-    /// Puts in a worker.
-    pub fn insert_worker(&self, worker: &Worker) -> Result<(), StoreError> {
+    /// Inserts a worker.
+    pub(super) fn insert_worker(&self, worker: &Worker) -> Result<(), StoreError> {
         self.execute(
             "INSERT INTO worker (id, holder, host, boot, pid_namespace, pid, pid_started, jobs, started_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -44,20 +29,20 @@ impl Tables<'_> {
         )
     }
 
-    /// Takes a worker out.
-    pub fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError> {
+    /// Removes a worker.
+    pub(super) fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError> {
         self.execute("DELETE FROM worker WHERE id = ?1", [id.as_str()])
     }
 
     /// All workers, the oldest first.
-    pub fn workers(&self) -> Result<Vec<Worker>, StoreError> {
+    pub(super) fn workers(&self) -> Result<Vec<Worker>, StoreError> {
         let sql = "SELECT id, holder, host, boot, pid_namespace, pid, pid_started, jobs, started_at
                    FROM worker ORDER BY started_at, id";
         self.rows(sql, [], |row| {
             let id: String = row.get(0)?;
-            let id = match id.parse() {
+            let id = match parse(&id) {
                 Ok(id) => id,
-                Err(error) => return Ok(Err(format!("{error}"))),
+                Err(error) => return Ok(Err(error)),
             };
             let pid_namespace = row.get::<_, i64>(4)?.cast_unsigned();
             Ok(Ok(Worker {

@@ -1,27 +1,28 @@
-//! Runs as rows: one function each way, and impossible rows are refused.
+//! Rows of the table of runs: columns to a run and back, and lists of runs.
 
+use std::str::FromStr;
 use std::time::Duration;
 
-use lockkeeper_core::id::{HolderId, LeaseId, RequestId, Token};
+use lockkeeper_core::id::{HolderId, LeaseId, Token};
 use lockkeeper_core::liveness::ProcessRef;
-use lockkeeper_core::run::{Ending, Process, Reason, Run, Stamp, Status};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::{Ending, Process, Reason, Run, RunRow, Stamp, Status};
 use lockkeeper_core::time::Moment;
 use rusqlite::Row;
 
-use super::Tables;
+use super::spec;
+use super::tables::Tables;
 use crate::StoreError;
+use crate::runs::{RunFilter, Timing};
 
 /// The columns that [`read_run`] reads, in its order.
 pub(super) const COLUMNS: &str = "run.id, request.id, run.status, run.attempt, run.claim, run.worker, run.holder, \
     run.pid, run.pid_started, run.lease, run.token, run.queued_at, run.queued_moment, run.give_up_at, \
     run.started_at, run.started_moment, run.timeout, run.retry_at, run.completed_at, run.completed_moment, \
-    run.exit_code, run.signal, run.reason, run.message, run.help";
+    run.exit_code, run.signal, run.reason, run.message, run.help, run.events";
 
-/// The parts of a run as columns have them.
-pub(super) struct Columns<'r> {
-    pub(super) status: &'static str,
-    pub(super) claim: i64,
-    pub(super) worker: Option<&'r str>,
+/// The columns of a run that need a conversion.
+pub(super) struct Columns {
     pub(super) holder: Option<i64>,
     pub(super) pid: Option<u32>,
     pub(super) pid_started: Option<i64>,
@@ -39,37 +40,35 @@ pub(super) struct Columns<'r> {
     pub(super) reason: Option<&'static str>,
 }
 
-/// Takes a run apart.
-pub(super) fn split(run: &Run) -> Columns<'_> {
-    let command = run.process.and_then(|process| process.command);
-    let (exit_code, signal) = match run.ending {
-        Some(Ending::Exited(code)) => (Some(code), None),
-        Some(Ending::Signaled(signal)) => (None, Some(signal)),
-        None => (None, None),
-    };
-    Columns {
-        status: run.status.as_str(),
-        claim: run.claim.cast_signed(),
-        worker: run.worker.as_ref().map(|worker| worker.as_str()),
-        holder: run.process.map(|process| process.holder.0.cast_signed()),
-        pid: command.map(|command| command.pid),
-        pid_started: command.map(|command| command.started.cast_signed()),
-        lease: run.lease.map(|(lease, _)| lease.0.cast_signed()),
-        token: run.lease.map(|(_, token)| token.0.cast_signed()),
-        give_up_at: run.give_up_at.map(Moment::as_micros),
-        started_at: run.started_at.map(|at| at.unix_micros),
-        started_moment: run.started_at.map(|at| at.moment.as_micros()),
-        timeout: run.timeout.map(|span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
-        retry_at: run.retry_at.map(Moment::as_micros),
-        completed_at: run.completed_at.map(|at| at.unix_micros),
-        completed_moment: run.completed_at.map(|at| at.moment.as_micros()),
-        exit_code,
-        signal,
-        reason: run.reason.map(Reason::as_str),
+impl From<&Run> for Columns {
+    fn from(run: &Run) -> Self {
+        let command = run.process().and_then(|process| process.command);
+        let (exit_code, signal) = match run.ending() {
+            Some(Ending::Exited(code)) => (Some(code), None),
+            Some(Ending::Signaled(signal)) => (None, Some(signal)),
+            None => (None, None),
+        };
+        Self {
+            holder: run.process().map(|process| process.holder.0.cast_signed()),
+            pid: command.map(|command| command.pid),
+            pid_started: command.map(|command| command.started.cast_signed()),
+            lease: run.lease().map(|(lease, _)| lease.0.cast_signed()),
+            token: run.lease().map(|(_, token)| token.0.cast_signed()),
+            give_up_at: run.give_up_at().map(Moment::as_micros),
+            started_at: run.started_at().map(|at| at.unix_micros),
+            started_moment: run.started_at().map(|at| at.moment.as_micros()),
+            timeout: run.timeout.map(|span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
+            retry_at: run.retry_at().map(Moment::as_micros),
+            completed_at: run.completed_at().map(|at| at.unix_micros),
+            completed_moment: run.completed_at().map(|at| at.moment.as_micros()),
+            exit_code,
+            signal,
+            reason: run.reason().map(Reason::as_str),
+        }
     }
 }
 
-/// Puts a run together, or says why it cannot be one.
+/// Reads a run, or says why the row cannot be one.
 pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Result<Run, String>> {
     let id: String = row.get(0)?;
     let request: String = row.get(1)?;
@@ -94,20 +93,20 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Result<Run, String>> {
     let (attempt, claim) = (row.get(3)?, row.get::<_, i64>(4)?.cast_unsigned());
     let (give_up_at, started_at, retry_at) = (moment(13)?, stamp(14, 15)?, moment(17)?);
     let timeout = unsigned(16)?.map(Duration::from_micros);
-    let (completed_at, message, help) = (stamp(18, 19)?, row.get(23)?, row.get(24)?);
+    let (completed_at, message, help, version) = (stamp(18, 19)?, row.get(23)?, row.get(24)?, row.get(25)?);
     let build = || {
         let reason = match reason {
             Some(code) => Some(Reason::from_code(&code).ok_or_else(|| format!("the reason `{code}`"))?),
             None => None,
         };
-        let worker = worker.map(|worker| worker.parse()).transpose();
-        let run = Run {
-            id: id.parse().map_err(|error| format!("{error}"))?,
-            request: request.parse::<RequestId>().map_err(|error| format!("{error}"))?,
-            status: status.parse::<Status>().map_err(|error| error.to_string())?,
+        let row = RunRow {
+            id: parse(&id)?,
+            request: parse(&request)?,
+            version,
+            status: parse(&status)?,
             attempt,
             claim,
-            worker: worker.map_err(|error| format!("{error}"))?,
+            worker: worker.as_deref().map(parse).transpose()?,
             process,
             lease,
             queued_at,
@@ -121,45 +120,25 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Result<Run, String>> {
             message,
             help,
         };
-        run.check().map_err(|error| error.to_string())?;
-        Ok(run)
+        Run::try_from(row).map_err(|error| error.to_string())
     };
     Ok(build())
 }
 
-/// Which runs are listed.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only those in one of these states; all when there are none.
-    pub statuses: Vec<Status>,
-    /// Only those of this request.
-    pub request: Option<RequestId>,
-    /// Only those that came before the one with this id.
-    pub before: Option<lockkeeper_core::id::RunId>,
-    /// At most so many.
-    pub limit: usize,
+/// Reads a run and its request; `request.spec` is the column after those of the run.
+pub(super) fn read_run_and_request(row: &Row<'_>) -> rusqlite::Result<Result<(Run, Request), String>> {
+    let spec: String = row.get("spec")?;
+    Ok(read_run(row)?.and_then(|run| Ok((run, spec::read(&spec)?))))
 }
 
-/// When the parts of a run's life were, on the wall clock in microseconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timing {
-    /// What its request is about.
-    pub title: String,
-    /// Where it is.
-    pub status: Status,
-    /// How many attempts there were.
-    pub attempts: u32,
-    /// When it came.
-    pub queued_at: i64,
-    /// When somebody began with it first.
-    pub claimed_at: Option<i64>,
-    /// When it ended.
-    pub completed_at: Option<i64>,
+/// Parses a text of the database, or says what is wrong with it.
+pub(super) fn parse<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
 }
 
 impl Tables<'_> {
-    /// The times of all runs that came since then, the oldest first.
-    pub fn timings(&self, since_unix_micros: i64) -> Result<Vec<Timing>, StoreError> {
+    /// The timestamps of all runs that were submitted since then, the oldest first.
+    pub(super) fn timings(&self, since_unix_micros: i64) -> Result<Vec<Timing>, StoreError> {
         let sql = "SELECT request.title, run.status, run.attempt, run.queued_at,
                        CASE WHEN run.attempt = 1 THEN run.started_at ELSE
                            (SELECT min(event.at) FROM event WHERE event.run = run.seq AND event.kind = 'claimed')
@@ -176,8 +155,8 @@ impl Tables<'_> {
         })
     }
 
-    /// Runs, the latest first.
-    pub fn runs(&self, filter: &Filter) -> Result<Vec<Run>, StoreError> {
+    /// The runs that match, the latest first.
+    pub(super) fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
         let mut conditions = Vec::new();
         let mut values: Vec<Box<dyn rusqlite::ToSql>> = Vec::new();
         if let Some(request) = &filter.request {
@@ -190,7 +169,7 @@ impl Tables<'_> {
         }
         let words: Vec<String> = filter.statuses.iter().map(|status| format!("'{status}'")).collect();
         if words.len() > 1 && filter.request.is_none() {
-            // Several states are looked up one by one, so that what is read is not all that is in them.
+            // Each status is looked up by itself, so that SQLite does not read all runs that have one of them.
             values.push(Box::new(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
             let range = conditions.first().map_or("1", String::as_str);
             let each = words.iter().map(|word| {
@@ -216,7 +195,7 @@ impl Tables<'_> {
     }
 
     /// Runs whose id ends with this text, two at most.
-    pub fn runs_ending_with(&self, text: &str) -> Result<Vec<Run>, StoreError> {
+    pub(super) fn runs_ending_with(&self, text: &str) -> Result<Vec<Run>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM run JOIN request ON request.seq = run.request
              WHERE substr(run.id, -length(?1)) = ?1 LIMIT 2"
@@ -224,8 +203,8 @@ impl Tables<'_> {
         self.many(&sql, [text])
     }
 
-    /// How many runs there are in each state that any is in.
-    pub fn counts(&self) -> Result<Vec<(Status, u64)>, StoreError> {
+    /// How many runs have each status.
+    pub(super) fn run_counts(&self) -> Result<Vec<(Status, u64)>, StoreError> {
         self.rows("SELECT status, count(*) FROM run GROUP BY status", [], |row| {
             let (status, count) = (row.get::<_, String>(0)?, row.get::<_, i64>(1)?.cast_unsigned());
             Ok(status.parse::<Status>().map(|status| (status, count)).map_err(|error| error.to_string()))

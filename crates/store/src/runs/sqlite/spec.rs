@@ -1,4 +1,4 @@
-//! A request as JSON: times in microseconds, what is not there left out.
+//! A request as JSON. Times are in microseconds, and empty fields are left out.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ struct Written {
     origin: Option<String>,
 }
 
-/// A request as text.
+/// Writes a request as JSON.
 pub(super) fn write(request: &Request) -> String {
     let written = Written {
         id: request.id.to_string(),
@@ -67,7 +67,7 @@ pub(super) fn write(request: &Request) -> String {
     serde_json::to_string(&written).expect("texts and numbers can always be written")
 }
 
-/// Reads what [`write`] wrote, or says why it is no request.
+/// Reads a request, or says why the text is none.
 pub(super) fn read(text: &str) -> Result<Request, String> {
     let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
     fn all<T: std::str::FromStr<Err: ToString>>(texts: &[String]) -> Result<Vec<T>, String> {

@@ -1,33 +1,33 @@
-//! Forgetting what ended long ago.
+//! Pruning: removes requests that ended long ago.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use lockkeeper_core::id::{RequestId, RunId};
 
-use super::Tables;
+use super::rows::parse;
+use super::tables::Tables;
 use crate::StoreError;
+use crate::runs::Removed;
 
-/// A request that ended long ago.
+/// A request that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Old {
-    /// Its place in the table.
+pub(super) struct Old {
+    /// Its row.
     seq: i64,
     /// Its id.
-    pub request: RequestId,
+    pub(super) request: RequestId,
     /// All its runs.
-    pub runs: Vec<RunId>,
+    runs: Vec<RunId>,
     /// Whether it is done.
     done: bool,
 }
 
 impl Tables<'_> {
-    /// Removes requests whose runs all ended before this time, with their runs and events, unless something of them
-    /// may live or is needed by a request that stays: an open one that comes after it, or any other that would wait
-    /// for it if it were run again. Returns what is gone.
-    pub fn prune(&self, before_unix_micros: i64) -> Result<Vec<(RequestId, Vec<RunId>)>, StoreError> {
+    /// Removes what [`Tables::prunable`] lists, with all runs and events. Returns what was removed.
+    pub(super) fn prune(&self, before_unix_micros: i64) -> Result<Vec<Removed>, StoreError> {
         let old = self.prunable(before_unix_micros)?;
         if !old.is_empty() {
-            self.note_removal()?;
+            self.keep_position()?;
         }
         for Old { seq, .. } in &old {
             self.execute("DELETE FROM event WHERE run IN (SELECT seq FROM run WHERE request = ?1)", [seq])?;
@@ -35,13 +35,14 @@ impl Tables<'_> {
             self.execute("DELETE FROM dependency WHERE request = ?1 OR after = ?1", [seq])?;
             self.execute("DELETE FROM request WHERE seq = ?1", [seq])?;
         }
-        Ok(old.into_iter().map(|old| (old.request, old.runs)).collect())
+        Ok(old.into_iter().map(|old| Removed { request: old.request, runs: old.runs }).collect())
     }
 
-    /// What [`Tables::prune`] removes.
-    pub fn prunable(&self, before_unix_micros: i64) -> Result<Vec<Old>, StoreError> {
+    /// Requests whose runs all ended before this time, and that no request needs that stays: an open request needs its
+    /// dependencies; any other would wait for a dependency that is not done, if it were run again.
+    pub(super) fn prunable(&self, before_unix_micros: i64) -> Result<Vec<Old>, StoreError> {
         let mut old = self.ended_before(before_unix_micros)?;
-        // Each of these comes after each of those.
+        // Pairs of a dependency and a request that depends on it.
         let edges = self.rows(
             "SELECT dependency.after, dependency.request, later.status = 'QUEUED'
              FROM dependency JOIN request AS later ON later.seq = dependency.request",
@@ -52,7 +53,7 @@ impl Tables<'_> {
         for (before, after, open) in edges {
             later.entry(before).or_default().push((after, open));
         }
-        // What stays may keep what it comes after, and that again what comes before it.
+        // A request that stays keeps its dependencies, and those keep theirs.
         loop {
             let gone: HashSet<i64> = old.iter().map(|old| old.seq).collect();
             let before = old.len();
@@ -76,10 +77,7 @@ impl Tables<'_> {
         let found = self.rows(sql, [before_unix_micros], |row| {
             let (seq, request, run): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             let done: bool = row.get(3)?;
-            let parse = || {
-                let request = request.parse::<RequestId>().map_err(|error| format!("{error}"))?;
-                Ok((seq, request, run.parse::<RunId>().map_err(|error| format!("{error}"))?, done))
-            };
+            let parse = || Ok((seq, parse::<RequestId>(&request)?, parse::<RunId>(&run)?, done));
             Ok(parse())
         })?;
         let mut old: BTreeMap<i64, Old> = BTreeMap::new();

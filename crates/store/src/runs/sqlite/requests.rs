@@ -1,66 +1,49 @@
-//! Requests as rows: what is looked for has columns, everything else is one JSON text.
+//! Rows of the table of requests. What is searched for has columns; everything else is one JSON text.
 
 use std::collections::BTreeMap;
 
-use lockkeeper_core::id::{RequestId, RunId};
+use lockkeeper_core::id::RequestId;
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::Status;
 use rusqlite::params;
 
-use super::{Tables, spec};
+use super::queue::limit_of;
+use super::rows::parse;
+use super::spec;
+use super::tables::Tables;
 use crate::StoreError;
-
-/// A request and where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredRequest {
-    /// What is to be done.
-    pub request: Request,
-    /// When it came, in microseconds since 1970.
-    pub created_at: i64,
-    /// Where it is.
-    pub status: RequestStatus,
-    /// Its latest run; none when all were refused.
-    pub latest: Option<RunId>,
-    /// How many of those that it comes after are not done.
-    pub unmet: u32,
-}
+use crate::runs::StoredRequest;
 
 /// The columns that [`Tables::stored`] reads, in its order.
 const COLUMNS: &str = "request.spec, request.created_at, request.status, run.id, request.unmet, run.status";
 pub(super) const SELECT: &str =
     "SELECT request.spec, request.created_at, request.status, run.id, request.unmet, run.status
     FROM request LEFT JOIN run ON run.seq = request.latest";
-/// The requests that somebody has begun with.
-pub(super) const BEGUN: &str =
+/// The requests whose latest run was claimed and has not ended.
+pub(super) const ACTIVE: &str =
     "SELECT run.request FROM run INDEXED BY run_status JOIN request ON request.latest = run.seq
     WHERE run.status IN ('running', 'cancelling') AND request.seq = run.request";
 
 impl Tables<'_> {
-    /// Puts in a request; those that it comes after have to be there. False when its id or key is taken.
-    pub fn insert_request(&self, request: &Request) -> Result<bool, StoreError> {
-        let spec = spec::write(request);
-        let inserted = self.database(
-            self.connection()
-                .prepare_cached(
-                    "INSERT INTO request (id, title, spec, priority, key, created_at, status, unmet)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT DO NOTHING",
-                )
-                .and_then(|mut statement| {
-                    statement.execute(params![
-                        request.id.as_str(),
-                        request.title,
-                        spec,
-                        request.priority.get(),
-                        request.key,
-                        self.now().unix_micros,
-                        RequestStatus::Queued.as_str(),
-                    ])
-                }),
+    /// Inserts a request whose dependencies exist. Returns its row.
+    pub(super) fn insert_request(&self, request: &Request) -> Result<i64, StoreError> {
+        let inserted = self.change(
+            "INSERT INTO request (id, title, spec, priority, key, created_at, status, unmet)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT DO NOTHING",
+            params![
+                request.id.as_str(),
+                request.title,
+                spec::write(request),
+                request.priority.get(),
+                request.key,
+                self.now().unix_micros,
+                RequestStatus::Queued.as_str(),
+            ],
         )?;
         if inserted == 0 {
-            return Ok(false);
+            return Err(StoreError::Mismatch(format!("the id or key of request {} is taken", request.id)));
         }
-        let seq = self.connection().last_insert_rowid();
+        let seq = self.last_insert_rowid();
         for after in &request.after {
             let after = self.request_seq(after)?;
             self.execute("INSERT OR IGNORE INTO dependency (request, after) VALUES (?1, ?2)", [seq, after])?;
@@ -68,24 +51,29 @@ impl Tables<'_> {
         if !request.after.is_empty() {
             self.count_unmet(seq)?;
         }
-        Ok(true)
+        Ok(seq)
     }
 
     /// One request.
-    pub fn request(&self, id: &RequestId) -> Result<Option<StoredRequest>, StoreError> {
+    pub(super) fn request(&self, id: &RequestId) -> Result<Option<StoredRequest>, StoreError> {
         Ok(self.stored(&format!("{SELECT} WHERE request.id = ?1"), [id.as_str()])?.pop())
     }
 
+    /// Whether there is a request with this id.
+    pub(super) fn has_request(&self, id: &RequestId) -> Result<bool, StoreError> {
+        Ok(self.number("SELECT seq FROM request WHERE id = ?1", [id.as_str()])?.is_some())
+    }
+
     /// The request that was submitted with this key.
-    pub fn request_by_key(&self, key: &str) -> Result<Option<StoredRequest>, StoreError> {
+    pub(super) fn request_by_key(&self, key: &str) -> Result<Option<StoredRequest>, StoreError> {
         Ok(self.stored(&format!("{SELECT} WHERE request.key = ?1"), [key])?.pop())
     }
 
-    /// Requests that are not done: first those that can be next, in the order in which a queue takes them, by priority,
-    /// age and id; then of each other state the latest.
-    pub fn open_requests(&self, next: usize, others: usize) -> Result<Vec<StoredRequest>, StoreError> {
-        let [next, others] = [next, others].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let begun = format!("request.seq IN ({BEGUN})");
+    /// Requests that are not done: first those that can run now, by priority, age and id; then the latest of each other
+    /// status.
+    pub(super) fn open_requests(&self, next: usize, others: usize) -> Result<Vec<StoredRequest>, StoreError> {
+        let [next, others] = [next, others].map(limit_of);
+        let active = format!("request.seq IN ({ACTIVE})");
         let mut open = Vec::new();
         for (index, condition, order, limit) in [
             (
@@ -94,7 +82,7 @@ impl Tables<'_> {
                 "request.priority DESC, request.created_at, request.id",
                 next,
             ),
-            ("", begun.as_str(), "request.seq DESC", others),
+            ("", active.as_str(), "request.seq DESC", others),
             (
                 "request_after",
                 "request.status = 'QUEUED' AND request.unmet > 0 AND run.status = 'queued'",
@@ -115,44 +103,38 @@ impl Tables<'_> {
         Ok(open)
     }
 
-    /// Those of the requests that this one comes after which are not done.
-    pub fn unmet(&self, id: &RequestId) -> Result<Vec<RequestId>, StoreError> {
+    /// The dependencies of a request that are not done.
+    pub(super) fn unmet(&self, id: &RequestId) -> Result<Vec<RequestId>, StoreError> {
         let sql = "SELECT before.id FROM request JOIN dependency ON dependency.request = request.seq
                    JOIN request AS before ON before.seq = dependency.after
                    WHERE request.id = ?1 AND before.status <> 'DONE' ORDER BY before.seq";
-        self.rows(sql, [id.as_str()], |row| {
-            Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}")))
-        })
+        self.rows(sql, [id.as_str()], |row| Ok(parse(&row.get::<_, String>(0)?)))
     }
 
-    /// How many requests there are in each state that any is in. It looks at all of them: [`super::RunStore`] remembers.
+    /// How many requests have each status. It reads all of them, so that the store caches the result.
     pub(super) fn count_requests(&self) -> Result<Vec<(RequestStatus, u64)>, StoreError> {
         let kept = self.rows("SELECT status, count(*) FROM request GROUP BY status", [], |row| {
             let (status, count) = (row.get::<_, String>(0)?, row.get::<_, i64>(1)?.cast_unsigned());
             Ok(read_status(&status).map(|status| (status, count)))
         })?;
-        let begun = self.number(&format!("SELECT count(*) FROM ({BEGUN})"), [])?.unwrap_or(0).cast_unsigned();
+        let active =
+            self.number(&format!("SELECT count(*) FROM ({ACTIVE})"), [])?.unwrap_or(0).cast_unsigned();
         let mut counts: BTreeMap<RequestStatus, u64> = kept.into_iter().collect();
         if let Some(queued) = counts.get_mut(&RequestStatus::Queued) {
-            *queued = queued.saturating_sub(begun);
+            *queued = queued.saturating_sub(active);
         }
-        counts.insert(RequestStatus::Running, begun);
+        counts.insert(RequestStatus::Running, active);
         Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
     }
 
-    /// A number that is another one whenever a request came, moved or was removed.
-    pub(super) fn changes_so_far(&self) -> Result<Option<i64>, StoreError> {
-        self.number("SELECT max(position) FROM event", [])
-    }
-
-    /// Notes that requests are removed: events that come later have higher positions than any that there was.
-    pub(super) fn note_removal(&self) -> Result<(), StoreError> {
+    /// Leaves an event without a run behind, so that no later event gets a position that was used before.
+    pub(super) fn keep_position(&self) -> Result<(), StoreError> {
         self.execute(
             "INSERT INTO event (run, seq, at, kind, to_status, attempt, claim)
              VALUES (0, (SELECT max(position) + 1 FROM event), ?1, 'pruned', '', 0, 0)",
             [self.now().unix_micros],
         )?;
-        let noted = self.connection().last_insert_rowid();
+        let noted = self.last_insert_rowid();
         self.execute("DELETE FROM event WHERE run = 0 AND position < ?1", [noted])
     }
 
@@ -161,10 +143,10 @@ impl Tables<'_> {
         found.ok_or_else(|| StoreError::Mismatch(format!("there is no request {id}")))
     }
 
-    /// Notes where a request is, as far as it is noted, and lets those begin that waited for it.
+    /// Writes the status of a request, and makes the requests ready that depend on it.
     pub(super) fn set_request_status(&self, seq: i64, status: RequestStatus) -> Result<(), StoreError> {
         let sql = "UPDATE request SET status = ?1 WHERE seq = ?2 AND status <> ?1";
-        self.execute(sql, params![kept(status).as_str(), seq])?;
+        self.execute(sql, params![stored_status(status).as_str(), seq])?;
         let after = self.rows("SELECT request FROM dependency WHERE after = ?1", [seq], |row| {
             Ok(Ok(row.get::<_, i64>(0)?))
         })?;
@@ -197,9 +179,8 @@ impl Tables<'_> {
             let (created_at, unmet) = (row.get(1)?, row.get(4)?);
             let build = || {
                 let request = spec::read(&spec)?;
-                let latest = latest.map(|id| id.parse()).transpose().map_err(|error| format!("{error}"))?;
-                let run =
-                    run.map(|word| word.parse::<Status>()).transpose().map_err(|error| error.to_string())?;
+                let latest = latest.as_deref().map(parse).transpose()?;
+                let run = run.as_deref().map(parse::<Status>).transpose()?;
                 let status = match read_status(&status)? {
                     RequestStatus::Queued if run.is_some_and(Status::is_active) => RequestStatus::Running,
                     status => status,
@@ -211,8 +192,8 @@ impl Tables<'_> {
     }
 }
 
-/// What is noted of where a request is: it stays queued until its run has ended.
-pub(super) fn kept(status: RequestStatus) -> RequestStatus {
+/// The status in the table: a request stays queued until its run has ended.
+pub(super) fn stored_status(status: RequestStatus) -> RequestStatus {
     match status {
         RequestStatus::Queued | RequestStatus::Running => RequestStatus::Queued,
         RequestStatus::NeedsInput | RequestStatus::Failed | RequestStatus::Done | RequestStatus::Canceled => {

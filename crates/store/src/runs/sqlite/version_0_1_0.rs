@@ -12,10 +12,13 @@ use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Status;
-use lockkeeper_core::run::life::{self, Moved, Seen, Taker, Terms};
+use lockkeeper_core::run::transition::{self, AttemptOutcome, Claimant, FinishPolicy};
 
-use super::{RunStore, Tables, failed};
+use super::rows::parse;
+use super::tables::Tables;
+use super::{SqliteRunStore, failed};
 use crate::StoreError;
+use crate::runs::RunStore;
 
 const START_INTENTS: &str = "ahead";
 /// The worker that is named in the events of runs that are lost.
@@ -55,37 +58,37 @@ impl StartIntents {
     }
 }
 
-impl RunStore {
+impl SqliteRunStore {
     /// Ends the runs that 0.1.0 has marked, if it ever used this store.
     pub(super) fn end_marked_runs(&self) -> Result<(), StoreError> {
         let index = "SELECT 1 FROM sqlite_schema WHERE name = 'run_doubtful'";
-        if self.read(|tables| tables.number(index, []))?.is_none() {
+        if self.read()?.tables().number(index, [])?.is_none() {
             return Ok(());
         }
         self.write(|tables| {
-            let marked = tables.rows("SELECT id FROM run WHERE ready < 0", [], |row| {
-                Ok(row.get::<_, String>(0)?.parse().map_err(|error| format!("{error}")))
-            })?;
+            let marked = "SELECT id FROM run WHERE ready < 0";
+            let marked = tables.rows(marked, [], |row| Ok(parse(&row.get::<_, String>(0)?)))?;
             marked.iter().try_for_each(|run| tables.end_as_lost(run))?;
             tables.execute("DROP INDEX IF EXISTS run_doubtful", [])
-        })
+        })?;
+        self.sync()
     }
 
     /// Removes the start intents of workers of this boot that are gone: what they have claimed is in the log of the store.
-    pub fn remove_start_intents(&self) -> Result<(), StoreError> {
+    pub(super) fn remove_start_intents(&self) -> Result<(), StoreError> {
         let folder = self.path.with_file_name(START_INTENTS);
         // Listed first: a worker is registered before it makes files.
         let files = entries(&folder)?;
         if files.is_empty() {
             return Ok(());
         }
-        let workers = self.read(|tables| tables.workers())?;
+        let workers = self.read()?.tables().workers()?;
         let is_known = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             workers.iter().any(|worker| name.ends_with(&format!(".{}", worker.id)))
         };
         // The claims are on the disk before the intents are removed.
-        self.force()?;
+        self.sync()?;
         for path in files.iter().filter(|path| is_of_boot(path, &self.boot) && !is_known(path)) {
             remove(path)?;
         }
@@ -99,15 +102,16 @@ impl Tables<'_> {
     /// Ends a run that may have begun before the power failed, if it is still queued.
     fn end_as_lost(&self, id: &RunId) -> Result<(), StoreError> {
         self.execute("UPDATE run SET ready = 1 WHERE id = ?1 AND ready < 0", [id.as_str()])?;
-        let Some(run) = self.run(id)?.filter(|run| run.status == Status::Queued) else { return Ok(()) };
+        let Some(run) = self.run(id)?.filter(|run| run.status() == Status::Queued) else { return Ok(()) };
         let Some(request) = self.request(&run.request)?.map(|stored| stored.request) else { return Ok(()) };
         let worker = WORKER.parse().expect("letters and dashes are an id");
-        let claimed = life::claim(&run, Taker { worker, holder: None, lease: None }, self.now());
-        let Ok(Moved { run: claimed, event }) = claimed else { return Ok(()) };
-        self.advance(&run, &Moved { run: claimed.clone(), event })?;
-        let terms = Terms { success: &request.success, retry: &request.retry, chance: 0 };
-        if let Ok(lost) = life::finish(&claimed, claimed.claim, Seen::Vanished, terms, self.now()) {
-            self.advance(&claimed, &lost)?;
+        let claimant = Claimant { worker, holder: None, lease: None };
+        let Ok(claimed) = transition::claim(&run, claimant, self.now()) else { return Ok(()) };
+        self.apply(&claimed)?;
+        let policy = FinishPolicy { success: &request.success, retry: &request.retry, random: 0 };
+        let (run, outcome) = (&claimed.run, AttemptOutcome::Vanished);
+        if let Ok(lost) = transition::finish(run, run.claim(), outcome, policy, self.now()) {
+            self.apply(&lost)?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! The write-ahead log as a file: room for what comes next, and forcing it to the disk.
+//! The write-ahead log as a file: preallocates space in it, and forces it to the disk.
 //!
-//! A commit that makes the log longer costs the disk twice: its frames, and the file's new length. So the log is
-//! filled up ahead with zeros, many commits' worth at a time. SQLite ends its reading of a log at the first frame that
-//! is not whole, which zeros never are; so zeros after the last frame mean nothing to it, whenever a crash leaves them.
+//! If a commit makes the log longer, the disk writes twice: the frames, and the new length of the file. So the log is
+//! extended with zeros before that, with space for many commits. SQLite reads a log up to the first incomplete frame, and
+//! zeros are no frame. So zeros after the last frame mean nothing to SQLite, also after a crash.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -12,22 +12,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::StoreError;
 
-/// By so much the log is made longer.
+/// How many bytes the log is extended by.
 const STEP: u64 = 256 * 1024;
-/// A log of this length is copied into the database before it grows much more, and then begins anew.
+/// A log of this length is not extended: SQLite soon copies it into the database and starts again at its beginning.
 const LONG: u64 = 4 * 1024 * 1024;
-/// Logs without room have a length that this divides, as their header and all frames have. One with room has not.
+/// The header and all frames of a log have lengths that this divides. So a log whose length it does not divide has space.
 const GRAIN: u64 = 8;
 
 /// The log of one database.
 pub(super) struct Log {
     path: PathBuf,
-    /// Once it was opened.
+    /// The open file.
     file: Mutex<Option<Arc<File>>>,
 }
 
 impl Log {
-    /// That of the database at `path`; it need not be there yet.
+    /// The log of the database at `path`. It need not exist.
     pub(super) fn of(path: &Path) -> Self {
         let mut log = path.to_owned().into_os_string();
         log.push("-wal");
@@ -39,23 +39,22 @@ impl Log {
         &self.path
     }
 
-    /// Opens it anew the next time: only while a connection is open it is sure to stay the same file.
+    /// Opens the file again the next time: it is sure to be the same file only while a connection is open.
     pub(super) fn forget(&self) {
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Sees to it that there is room, as well as it can be done. Only for whoever has the right to write to the
-    /// database: nobody else may append meanwhile.
+    /// Preallocates space if there is none. The caller holds the write lock of the database, so that nobody else appends.
     pub(super) fn make_room(&self) {
-        // Without room a commit takes longer, and a disk that is full will say so then.
+        // Without space a commit only takes longer. If the disk is full, the commit fails and says so.
         let _ = self.file().and_then(|file| fill_up(&file));
     }
 
-    /// Forces it to the disk. Frames that a checkpoint moved on meanwhile were forced by it.
+    /// Forces the log to the disk. Frames that a checkpoint has copied are on the disk already.
     pub(super) fn force(&self) -> Result<(), StoreError> {
         let failed = |action, source| StoreError::io(action, &self.path, source);
         let file = self.file().map_err(|error| failed("open", error))?;
-        // Others may force it at the same time; the disk does that once for all of them.
+        // If others do the same at the same time, the disk writes once for all of them.
         file.sync_data().map_err(|error| failed("force to the disk", error))
     }
 
@@ -71,13 +70,13 @@ impl Log {
 
 fn fill_up(mut file: &File) -> io::Result<()> {
     static ZEROS: [u8; 32 * 1024] = [0; 32 * 1024];
-    // Not by its metadata: when somebody has looked at a file's times, Linux notes the next change exactly, and the
-    // disk has to write that as well.
+    // Not from its metadata: after a program has read the times of a file, Linux writes an exact new time with the next
+    // change, and the disk has to write that as well.
     let length = file.seek(SeekFrom::End(0))?;
     if length % GRAIN != 0 || length >= LONG {
         return Ok(());
     }
-    // One byte more than frames could come to.
+    // One byte more, so that the length is not a multiple of the grain.
     let (mut end, goal) = (length, length + STEP + 1);
     while end < goal {
         let part = &ZEROS[..ZEROS.len().min(usize::try_from(goal - end).unwrap_or(usize::MAX))];

@@ -1,4 +1,4 @@
-//! The tables of requests and runs. The database itself refuses what the state machine does not have.
+//! The schema. Constraints and a trigger reject what the state machine does not allow.
 
 use std::path::Path;
 
@@ -8,19 +8,19 @@ use rusqlite::Connection;
 use crate::StoreError;
 use crate::sqlite::{self, explain};
 
-/// `LkRu`: tells the database from those of other programs.
+/// `LkRu`: distinguishes the database from those of other programs.
 const APPLICATION_ID: i64 = 0x4c6b_5275;
-/// Counts up with every change of the tables that an older program could not use.
+/// Grows with every change of the tables that an older program cannot use.
 ///
 /// | version | what is new |
 /// |---|---|
-/// | 2 | a request stays `QUEUED` until its run has ended; `event` has no counter of its own, what is pruned leaves a row |
+/// | 2 | a request stays `QUEUED` until its run has ended; `event` has no counter of its own, a prune leaves one row |
 const VERSION: i64 = 2;
 
-/// Times are in microseconds: `_at` on the wall clock, `_moment` (and what is compared with them) on this boot's.
+/// Times are in microseconds: `_at` on the wall clock; `_moment`, `give_up_at` and `retry_at` on the clock of this boot.
 ///
-/// Every page that a move touches is written twice, to the log and to the database. So whether somebody has begun with
-/// a request, only its latest run tells: `request.status` is `QUEUED` until that has ended.
+/// Every page that a transition changes is written twice, to the log and to the database. So `request.status` stays `QUEUED`
+/// until the latest run has ended, and only that run tells whether a worker has claimed it.
 const TABLES: &str = "
 CREATE TABLE clock (boot TEXT NOT NULL) STRICT;
 CREATE TABLE request (
@@ -57,9 +57,11 @@ CREATE TABLE event (
     UNIQUE (run, seq)
 ) STRICT;";
 
-/// What a run's row may say. It is what `Run::check` says, once more, for whoever else writes to the database.
+/// The table of runs. Its constraints reject what [`lockkeeper_core::run::RunRow`] rejects, also from other programs.
 ///
-/// Words are compared one by one: for a list of three and more, SQLite makes a table at every move.
+/// `wish` is the lease key of the request. `ready` is 1 if the run can be claimed. `events` is the version of the run.
+///
+/// Statuses are compared one by one: for a list of three or more, SQLite creates a table at every change.
 const RUN: &str = "
 CREATE TABLE run (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -94,13 +96,13 @@ CREATE INDEX run_wish ON run (wish, priority DESC, seq) WHERE status = 'queued' 
 CREATE INDEX run_give_up ON run (give_up_at) WHERE status = 'queued' AND give_up_at IS NOT NULL;
 CREATE INDEX run_retry ON run (retry_at) WHERE retry_at IS NOT NULL;";
 
-/// How a run may move.
+/// The allowed changes of the status.
 const TRIGGER: &str = "
 CREATE TRIGGER run_moves BEFORE UPDATE OF status, claim ON run
 WHEN NEW.claim < OLD.claim OR (OLD.status <> NEW.status AND NOT ({moves}))
 BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;";
 
-/// Indexes that are not in every store of an older version.
+/// Indexes that stores of older versions may lack.
 const LATER: [(&str, &str); 4] = [
     ("request_next", "request (priority DESC, created_at, id) WHERE status = 'QUEUED' AND unmet = 0"),
     ("request_after", "request (seq) WHERE status = 'QUEUED' AND unmet > 0"),
@@ -108,7 +110,7 @@ const LATER: [(&str, &str); 4] = [
     ("run_left", "run (seq) WHERE holder IS NOT NULL AND completed_at IS NOT NULL"),
 ];
 
-/// Brings a store up to date that was made by an older program; the caller keeps everybody else out.
+/// Migrates a store that an older program has created. The caller holds the write lock.
 pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let indexes: String =
         LATER.iter().map(|(name, what)| format!("CREATE INDEX IF NOT EXISTS {name} ON {what};")).collect();
@@ -125,13 +127,13 @@ pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), Store
         trigger()
     );
     connection.execute_batch(&script).map_err(|error| {
-        // What failed counts, not how the clearing up went.
+        // The first error counts, not that of the rollback.
         let _ = connection.execute_batch("ROLLBACK");
         explain(path, error)
     })
 }
 
-/// Whether a store has everything.
+/// Whether a store is of this version and has all indexes.
 pub(super) fn is_complete(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let names = LATER.map(|(name, _)| format!("'{name}'")).join(", ");
     let sql = format!(
@@ -147,15 +149,15 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     sqlite::connect(path)
 }
 
-/// Whether the tables are there; fails when they are not ours, or newer than this program.
+/// Whether the tables exist. Fails if they belong to another program or to a newer version.
 pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let format = sqlite::Format { application_id: APPLICATION_ID, version: VERSION };
     sqlite::version(connection, path, format).map(|version| version.is_some())
 }
 
-/// Makes the tables; the caller keeps everybody else out.
+/// Creates the tables. The caller holds the write lock.
 pub(super) fn set_up(connection: &Connection, path: &Path, boot: &str) -> Result<(), StoreError> {
-    // A move touches a dozen pages, some bytes on each: the smaller they are, the less a commit writes.
+    // A transition changes a few bytes on each of a dozen pages: the smaller the pages, the less a commit writes.
     connection.execute_batch("PRAGMA page_size = 1024;").map_err(|error| explain(path, error))?;
     sqlite::use_log(connection, path)?;
     let script = format!(
@@ -175,10 +177,10 @@ pub(super) fn set_up(connection: &Connection, path: &Path, boot: &str) -> Result
     made.map_err(|error| explain(path, error))
 }
 
-/// Settings that a connection does not remember.
+/// Settings that every new connection needs.
 pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     sqlite::use_log(connection, path)?;
-    // A checkpoint forces the log and the database; commits are forced by whoever needs them to be.
+    // A checkpoint forces the log and the database to the disk. A commit does not: `sync` does.
     connection
         .execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 4000;")
         .map_err(|error| explain(path, error))

@@ -1,0 +1,266 @@
+//! `SqliteRunStore`: the run store in a SQLite database, beside the database of the leases.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `runs.db`, `-wal`, `-shm` | requests, runs, events, workers; they survive power cuts and reboots |
+//! | `runs.gate` | the write lock: one writer at a time, first come first served |
+//!
+//! A commit only appends to the write-ahead log. [`RunStore::sync`] forces the log to the disk, without the write lock: threads
+//! and processes that sync at the same time share the work of the disk. Readers never wait for writers.
+
+mod autorun;
+mod boot;
+mod claim;
+mod events;
+mod examine;
+mod log;
+mod matching;
+mod prune;
+mod queue;
+mod requests;
+mod rows;
+mod schema;
+mod snapshot;
+mod spec;
+mod submit;
+mod tables;
+mod version_0_1_0;
+mod workers;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use lockkeeper_core::id::WorkerId;
+use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::run::admission::{Refusal, Submission, Submitted};
+use lockkeeper_core::run::transition::{self, Transition};
+use lockkeeper_core::run::{Run, Stamp};
+use lockkeeper_platform::changes::Changes;
+use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_platform::write_lock::WriteLock;
+use lockkeeper_platform::{clock, fs as local};
+use rusqlite::Connection;
+
+use self::log::Log;
+use self::snapshot::Snapshot;
+use self::tables::Tables;
+use self::version_0_1_0::StartIntents;
+use super::{
+    AutoRunChange, ChangeSignal, Claims, MovedAndClaimed, Removed, Requeue, RunRecords, RunStore, Worker,
+};
+use crate::sqlite::{Connections, Pooled, Purpose, explain, make_folder};
+use crate::{Examination, StoreError};
+
+/// Requests and runs in a SQLite database.
+pub struct SqliteRunStore {
+    path: PathBuf,
+    boot: String,
+    write_lock: WriteLock,
+    connections: Connections,
+    log: Log,
+    request_counts: Mutex<Option<RequestCounts>>,
+}
+
+/// Counts of requests by status, and the position of the last event at that time. Every change of a status has an event.
+struct RequestCounts {
+    position: u64,
+    counts: Vec<(RequestStatus, u64)>,
+}
+
+impl SqliteRunStore {
+    /// Opens the store in `folder`, and creates both if they are missing.
+    pub fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
+        make_folder(folder)?;
+        if let Some(kind) =
+            local::network_file_system(folder).map_err(|error| failed("look at", folder, error))?
+        {
+            return Err(StoreError::NetworkFileSystem { address: folder.display().to_string(), kind });
+        }
+        let lock_path = folder.join("runs.gate");
+        let write_lock = WriteLock::open(&lock_path).map_err(|error| failed("open", &lock_path, error))?;
+        let path = folder.join("runs.db");
+        let connection = schema::connect(&path)?;
+        // Another process may create the tables now, so everything but a yes is checked again under the lock.
+        if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
+            let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
+            if !schema::is_set_up(&connection, &path)? {
+                schema::set_up(&connection, &path, boot)?;
+            }
+        }
+        schema::tune(&connection, &path)?;
+        if !schema::is_complete(&connection, &path)? {
+            let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
+            schema::complete(&connection, &path)?;
+        }
+        let log = Log::of(&path);
+        let store = Self {
+            path,
+            boot: boot.to_owned(),
+            write_lock,
+            connections: Connections::new(connection),
+            log,
+            request_counts: Mutex::new(None),
+        };
+        store.start_boot(folder)?;
+        store.end_marked_runs()?;
+        Ok(store)
+    }
+
+    /// Whether there is a store in `folder`. True if that cannot be read: opening the store then says why.
+    pub fn exists(folder: &Path) -> bool {
+        folder.join("runs.db").try_exists().unwrap_or(true)
+    }
+
+    /// Moves the timestamps of another boot onto the clock of this one.
+    fn start_boot(&self, folder: &Path) -> Result<(), StoreError> {
+        if self.read()?.tables().boot()? == self.boot {
+            return Ok(());
+        }
+        let intents = StartIntents::read(folder, &self.boot)?;
+        self.write(|tables| {
+            if tables.rebase(&self.boot)? {
+                intents.end_runs(tables)?;
+            }
+            Ok(())
+        })?;
+        self.sync()?;
+        intents.remove()
+    }
+
+    /// Opens a snapshot.
+    fn read(&self) -> Result<Snapshot<'_>, StoreError> {
+        Snapshot::begin(self, self.connection(Purpose::Read)?)
+    }
+
+    /// Reads and changes records in one transaction. All of it is committed, or nothing if `work` fails.
+    fn write<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let _alone = self.write_lock.lock().map_err(|error| failed("lock", &self.path, error))?;
+        let connection = &*self.connection(Purpose::Write)?;
+        self.database(execute(connection, "BEGIN IMMEDIATE"))?;
+        let before = connection.total_changes();
+        let done = work(&Tables::new(connection, &self.path, now()));
+        let changed = connection.total_changes() != before;
+        let end = if done.is_ok() && changed { "COMMIT" } else { "ROLLBACK" };
+        if end == "COMMIT" {
+            self.log.make_room();
+        }
+        let ended = self.database(execute(connection, end));
+        if ended.is_err() && !connection.is_autocommit() {
+            // The first error counts, not that of the rollback.
+            let _ = execute(connection, "ROLLBACK");
+        }
+        let done = done?;
+        ended.map(|()| done)
+    }
+
+    /// A connection that no other thread uses now.
+    fn connection(&self, purpose: Purpose) -> Result<Pooled<'_>, StoreError> {
+        self.connections.take(purpose, || {
+            let connection = schema::connect(&self.path)?;
+            schema::tune(&connection, &self.path)?;
+            self.log.forget();
+            Ok(connection)
+        })
+    }
+
+    fn database<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
+        result.map_err(|error| explain(&self.path, error))
+    }
+}
+
+impl RunStore for SqliteRunStore {
+    fn now(&self) -> Stamp {
+        now()
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn RunRecords + '_>, StoreError> {
+        Ok(Box::new(self.read()?))
+    }
+
+    fn submit(&self, submission: &Submission<'_>) -> Result<Result<Vec<Submitted>, Refusal>, StoreError> {
+        self.write(|tables| tables.submit(submission))
+    }
+
+    fn requeue(&self, runs: &[Requeue]) -> Result<Vec<bool>, StoreError> {
+        self.write(|tables| runs.iter().map(|run| tables.requeue(run)).collect())
+    }
+
+    fn move_and_claim(
+        &self,
+        transitions: &[Transition],
+        claims: Option<&Claims<'_>>,
+    ) -> Result<MovedAndClaimed, StoreError> {
+        self.write(|tables| {
+            let moved = transitions.iter().map(|transition| tables.move_run(transition));
+            let moved = moved.collect::<Result<_, _>>()?;
+            let claimed = claims.map_or_else(|| Ok(Vec::new()), |claims| tables.claim(claims))?;
+            Ok(MovedAndClaimed { moved, claimed })
+        })
+    }
+
+    fn clear_processes(&self, run: &Run) -> Result<(), StoreError> {
+        let cleared = transition::clear_processes(run);
+        self.write(|tables| tables.replace(&cleared, cleared.version).map(|_| ()))
+    }
+
+    fn register_worker(&self, worker: &Worker) -> Result<(), StoreError> {
+        self.write(|tables| tables.insert_worker(worker))?;
+        self.remove_start_intents()
+    }
+
+    fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError> {
+        self.write(|tables| tables.remove_worker(id))
+    }
+
+    fn change_auto_run(&self, change: &AutoRunChange<'_>) -> Result<(), StoreError> {
+        self.write(|tables| tables.change_auto_run(change))
+    }
+
+    fn prune(&self, before_unix_micros: i64) -> Result<Vec<Removed>, StoreError> {
+        self.write(|tables| tables.prune(before_unix_micros))
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.log.force()
+    }
+
+    fn subscribe(&self) -> Result<Box<dyn ChangeSignal>, StoreError> {
+        let log = self.log.path();
+        let changes = Changes::watch(log).map_err(|error| failed("listen to", log, error))?;
+        Ok(Box::new(changes))
+    }
+
+    fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
+        examine::examine(self, &*self.connection(Purpose::Read)?, thorough)
+    }
+
+    fn address(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+/// SQLite itself notifies nobody: the system reports that the write-ahead log was written to.
+impl ChangeSignal for Changes {
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Self::as_fd(self)
+    }
+
+    fn drain(&self) {
+        Self::drain(self);
+    }
+}
+
+/// The clock of this machine is the clock of the store: all its users are on this machine.
+fn now() -> Stamp {
+    Stamp { moment: clock::now(), unix_micros: WallTime::now().as_micros() }
+}
+
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
+    StoreError::io(action, path, source)
+}

@@ -1,0 +1,94 @@
+//! Submission: the write transaction reads what admission control needs, and inserts what it decides.
+
+use std::collections::{HashMap, HashSet};
+
+use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::run::Status;
+use lockkeeper_core::run::admission::{Insert, Known, Refusal, Submission, Submitted, admit};
+use lockkeeper_core::run::transition::Transition;
+use rusqlite::{named_params, params};
+
+use super::rows::Columns;
+use super::tables::Tables;
+use crate::StoreError;
+use crate::runs::Requeue;
+
+impl Tables<'_> {
+    /// Submits requests as admission control decides.
+    pub(super) fn submit(
+        &self,
+        submission: &Submission<'_>,
+    ) -> Result<Result<Vec<Submitted>, Refusal>, StoreError> {
+        let admission = admit(submission, self.known(submission)?, self.now());
+        for Insert { request, is_new_request, first } in &admission.inserts {
+            let seq =
+                if *is_new_request { self.insert_request(request)? } else { self.request_seq(&request.id)? };
+            self.insert_run(seq, request, first)?;
+        }
+        Ok(admission.answer)
+    }
+
+    /// Queues a new run of a request. False if the latest run of the request is not the expected one.
+    pub(super) fn requeue(&self, requeue: &Requeue) -> Result<bool, StoreError> {
+        let Some(stored) = self.request(&requeue.first.run.request)? else { return Ok(false) };
+        if stored.latest != requeue.expected {
+            return Ok(false);
+        }
+        let seq = self.request_seq(&stored.request.id)?;
+        self.insert_run(seq, &stored.request, &requeue.first).map(|()| true)
+    }
+
+    fn known(&self, submission: &Submission<'_>) -> Result<Known, StoreError> {
+        let (mut keys, mut ids) = (HashMap::new(), HashSet::new());
+        for request in submission.requests {
+            if let Some(key) = &request.key
+                && let Some(known) = self.request_by_key(key)?
+                && let Some(run) = known.latest
+            {
+                keys.insert(key.clone(), (known.request.id, run));
+            }
+            for id in request.after.iter().chain([&request.id]) {
+                if !ids.contains(id) && self.has_request(id)? {
+                    ids.insert(id.clone());
+                }
+            }
+        }
+        let queue_length = if submission.queue_limit.is_some() { self.queue_length()? } else { 0 };
+        Ok(Known { keys, ids, queue_length })
+    }
+
+    /// Inserts a new run of a request, with its first event.
+    fn insert_run(&self, request_seq: i64, request: &Request, first: &Transition) -> Result<(), StoreError> {
+        let Transition { run, event } = first;
+        // The worker of a stage claims its runs by their ids; no other worker may find them.
+        let is_of_stage = request.conductor().is_some();
+        let row = Columns::from(run);
+        self.execute(
+            "INSERT INTO run (id, request, status, attempt, claim, worker, holder, pid, pid_started, lease, token,
+                 priority, ready, wish, queued_at, queued_moment, give_up_at, started_at, started_moment, timeout, retry_at,
+                 completed_at, completed_moment, exit_code, signal, reason, message, help, events)
+             VALUES (:id, :request, :status, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL,
+                 :priority, (SELECT unmet = 0 AND NOT :is_of_stage FROM request WHERE seq = :request), :lease_key,
+                 :queued_at, :queued_moment, :give_up_at, NULL, NULL, :timeout, NULL,
+                 :completed_at, :completed_moment, NULL, NULL, :reason, :message, 0, :version)",
+            named_params! {
+                ":id": run.id.as_str(), ":request": request_seq, ":status": run.status().as_str(),
+                ":priority": request.priority.get(), ":is_of_stage": is_of_stage,
+                ":lease_key": request.lease_key(), ":queued_at": run.queued_at.unix_micros,
+                ":queued_moment": run.queued_at.moment.as_micros(), ":give_up_at": row.give_up_at,
+                ":timeout": row.timeout, ":completed_at": row.completed_at,
+                ":completed_moment": row.completed_moment, ":reason": row.reason, ":message": run.message(),
+                ":version": run.version,
+            },
+        )?;
+        let seq = self.last_insert_rowid();
+        self.append(run, event)?;
+        // A rejected run does not change the status of a request that has other runs.
+        if run.status() == Status::Rejected {
+            let sql = "UPDATE request SET status = ?1 WHERE seq = ?2 AND latest IS NULL";
+            return self.execute(sql, params![RequestStatus::from(run).as_str(), request_seq]);
+        }
+        self.execute("UPDATE request SET latest = ?1 WHERE seq = ?2", params![seq, request_seq])?;
+        self.set_request_status(request_seq, RequestStatus::from(run))
+    }
+}

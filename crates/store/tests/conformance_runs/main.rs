@@ -1,0 +1,95 @@
+//! Conformance suite: the contract of [`RunStore`] as a list of cases, the same for every engine.
+//!
+//! A new engine writes a [`Harness`] and one `conformance_tests!` line, both in `engines.rs`: every case becomes one test of that
+//! engine. The compiler reports a case that is missing from the list as unused code. An engine that cannot be reached fails, or
+//! is `#[ignore]`d with what it needs, so that nobody leaves it out by accident.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+mod auto_run;
+mod claims;
+mod clock;
+mod events;
+mod lists;
+mod moves;
+mod processes;
+mod prune;
+mod queue;
+mod sample;
+mod signals;
+mod snapshots;
+mod sqlite;
+mod submit;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_store::RunStore;
+
+/// Longer than anything that works takes, on the slowest machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// How the cases open stores of one engine.
+pub trait Harness: Sync {
+    /// The name of the engine.
+    fn name(&self) -> &'static str;
+
+    /// A place with no store in it. It is cleared when it is dropped.
+    fn place(&self) -> Box<dyn Place>;
+
+    /// Opens the store at an address that another process was given.
+    fn open(&self, address: &str) -> Arc<dyn RunStore>;
+}
+
+/// Where one store is.
+pub trait Place: Send + Sync {
+    /// Opens the store as one more user of it.
+    fn open(&self) -> Arc<dyn RunStore>;
+
+    /// The address by which another process opens it; none for an engine of one process.
+    fn address(&self) -> Option<String>;
+}
+
+/// Makes one test of each case for an engine: `conformance_tests!(sqlite: Sqlite)`.
+macro_rules! conformance_tests {
+    ($engine:ident: $harness:expr) => {
+        mod $engine {
+            conformance_tests!(@cases $harness;
+                submit: every_field_comes_back, a_batch_enters_together_or_not_at_all, one_of_many_submits_a_key,
+                    the_queue_limit_holds_for_many, a_refusal_is_recorded, one_of_many_queues_the_next_run,
+                    a_new_run_needs_the_expected_latest_run;
+                moves: every_state_comes_back, no_update_is_lost, one_of_many_claims_a_run,
+                    a_conflict_returns_the_current_record, a_conflict_does_not_keep_others_from_applying,
+                    transitions_apply_in_their_order, the_same_transition_applies_once, an_unknown_run_conflicts,
+                    clearing_processes_is_no_event, an_ended_run_never_changes;
+                claims: they_come_by_priority_then_by_age, a_due_attempt_comes_before_queued_runs,
+                    a_strict_claim_stops_at_a_lease, a_claim_can_skip_leases, a_dependency_is_done_first,
+                    a_run_of_a_stage_is_left_alone, a_run_that_timed_out_is_left_alone, each_claim_has_its_lock,
+                    claims_see_the_transitions_of_their_call, no_run_is_claimed_twice;
+                queue: the_queue_is_in_order, only_the_first_of_each_lease_is_listed, timeouts_are_found,
+                    the_next_due_moment_is_known, a_store_knows_whether_it_has_work;
+                events: they_say_what_happened, a_reader_misses_none, they_are_read_in_parts,
+                    a_position_is_never_used_again;
+                snapshots: one_moment_is_seen, nobody_waits_for_a_snapshot, what_belongs_together_changes_together,
+                    everything_is_there_after_opening_again, an_intact_store_has_no_flaws;
+                lists: runs_are_filtered, requests_are_filtered, open_requests_are_in_order, everything_is_counted,
+                    runs_are_found_by_the_end_of_their_id, timings_are_those_of_the_runs, workers_come_and_go;
+                auto_run: there_is_one_record, only_its_worker_changes_it;
+                prune: old_requests_are_removed, what_is_needed_stays;
+                signals: a_change_signals, a_signal_can_be_forgotten;
+                clock: it_never_goes_back;
+                processes: no_update_of_another_process_is_lost, a_killed_process_leaves_whole_records;
+            );
+        }
+    };
+    (@cases $harness:expr; $($module:ident: $($case:ident),+;)+) => {
+        $(mod $module {
+            $(#[test]
+            fn $case() {
+                crate::$module::$case(&$harness);
+            })+
+        })+
+    };
+}
+// The macro is in scope below its definition only.
+mod engines;
