@@ -21,7 +21,7 @@ use super::{Verb, print};
 #[command(after_help = "Examples:\n  lease=$(lockkeeper acquire db --reason migration) && ./migrate.sh; \
     lockkeeper release \"$lease\"\n  lockkeeper acquire --path 'src/**' --wait=30s --ticket my-turn --owner claude:S1\n\n\
     The lease is tied to a process that outlives this command (--pid, LOCKKEEPER_PID, CLAUDE_PID, else the nearest \
-    ancestor that is not a shell started just for it), or with --ttl only to its TTL. When the time of --wait is \
+    ancestor that is not a shell started just for it, nor a subshell), or with --ttl only to its TTL. When the time of --wait is \
     over, the ticket keeps its position for a while: call again with --ticket.")]
 pub(super) struct Args {
     #[command(flatten)]
@@ -70,7 +70,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let resources = args.lease.resources(context)?;
     let (priority, reason) = (args.lease.priority()?, args.lease.reason()?);
     let (owner, named) = context.owner(args.lease.owner()?.as_ref(), "acquire")?;
-    let binding = Binding::choose(context, args)?;
+    let binding = Binding::choose(args)?;
     let engine = context.engine()?;
     let proof = Proof { origin: engine.probe().origin().clone(), voucher: binding.voucher };
     let claim =
@@ -89,7 +89,7 @@ struct Binding {
 }
 
 impl Binding {
-    fn choose(context: &Context, args: &Args) -> Result<Self, Report> {
+    fn choose(args: &Args) -> Result<Self, Report> {
         let ttl = args.lease.ttl()?;
         let contract = args.lease.contract.map(Contract::from);
         let pid = args.pid.as_deref().map(pid).transpose()?;
@@ -106,18 +106,18 @@ impl Binding {
                 Report::usage(format!("the contract `{contract}` needs a TTL")).with_hint("add --ttl DUR")
             );
         }
-        Ok(match chosen {
-            Some(chosen) => {
-                let because = format!("while process {} lives ({})", chosen.process.pid, chosen.reason);
-                Self { voucher: Voucher::Process(chosen.process), contract, ttl, because }
-            }
-            None => {
-                let ttl = context.config.ttl("ttl");
-                let because = "for the default TTL, since no process here outlives this command".to_owned();
-                Self { voucher: Voucher::Time, contract: Contract::Lease, ttl, because }
-            }
-        })
+        let chosen = chosen.ok_or_else(no_process_outlives)?;
+        let because = format!("while process {} lives ({})", chosen.process.pid, chosen.reason);
+        Ok(Self { voucher: Voucher::Process(chosen.process), contract, ttl, because })
     }
+}
+
+fn no_process_outlives() -> Report {
+    let message = "no process here outlives this command, so nothing could hold the lease";
+    Report::new(Exit::Usage, "NO_HOLDER_PROCESS", message).with_hint(
+        "run the work under it with `lockkeeper exec NAME -- CMD`, name a process with --pid PID, or hold by time \
+         alone with --ttl DUR",
+    )
 }
 
 fn pid(text: &str) -> Result<u32, Report> {

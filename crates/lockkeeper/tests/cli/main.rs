@@ -7,6 +7,7 @@ mod config;
 mod conflicts;
 mod exec;
 mod generated;
+mod holders;
 mod lifecycle;
 mod locks;
 mod output;
