@@ -1,14 +1,17 @@
 //! Location of the state folder, and of the root that paths are relative to.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use thiserror::Error;
 
 /// The name of the state folder outside of git.
 const FOLDER: &str = ".lockkeeper";
+/// The longest file `.git` or `commondir`: a path and a few words.
+const MAX_POINTER: u64 = 8192;
 
 /// The state folder and the root of the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,43 +59,69 @@ impl LocationInputs {
     }
 
     /// Chooses the state folder.
-    pub fn locate(&self) -> Location {
-        let git = self.git();
-        let root = || git.as_ref().map_or_else(|| self.cwd.clone(), |git| git.root.clone());
+    ///
+    /// Fails if there may be a repository whose git folder cannot be looked at: all its work trees share one store, and another
+    /// store would let a second holder in.
+    pub fn locate(&self) -> Result<Location, LocationError> {
         if let Some(named) = &self.named {
-            return Location { state: self.cwd.join(named), root: root(), source: LocationSource::Named };
+            let (state, root) = (self.cwd.join(named), self.root());
+            return Ok(Location { state, root, source: LocationSource::Named });
         }
-        if let Some(git) = git {
-            return Location {
-                state: git.common.join("lockkeeper"),
-                root: git.root,
-                source: LocationSource::Git,
-            };
+        if let Some(git) = self.repository()? {
+            let state = git.common.join("lockkeeper");
+            return Ok(Location { state, root: git.root, source: LocationSource::Git });
         }
-        let found = self.cwd.ancestors().find(|folder| folder.join(FOLDER).is_dir());
-        let source = if found.is_some() { LocationSource::Found } else { LocationSource::Here };
-        let root = found.unwrap_or(&self.cwd).to_owned();
-        Location { state: root.join(FOLDER), root, source }
+        for folder in self.cwd.ancestors() {
+            let state = folder.join(FOLDER);
+            if look(&state)?.is_some_and(|meta| meta.is_dir()) {
+                return Ok(Location { state, root: folder.to_owned(), source: LocationSource::Found });
+            }
+        }
+        Ok(Location { state: self.cwd.join(FOLDER), root: self.cwd.clone(), source: LocationSource::Here })
     }
 
-    fn git(&self) -> Option<Repository> {
-        let common_of = |git_dir: &Path| {
-            let named = self.git_common_dir.as_ref().map(|named| self.cwd.join(named));
-            named.unwrap_or_else(|| common_dir(git_dir))
-        };
+    /// The root that paths are relative to, also where the git folder cannot be looked at.
+    pub fn root(&self) -> PathBuf {
+        match self.repository() {
+            Ok(Some(git)) => git.root,
+            Ok(None) => self.cwd.clone(),
+            Err(_) => self.work_tree(),
+        }
+    }
+
+    /// The nearest folder with a `.git` of any kind, else the current folder.
+    fn work_tree(&self) -> PathBuf {
+        let has_git = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
+        self.cwd.ancestors().find(has_git).unwrap_or(&self.cwd).to_owned()
+    }
+
+    fn repository(&self) -> Result<Option<Repository>, LocationError> {
         if let Some(named) = &self.git_dir {
             let git_dir = self.cwd.join(named);
-            let above = self.cwd.ancestors().find(|folder| folder.join(".git").exists());
-            let root = above.unwrap_or(&self.cwd).to_owned();
-            return is_git_dir(&git_dir).then(|| Repository { common: common_of(&git_dir), root });
-        }
-        self.cwd.ancestors().find_map(|folder| {
-            if let Some(git_dir) = git_dir_of(folder) {
-                return Some(Repository { common: common_of(&git_dir), root: folder.to_owned() });
+            if !is_git_dir(&git_dir)? {
+                return Err(LocationError::variable("GIT_DIR", named));
             }
-            // A bare repository, or the inside of a `.git` folder.
-            is_git_dir(folder).then(|| Repository { common: common_of(folder), root: folder.to_owned() })
-        })
+            return Ok(Some(Repository { common: self.common_of(&git_dir)?, root: self.work_tree() }));
+        }
+        for folder in self.cwd.ancestors() {
+            let git_dir = match git_dir_of(folder)? {
+                Some(git_dir) => git_dir,
+                // A bare repository, or the inside of a `.git` folder.
+                None if is_git_dir(folder)? => folder.to_owned(),
+                None => continue,
+            };
+            return Ok(Some(Repository { common: self.common_of(&git_dir)?, root: folder.to_owned() }));
+        }
+        Ok(None)
+    }
+
+    fn common_of(&self, git_dir: &Path) -> Result<PathBuf, LocationError> {
+        let Some(named) = &self.git_common_dir else { return common_dir(git_dir) };
+        let common = self.cwd.join(named);
+        if !has_objects(&common)? {
+            return Err(LocationError::variable("GIT_COMMON_DIR", named));
+        }
+        Ok(common)
     }
 }
 
@@ -101,37 +130,137 @@ struct Repository {
     root: PathBuf,
 }
 
-/// The git folder of a work tree: the folder `.git`, or the one that the file `.git` names.
-fn git_dir_of(folder: &Path) -> Option<PathBuf> {
-    let dot_git = folder.join(".git");
-    let kind = fs::metadata(&dot_git).ok()?;
-    if kind.is_dir() {
-        return is_git_dir(&dot_git).then_some(dot_git);
+/// Why the state folder is not known.
+#[derive(Debug, Error)]
+pub enum LocationError {
+    /// The file system does not say what is there.
+    #[error("cannot look at {}, so it is not known which store this folder shares", path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The `.git` of a work tree leads to a folder that does not exist here.
+    #[error("{} leads to {}, which is not visible here", pointer.display(), target.display())]
+    NotVisible {
+        /// The `.git`.
+        pointer: PathBuf,
+        /// Where it leads to.
+        target: PathBuf,
+    },
+    /// A `.git` is neither a folder nor a file that names one.
+    #[error("{} does not name a git folder", .0.display())]
+    NotAGitFile(PathBuf),
+    /// A variable names something else than a git folder.
+    #[error("{name} is `{}`, which is not a git folder", value.display())]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: PathBuf,
+    },
+}
+
+impl LocationError {
+    fn variable(name: &'static str, value: &OsString) -> Self {
+        Self::Variable { name, value: value.into() }
     }
-    let pointer = read_small(&dot_git)?;
-    let git_dir = folder.join(pointer.strip_prefix("gitdir: ")?);
-    is_git_dir(&git_dir).then_some(git_dir)
+
+    /// What the user can do about it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } => {
+                "make it readable, or name the state folder that all others use with --dir or LOCKKEEPER_DIR"
+            }
+            Self::NotVisible { .. } => {
+                "mount the main repository's git folder at the same path as outside, repair it with `git worktree \
+                 repair`, or name the state folder that all others use with --dir or LOCKKEEPER_DIR"
+            }
+            Self::NotAGitFile(_) => {
+                "repair or remove it, or name the state folder that all others use with --dir or LOCKKEEPER_DIR"
+            }
+            Self::Variable { .. } => {
+                "correct or unset it, or name the state folder that all others use with --dir or LOCKKEEPER_DIR"
+            }
+        }
+    }
+}
+
+/// Looks at a file or folder. Returns `None` only if there is certainly nothing.
+fn look(path: &Path) -> Result<Option<fs::Metadata>, LocationError> {
+    match fs::metadata(path) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(source) if is_absent(&source) => match fs::read_link(path) {
+            Ok(target) => Err(LocationError::NotVisible { pointer: path.to_owned(), target }),
+            Err(_) => Ok(None),
+        },
+        Err(source) => Err(LocationError::Unreadable { path: path.to_owned(), source }),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The git folder of a work tree: the folder `.git`, or the one that the file `.git` names.
+fn git_dir_of(folder: &Path) -> Result<Option<PathBuf>, LocationError> {
+    let dot_git = folder.join(".git");
+    let Some(meta) = look(&dot_git)? else { return Ok(None) };
+    let git_dir = if meta.is_dir() {
+        // Git passes over such a folder, too.
+        if !has_head(&dot_git)? {
+            return Ok(None);
+        }
+        dot_git.clone()
+    } else {
+        let pointer = read_small(&dot_git)?;
+        let target = pointer.as_deref().and_then(|text| text.strip_prefix(b"gitdir: "));
+        let target = target.ok_or_else(|| LocationError::NotAGitFile(dot_git.clone()))?;
+        folder.join(OsStr::from_bytes(target))
+    };
+    if is_git_dir(&git_dir)? {
+        return Ok(Some(git_dir));
+    }
+    let target = if has_head(&git_dir)? { common_dir(&git_dir)? } else { git_dir };
+    Err(LocationError::NotVisible { pointer: dot_git, target })
 }
 
 /// The git folder that all work trees share.
-fn common_dir(git_dir: &Path) -> PathBuf {
-    match read_small(&git_dir.join("commondir")) {
-        Some(relative) => normalize(&git_dir.join(relative)),
+fn common_dir(git_dir: &Path) -> Result<PathBuf, LocationError> {
+    Ok(match read_small(&git_dir.join("commondir"))? {
+        Some(relative) => normalize(&git_dir.join(OsStr::from_bytes(&relative))),
         None => git_dir.to_owned(),
+    })
+}
+
+fn is_git_dir(folder: &Path) -> Result<bool, LocationError> {
+    Ok(has_head(folder)? && has_objects(&common_dir(folder)?)?)
+}
+
+/// `HEAD` may be a link to a branch that has no commit yet.
+fn has_head(folder: &Path) -> Result<bool, LocationError> {
+    let path = folder.join("HEAD");
+    match fs::symlink_metadata(&path) {
+        Ok(_) => Ok(true),
+        Err(source) if is_absent(&source) => Ok(false),
+        Err(source) => Err(LocationError::Unreadable { path, source }),
     }
 }
 
-fn is_git_dir(folder: &Path) -> bool {
-    let shared = || common_dir(folder).join("objects").is_dir();
-    folder.join("HEAD").symlink_metadata().is_ok() && shared()
+fn has_objects(folder: &Path) -> Result<bool, LocationError> {
+    Ok(look(&folder.join("objects"))?.is_some_and(|meta| meta.is_dir()))
 }
 
-fn read_small(path: &Path) -> Option<String> {
-    let meta = fs::metadata(path).ok()?;
-    if !meta.is_file() || meta.len() > 4096 {
-        return None;
+/// Reads a file of one short line. Returns `None` if there is no such file, or something else than such a file.
+fn read_small(path: &Path) -> Result<Option<Vec<u8>>, LocationError> {
+    match look(path)? {
+        Some(meta) if meta.is_file() && meta.len() <= MAX_POINTER => {}
+        Some(_) | None => return Ok(None),
     }
-    fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
+    let text =
+        fs::read(path).map_err(|source| LocationError::Unreadable { path: path.to_owned(), source })?;
+    Ok(Some(text.trim_ascii_end().to_owned()))
 }
 
 /// Removes `.` and `..` without reading the file system.
@@ -215,7 +344,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         git_init(temp.path());
         fs::create_dir_all(temp.path().join("src/api")).unwrap();
-        let found = at(&temp.path().join("src/api")).locate();
+        let found = at(&temp.path().join("src/api")).locate().unwrap();
         assert_eq!(found.state, temp.path().join(".git/lockkeeper"));
         assert_eq!((found.root.as_path(), found.source), (temp.path(), LocationSource::Git));
     }
@@ -231,7 +360,7 @@ mod tests {
         fs::write(private.join("HEAD"), "ref: refs/heads/x\n").unwrap();
         fs::write(private.join("commondir"), "../..\n").unwrap();
         fs::write(tree.join(".git"), format!("gitdir: {}\n", private.display())).unwrap();
-        let found = at(&tree).locate();
+        let found = at(&tree).locate().unwrap();
         assert_eq!(found.state, main.join(".git/lockkeeper"));
         assert_eq!(found.root, tree);
     }
@@ -241,9 +370,9 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let below = temp.path().join("a/b");
         fs::create_dir_all(&below).unwrap();
-        assert_eq!(at(&below).locate().state, below.join(".lockkeeper"));
+        assert_eq!(at(&below).locate().unwrap().state, below.join(".lockkeeper"));
         fs::create_dir(temp.path().join(".lockkeeper")).unwrap();
-        let found = at(&below).locate();
+        let found = at(&below).locate().unwrap();
         assert_eq!((found.state, found.source), (temp.path().join(".lockkeeper"), LocationSource::Found));
     }
 
@@ -252,7 +381,76 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         git_init(temp.path());
         let named = LocationInputs { named: Some("state".into()), ..at(temp.path()) };
-        assert_eq!(named.locate().state, temp.path().join("state"));
+        assert_eq!(named.locate().unwrap().state, temp.path().join("state"));
+    }
+
+    #[test]
+    fn a_repository_that_cannot_be_looked_at_is_an_error() {
+        let temp = tempfile::tempdir().unwrap();
+        let tree = temp.path().join("tree");
+        fs::create_dir_all(tree.join("src")).unwrap();
+        let dot_git = tree.join(".git");
+        let trial = |make: &dyn Fn(&Path), says: &str| {
+            make(&dot_git);
+            // A store of another folder must not be found either.
+            let inputs = at(&tree.join("src"));
+            let error = inputs.locate().unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+            assert_eq!(inputs.root(), tree);
+            let named = LocationInputs { named: Some("state".into()), ..inputs };
+            assert_eq!(named.locate().unwrap().root, tree);
+            let removed = fs::remove_file(&dot_git).or_else(|_| fs::remove_dir_all(&dot_git));
+            removed.unwrap();
+        };
+        fs::create_dir(temp.path().join(FOLDER)).unwrap();
+        let file = |text: &'static str| move |path: &Path| fs::write(path, text).unwrap();
+        trial(&file("gitdir: /nope/.git/worktrees/tree\n"), "/nope/.git/worktrees/tree");
+        trial(&file("gitdir: nope\n"), "not visible here");
+        trial(&file(""), "does not name a git folder");
+        trial(&file("HEAD"), "does not name a git folder");
+        let link =
+            |target: &'static str| move |path: &Path| std::os::unix::fs::symlink(target, path).unwrap();
+        trial(&link("/nope/.git"), "/nope/.git, which is not visible here");
+        trial(&link(".git"), "cannot look at");
+        trial(&link("/dev/null"), "does not name a git folder");
+        trial(
+            &|path| {
+                fs::create_dir(path).unwrap();
+                fs::write(path.join("HEAD"), "").unwrap();
+                fs::write(path.join("commondir"), "/nope").unwrap();
+            },
+            "/nope, which is not visible here",
+        );
+        // The same is no repository for git, too.
+        fs::create_dir(&dot_git).unwrap();
+        assert_eq!(at(&tree).locate().unwrap().source, LocationSource::Found);
+    }
+
+    #[test]
+    fn a_variable_that_names_no_git_folder_is_an_error() {
+        let temp = tempfile::tempdir().unwrap();
+        git_init(temp.path());
+        let with = |git_dir: Option<&str>, common: Option<&str>| LocationInputs {
+            git_dir: git_dir.map(Into::into),
+            git_common_dir: common.map(Into::into),
+            ..at(temp.path())
+        };
+        assert_eq!(with(Some(".git"), None).locate().unwrap().state, temp.path().join(".git/lockkeeper"));
+        let error = with(Some("/nope"), None).locate().unwrap_err();
+        assert_eq!(error.to_string(), "GIT_DIR is `/nope`, which is not a git folder");
+        let error = with(None, Some("/nope")).locate().unwrap_err();
+        assert_eq!(error.to_string(), "GIT_COMMON_DIR is `/nope`, which is not a git folder");
+    }
+
+    #[test]
+    fn a_git_folder_may_have_any_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let (main, tree) = (temp.path().join(OsStr::from_bytes(b"m\xff")), temp.path().join("tree"));
+        git_init(&main);
+        fs::create_dir(&tree).unwrap();
+        let pointer = [b"gitdir: ", main.join(".git").as_os_str().as_bytes(), b"\n"].concat();
+        fs::write(tree.join(".git"), pointer).unwrap();
+        assert_eq!(at(&tree).locate().unwrap().state, main.join(".git/lockkeeper"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::{Verb, print};
     lockkeeper release \"$lease\"\n  lockkeeper acquire --path 'src/**' --wait=30s --ticket my-turn --owner claude:S1\n\n\
     The lease is tied to a process that outlives this command (--pid, LOCKKEEPER_PID, CLAUDE_PID, else the nearest \
     ancestor that is not a shell started just for it, nor a subshell), or with --ttl only to its TTL. When the time of --wait is \
-    over, the ticket keeps its position for a while: call again with --ticket.")]
+    over, nothing is left in line; with --ticket, the ticket keeps its position for a while: call again.")]
 pub(super) struct Args {
     #[command(flatten)]
     lease: LeaseArgs,
@@ -50,7 +50,9 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
-    let settings = WaitSettings { waiting, keep_ticket: true, signals_win: false, quiet: args.quiet };
+    // Without a name nobody comes back for the ticket.
+    let keep_ticket = args.ticket.is_some();
+    let settings = WaitSettings { waiting, keep_ticket, signals_win: false, quiet: args.quiet };
     let name: Option<TicketName> = args.ticket.as_deref().map(str::parse).transpose()?;
     let nothing_named = args.lease.names.is_empty() && args.lease.paths.is_empty();
     if let Some(name) = &name {

@@ -84,7 +84,7 @@ impl Verb for Args {
     const NAME: &'static str = "sprint";
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
-        Ok(run(&Context::new(globals)?, &self))
+        Ok(run(&Context::without_store(globals)?, &self))
     }
 }
 

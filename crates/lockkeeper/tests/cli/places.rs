@@ -35,6 +35,51 @@ fn patterns_are_relative_to_the_folder_that_one_is_in() {
     world.run(["acquire", "--path", "../../x"]).code(2).says("hint: ");
 }
 
+/// As in a container that mounts only the work tree. Another store would let a second holder in.
+#[test]
+fn a_work_tree_without_its_repository_is_refused() {
+    let world = world!().git();
+    world.git_run(&["worktree", "add", "-q", "../tree"]);
+    std::fs::rename(world.path(".git"), world.path("hidden")).unwrap();
+    let state = world.path("hidden/lockkeeper");
+    let tree = world.at("../tree");
+    let commands: [&[&str]; 7] = [
+        &["acquire", "db", "--ttl", "1m"],
+        &["exec", "db", "--", "true"],
+        &["locks"],
+        &["why", "db"],
+        &["submit", "--", "true"],
+        &["runs"],
+        &["doctor"],
+    ];
+    for command in commands {
+        tree.run(command)
+            .code(69)
+            .says("not visible here")
+            .says("mount")
+            .says("--dir")
+            .says("LOCKKEEPER_DIR");
+    }
+    let report = tree.run(["locks", "--json"]).code(69).json();
+    assert_eq!(report["error"]["reason_code"], "REPOSITORY_UNREADABLE");
+    assert!(!tree.path(".lockkeeper").exists());
+    tree.run(["sprint", "check", "--project-root", "."]).code(0);
+    tree.run(["conflicts", "check", "a", "b"]).code(0);
+    let tree = tree.set("LOCKKEEPER_DIR", &state);
+    tree.run(["acquire", "db", "--ttl", "1m"]).code(0);
+    assert!(state.join("leases.db").is_file());
+}
+
+#[test]
+fn a_git_folder_that_cannot_be_looked_at_is_refused() {
+    let world = world!();
+    std::os::unix::fs::symlink(".git", world.path(".git")).unwrap();
+    world.run(["acquire", "db", "--ttl", "1m"]).code(69).says("cannot look at").says("hint: ");
+    let world = world!().git().set("GIT_DIR", "/nope");
+    world.run(["acquire", "db", "--ttl", "1m"]).code(2).says("GIT_DIR").says("unset it");
+    assert!(!world.path(".lockkeeper").exists());
+}
+
 #[test]
 fn a_store_that_cannot_be_looked_at_is_not_taken_for_an_empty_one() {
     let world = world!();
