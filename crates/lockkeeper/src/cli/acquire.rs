@@ -1,9 +1,9 @@
 //! `acquire`: acquires a lease that outlives this command.
 
 use lockkeeper_core::id::{LeaseId, TicketName};
-use lockkeeper_core::lease::{Request, WaitTerms};
+use lockkeeper_core::lease::{Grant, Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
-use lockkeeper_core::record::Claim;
+use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Engine};
@@ -62,7 +62,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             match resume(context, &engine, id, &settings)? {
                 // The ticket was reaped. If the user gave names or paths, the command requests them again.
                 Acquired::Gone if !nothing_named && !is_generated(name) => {}
-                acquired => return print_result(context, &engine, acquired, None),
+                acquired => return print_result(context, &engine, acquired, &settings, None),
             }
         } else if nothing_named || is_generated(name) {
             return Err(Report::new(Exit::Refused, "TICKET_UNKNOWN", format!("there is no ticket `{name}`"))
@@ -70,6 +70,9 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         }
     }
     let resources = args.lease.resources(context)?;
+    if !args.quiet {
+        args.lease.warn_of_paths(context);
+    }
     let (priority, reason) = (args.lease.priority()?, args.lease.reason()?);
     let (owner, named) = context.owner(args.lease.owner()?.as_ref(), "acquire")?;
     let binding = Binding::choose(args)?;
@@ -78,8 +81,15 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let claim =
         Claim { owner, resources, proof, contract: binding.contract, ttl: binding.ttl, reason, ticket: name };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
-    let acquired = obtain(context, &engine, request, &settings)?.acquired;
-    print_result(context, &engine, acquired, Some(&binding.because))
+    let acquired = match obtain(context, &engine, request, &settings)?.acquired {
+        Acquired::Granted(grant) if grant.joined => {
+            let grant = extend(&engine, grant, binding.ttl)?;
+            let because = terms(&grant.lease);
+            return print_result(context, &engine, Acquired::Granted(grant), &settings, Some(&because));
+        }
+        acquired => acquired,
+    };
+    print_result(context, &engine, acquired, &settings, Some(&binding.because))
 }
 
 /// What the lease is tied to: a process, or only its TTL.
@@ -120,6 +130,28 @@ fn no_process_outlives() -> Report {
         "run the work under it with `lockkeeper exec NAME -- CMD`, name a process with --pid PID, or hold by time \
          alone with --ttl DUR",
     )
+}
+
+/// Gives the lease that the owner has already the TTL of this request, if that is longer.
+fn extend(engine: &Engine, grant: Grant, wanted: Option<Ttl>) -> Result<Grant, Report> {
+    let Grant { lease, joined } = grant;
+    let longer = wanted.filter(|wanted| lease.claim.ttl.is_some_and(|ttl| ttl.get() < wanted.get()));
+    let lease = match longer {
+        Some(ttl) => engine.renew(lease.id, Some(lease.token), Some(ttl))??,
+        None => lease,
+    };
+    Ok(Grant { lease, joined })
+}
+
+/// How long a lease is held, as it is in the store.
+fn terms(lease: &Lease) -> String {
+    let ttl = lease.claim.ttl.map(|ttl| print::span(ttl.get()));
+    match (lease.claim.proof.process(), ttl) {
+        (Some(process), Some(ttl)) => format!("while process {} lives, with a TTL of {ttl}", process.pid),
+        (Some(process), None) => format!("while process {} lives", process.pid),
+        (None, Some(ttl)) => format!("until its TTL of {ttl} ends"),
+        (None, None) => "until it is released".to_owned(),
+    }
 }
 
 fn pid(text: &str) -> Result<u32, Report> {
@@ -196,6 +228,7 @@ fn print_result(
     context: &Context,
     engine: &Engine,
     acquired: Acquired,
+    settings: &WaitSettings,
     because: Option<&str>,
 ) -> Result<Exit, Report> {
     match acquired {
@@ -222,9 +255,9 @@ fn print_result(
         }
         Acquired::Held(blockers) => blocked(context, engine, &blockers, None),
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
-            let ticket = waiting.ticket.claim.ticket.as_ref().map(|name| name.as_str().to_owned());
-            let ticket = ticket.unwrap_or_else(|| waiting.ticket.id.as_ticket());
-            blocked(context, engine, &waiting.blockers, Some(&ticket))
+            let name = waiting.ticket.claim.ticket.as_ref().map(|name| name.as_str().to_owned());
+            let ticket = name.unwrap_or_else(|| waiting.ticket.id.as_ticket());
+            blocked(context, engine, &waiting.blockers, settings.keep_ticket.then_some(&ticket))
         }
         Acquired::Deadlock(links) => Err(print::deadlock(&links)),
         Acquired::Gone => Err(print::ticket_gone()),

@@ -50,6 +50,9 @@ impl Verb for Args {
 
 fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let resources = args.lease.resources(context)?;
+    if !args.quiet {
+        args.lease.warn_of_paths(context);
+    }
     let waiting = match (args.no_wait, wait(args.wait.as_deref())?) {
         (true, _) => Waiting::No,
         (false, Some(waiting)) => waiting,

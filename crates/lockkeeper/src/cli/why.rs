@@ -111,10 +111,19 @@ fn as_json(evidence: &Evidence) -> Value {
 }
 
 fn as_text(evidence: &Evidence) -> String {
-    let state = if evidence.is_held() { "held" } else { "free" };
+    let waiting = evidence.waiting_count();
+    let state = match (evidence.is_held(), waiting) {
+        (true, _) => "held",
+        (false, 0) => "free",
+        (false, _) => "free, but others are in line for it",
+    };
     let mut text = format!("{} is {state}\n", evidence.target);
-    if evidence.holders.is_empty() {
-        text.push_str("  nobody has a lease on it: acquire it\n");
+    match (evidence.holders.is_empty(), waiting) {
+        (false, _) => {}
+        (true, 0) => text.push_str("  nobody has a lease on it: acquire it\n"),
+        (true, waiting) => text.push_str(&format!(
+            "  nobody has a lease on it, and {waiting} in line come before you: wait behind them (`acquire --wait`)\n"
+        )),
     }
     for chain in &evidence.holders {
         let lease = &chain.holder.lease;
