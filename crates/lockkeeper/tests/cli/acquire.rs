@@ -215,11 +215,11 @@ fn acquiring_again_with_a_longer_ttl_extends_the_lease() {
     };
     let longer = world.run(["acquire", "db", "--ttl", "1h", "--json"]).code(0).json();
     assert_eq!((longer["lease"]["id"].as_str(), ttl(&longer)), (Some(lease.trim_end()), 3600));
-    assert!(longer["message"].as_str().unwrap().ends_with("held until its TTL of 1h ends"), "{longer}");
+    assert!(longer["message"].as_str().unwrap().ends_with("held until its TTL of 1h 0m ends"), "{longer}");
     let shorter = world.run(["acquire", "db", "--ttl", "1s", "--json"]).code(0).json();
     assert_eq!(ttl(&shorter), 3600);
-    assert!(shorter["message"].as_str().unwrap().ends_with("held until its TTL of 1h ends"), "{shorter}");
-    world.run(["acquire", "db"]).code(0).says("held until its TTL of 1h ends");
+    assert!(shorter["message"].as_str().unwrap().ends_with("held until its TTL of 1h 0m ends"), "{shorter}");
+    world.run(["acquire", "db"]).code(0).says("held until its TTL of 1h 0m ends");
 }
 
 #[test]
