@@ -75,8 +75,8 @@ impl Engine {
             let lease = &holder.lease;
             let witness = lease.claim.targets().find_map(|held| held.meets(target))?;
             let observation = self.probe.observe(&lease.claim.proof);
-            let steps = steps(lease, observation, holder.verdict, now);
             let shares_pids = self.probe.shares_pids_with(&lease.claim.proof.origin);
+            let steps = steps(lease, observation, holder.verdict, shares_pids, now);
             let advice = advice(lease, holder.verdict, shares_pids, is_waited_for);
             Some(Chain { holder, witness, steps, advice })
         });
@@ -85,8 +85,14 @@ impl Engine {
     }
 }
 
-/// The checks of one lease.
-pub fn steps(lease: &Lease, observation: Observation, verdict: Verdict, now: Moment) -> Vec<Step> {
+/// The checks of one lease. `shares_pids` says whether the pids of its holder are valid here.
+fn steps(
+    lease: &Lease,
+    observation: Observation,
+    verdict: Verdict,
+    shares_pids: bool,
+    now: Moment,
+) -> Vec<Step> {
     let step = |question, seen: String, means: &str| Step { question, seen, means: means.to_owned() };
     let origin = &lease.claim.proof.origin;
     let mut chain = Vec::new();
@@ -117,24 +123,28 @@ pub fn steps(lease: &Lease, observation: Observation, verdict: Verdict, now: Mom
             ));
         }
     }
-    chain.extend(voucher_step(lease, observation));
+    chain.extend(voucher_step(lease, observation, shares_pids));
     chain.push(time_step(lease, now));
     let means = match verdict {
         Verdict::Alive => "held: its holder lives",
         Verdict::Unknown => "held: nothing proves that its holder died",
         Verdict::Dead(_) => "free: its holder died; the next in line gets it at once",
         Verdict::Expired => "free: its TTL has ended; the next in line gets it at once",
-        Verdict::Overdue => "held: its TTL has ended; a waiter stops its processes first, then gets it",
+        Verdict::Overdue if shares_pids => {
+            "held: its TTL has ended; a waiter stops its processes first, then gets it"
+        }
+        Verdict::Overdue => "held: its TTL has ended, but nobody here can stop its processes",
     };
     chain.push(step("verdict", verdict_word(verdict).to_owned(), means));
     chain
 }
 
-fn voucher_step(lease: &Lease, observation: Observation) -> Option<Step> {
+fn voucher_step(lease: &Lease, observation: Observation, shares_pids: bool) -> Option<Step> {
     let process = lease.claim.proof.process().map_or(0, |process| process.pid);
+    let whose = if shares_pids { "" } else { " of another pid namespace" };
     let (question, seen, means) = match observation {
         Observation::Lock(LockState::Held) => {
-            ("kernel lock", format!("held (taken by process {process})"), "it lives")
+            ("kernel lock", format!("held (taken by process {process}{whose})"), "it lives")
         }
         Observation::Lock(LockState::Free) => {
             ("kernel lock", "free".to_owned(), "no process of the holder is left")

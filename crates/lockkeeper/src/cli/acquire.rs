@@ -1,5 +1,7 @@
 //! `acquire`: acquires a lease that outlives this command.
 
+use std::path::Path;
+
 use lockkeeper_core::id::{LeaseId, TicketName};
 use lockkeeper_core::lease::{Grant, Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
@@ -7,7 +9,7 @@ use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Engine};
-use lockkeeper_platform::holder_process;
+use lockkeeper_platform::{holder_process, origin};
 use serde_json::{Value, json};
 
 use super::args::{LeaseArgs, Waiting, wait};
@@ -75,7 +77,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     }
     let (priority, reason) = (args.lease.priority()?, args.lease.reason()?);
     let (owner, named) = context.owner(args.lease.owner()?.as_ref(), "acquire")?;
-    let binding = Binding::choose(args)?;
+    let binding = Binding::choose(context, args)?;
     let engine = context.engine()?;
     let proof = Proof { origin: engine.probe().origin().clone(), voucher: binding.voucher };
     let claim =
@@ -101,7 +103,7 @@ struct Binding {
 }
 
 impl Binding {
-    fn choose(args: &Args) -> Result<Self, Report> {
+    fn choose(context: &Context, args: &Args) -> Result<Self, Report> {
         let ttl = args.lease.ttl()?;
         let contract = args.lease.contract.map(Contract::from);
         let pid = args.pid.as_deref().map(pid).transpose()?;
@@ -109,6 +111,10 @@ impl Binding {
             let because = format!("until its TTL of {} ends", print::span(ttl.get()));
             let contract = contract.unwrap_or(Contract::Lease);
             return Ok(Self { voucher: Voucher::Time, contract, ttl: Some(ttl), because });
+        }
+        let folder = &context.location.state;
+        if ttl.is_none() && pid.is_none() && origin::is_older_than_pid_namespace(&folder.join("life")) {
+            return Err(nobody_outside_can_judge(folder));
         }
         let variable = |name: &str| std::env::var(name).ok();
         let chosen = holder_process::choose(pid, &variable)?;
@@ -122,6 +128,19 @@ impl Binding {
         let because = format!("while process {} lives ({})", chosen.process.pid, chosen.reason);
         Ok(Self { voucher: Voucher::Process(chosen.process), contract, ttl, because })
     }
+}
+
+/// In a sandbox or container, a lease that is tied to a process would never end for those outside.
+fn nobody_outside_can_judge(folder: &Path) -> Report {
+    let message = format!(
+        "this is a pid namespace of its own, and processes outside of it use {}, too: they cannot see whether a process in \
+         here lives, so the lease might never end",
+        folder.display()
+    );
+    Report::new(Exit::Usage, "OTHER_PID_NAMESPACE", message).with_hint(
+        "hold by time with --ttl DUR, run the work under `lockkeeper exec NAME -- CMD`, or let a program outside acquire \
+         it, such as the MCP tool of an agent",
+    )
 }
 
 fn no_process_outlives() -> Report {

@@ -66,3 +66,41 @@ fn where_no_process_outlives_the_command_it_is_refused() {
     done.says("--ttl").says("--pid").says("exec");
     world.run(["acquire", "db", "--ttl", "1m"]).code(0);
 }
+
+/// Nobody outside can see whether a process in a sandbox lives. Invariant 5.
+#[test]
+fn in_another_pid_namespace_only_a_ttl_holds() {
+    let world = world!();
+    let script =
+        |text: &str| std::fs::write(world.path("inside.sh"), text.replace('@', world.program())).unwrap();
+    script("'@' acquire db; echo \"code $?\"");
+    // A store that is made inside belongs to the namespace.
+    let Some(done) = in_pid_namespace(&world, "sh inside.sh; true") else { return skip("unshare --pid") };
+    done.prints("code 0");
+    let listed = world.run(["locks"]).code(0).prints(" in pid:[");
+    world.run(["why", "db"]).code(0).prints("another pid namespace").prints("locks break");
+    let lease = listed.stdout().lines().nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    world.shell(&format!("LOCKKEEPER_GRACE=0s lockkeeper locks break {lease} --yes")).code(0);
+
+    script(
+        "'@' acquire log; echo \"code $?\"; '@' acquire log --ttl 1m; echo \"then $?\"; '@' exec db -- echo ran",
+    );
+    let done = in_pid_namespace(&world, "sh inside.sh; true").unwrap().prints("code 2").prints("then 0");
+    done.prints("ran").says("pid namespace").says("--ttl").says("exec").says("MCP");
+}
+
+/// A command under `exec` is judged by its kernel lock from everywhere.
+#[test]
+fn the_pid_of_a_command_in_another_namespace_is_told_apart() {
+    let world = world!();
+    let line = format!("exec '{}' exec db -- sh -c 'echo ready; read line'", world.program());
+    if in_pid_namespace(&world, "true").is_none() {
+        return skip("unshare --pid");
+    }
+    let unshare = ["--pid", "--fork", "--mount-proc", "sh", "-c", &line];
+    let mut inside = Started::of(world.command("unshare").args(unshare));
+    inside.line_with("ready");
+    world.run(["locks"]).code(0).prints("1 in pid:[").prints("alive");
+    world.run(["why", "db"]).code(0).prints("held (taken by process 1 of another pid namespace)");
+    inside.finish().code(0);
+}
