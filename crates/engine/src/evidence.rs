@@ -23,6 +23,8 @@ pub struct Evidence {
     pub holders: Vec<Chain>,
     /// The waiters, in the order in which they are served.
     pub waiters: Vec<WaiterEntry>,
+    /// Whether this process can only read the store.
+    pub is_read_only: bool,
 }
 
 /// The evidence on one lease.
@@ -69,7 +71,9 @@ impl Engine {
         let waits =
             |waiter: &WaiterEntry| waiter.ticket.claim.targets().any(|want| want.meets(target).is_some());
         let waiters: Vec<WaiterEntry> = listing.waiters.into_iter().filter(waits).collect();
-        let mut evidence = Evidence { target: target.clone(), now, holders: Vec::new(), waiters };
+        let is_read_only = self.store.is_read_only();
+        let mut evidence =
+            Evidence { target: target.clone(), now, holders: Vec::new(), waiters, is_read_only };
         let is_waited_for = evidence.waiting_count() > 0;
         let chains = listing.holders.into_iter().filter_map(|holder| {
             let lease = &holder.lease;
@@ -77,7 +81,10 @@ impl Engine {
             let observation = self.probe.observe(&lease.claim.proof);
             let shares_pids = self.probe.shares_pids_with(&lease.claim.proof.origin);
             let steps = steps(lease, observation, holder.verdict, shares_pids, now);
-            let advice = advice(lease, holder.verdict, shares_pids, is_waited_for);
+            let mut advice = advice(lease, holder.verdict, shares_pids, is_waited_for);
+            if is_read_only {
+                advice.push_str("; the state folder is read-only here, so do it elsewhere");
+            }
             Some(Chain { holder, witness, steps, advice })
         });
         evidence.holders = chains.collect();

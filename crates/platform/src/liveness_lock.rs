@@ -52,6 +52,13 @@ impl LivenessFile {
         Ok(Self { path, looking })
     }
 
+    /// Opens an existing file that may not be written. It can be looked at, but no lock can be taken.
+    pub fn open_to_read(dir: &Path) -> io::Result<Self> {
+        let path = dir.join("life");
+        let looking = super::fs::open_to_read(&path)?;
+        Ok(Self { path, looking })
+    }
+
     /// Takes the lock of `holder`. From here on readers see it as held.
     pub fn hold(&self, holder: HolderId) -> io::Result<LivenessLock> {
         Ok(LivenessLock { holder, descriptor: locks::hold(&self.path, holder)? })

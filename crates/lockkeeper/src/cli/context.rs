@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use lockkeeper_core::id::Owner;
 use lockkeeper_engine::Engine;
 use lockkeeper_engine::location::{Location, LocationError, LocationInputs, LocationSource};
-use lockkeeper_engine::open::{OpenError, has_store, open_engine, unique_owner};
+use lockkeeper_engine::open::{OpenError, has_store, open_engine, open_engine_to_read, unique_owner};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 
@@ -105,6 +105,12 @@ impl Context {
     /// Opens the lease store if it exists. A command that only reads creates nothing.
     pub(super) fn existing_engine(&self) -> Result<Option<Engine>, Report> {
         if has_store(self.state()?) { self.engine().map(Some) } else { Ok(None) }
+    }
+
+    /// Opens the lease store, if it exists, for a command that only reads. It also works where the folder is read-only.
+    pub(super) fn engine_to_read(&self) -> Result<Option<Engine>, Report> {
+        let state = self.state()?;
+        Ok(if has_store(state) { Some(open_engine_to_read(state)?) } else { None })
     }
 
     /// Opens the run store. Creates it if it does not exist.

@@ -96,7 +96,7 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// Reads the store. Empty if there is no store yet.
     pub(super) fn read(context: &Context) -> Result<Self, Report> {
-        let Some(engine) = context.existing_engine()? else {
+        let Some(engine) = context.engine_to_read()? else {
             let listing = Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() };
             return Ok(Self { listing, alerts: Vec::new(), pid_namespace: None });
         };
@@ -206,7 +206,7 @@ fn resources(claim: &lockkeeper_core::record::Claim) -> String {
 }
 
 fn check_deadlock(context: &Context) -> Result<Exit, Report> {
-    let cycles = match context.existing_engine()? {
+    let cycles = match context.engine_to_read()? {
         Some(engine) => engine.cycles()?,
         None => Vec::new(),
     };

@@ -1,6 +1,6 @@
 //! Where the state lives, and what paths are relative to.
 
-use lockkeeper_testing::world;
+use lockkeeper_testing::{Finished, Started, World, skip, world};
 
 #[test]
 fn work_trees_of_one_repository_share_one_store() {
@@ -132,4 +132,59 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
         std::fs::write(&path, sound).unwrap();
         std::fs::write(&wal, log).unwrap();
     }
+}
+
+/// A command that runs a line of shell while the state folder is mounted read-only for it, as in a sandbox.
+fn read_only(world: &World, line: &str) -> Option<std::process::Command> {
+    if !Finished::of(world.command("unshare").args(["-m", "true"])).succeeded() {
+        return None;
+    }
+    let mount = "mount --bind .lockkeeper .lockkeeper && mount -o remount,bind,ro .lockkeeper";
+    let line = format!("{mount} && lk() {{ '{}' \"$@\"; }} && {line}", world.program());
+    let mut command = world.command("unshare");
+    command.args(["-m", "sh", "-c", &line]);
+    Some(command)
+}
+
+#[test]
+fn what_only_reads_works_in_a_read_only_folder() {
+    let world = world!();
+    let holder = world.hold(&["db", "--owner", "worker:one"]);
+    let lease = world.json(&["locks"])["leases"][0].clone();
+    let token = lease["token"].as_u64().unwrap();
+    let run = |line: &str| read_only(&world, line).map(|mut command| Finished::of(&mut command));
+    let Some(listed) = run("lk locks") else { return skip("a mount namespace: root or CAP_SYS_ADMIN") };
+    listed.code(0).prints("worker:one").prints("alive");
+    run("lk why db").unwrap().code(0).prints("it lives").prints("read-only here, so do it elsewhere");
+    run("lk why log").unwrap().code(0).prints("log is free").prints("read-only here");
+    run(&format!("lk fence db {token}")).unwrap().code(0);
+    run(&format!("lk fence db {}", token + 1)).unwrap().code(75);
+    run("lk locks check-deadlock").unwrap().code(0);
+    for line in ["lk acquire log --ttl 1m", "lk exec log -- true"] {
+        run(line).unwrap().code(1).says("Read-only").says("outside").says("MCP");
+    }
+    // It sees what others write meanwhile.
+    let mut watcher =
+        Started::of(&mut read_only(&world, "lk locks; echo first; read line; lk locks").unwrap());
+    watcher.line_with("first");
+    holder.finish().code(0);
+    world.acquire(&["cache", "--owner", "worker:two"]);
+    watcher.send("go\n");
+    watcher.wait().code(0).prints("worker:two");
+}
+
+/// SQLite itself refuses paths of more than 485 bytes.
+#[test]
+fn a_folder_may_have_a_long_path() {
+    let world = world!();
+    let folder = (0..4).fold(world.path("long"), |path, _| path.join("f".repeat(250)));
+    std::fs::create_dir_all(&folder).unwrap();
+    let run = |args: &[&str]| Finished::of(world.lockkeeper(args).current_dir(&folder));
+    run(&["acquire", "db", "--ttl", "1m"]).code(0);
+    run(&["acquire", "db"]).code(75);
+    run(&["exec", "log", "--", "true"]).code(0);
+    run(&["submit", "--", "echo", "ran"]).code(0);
+    run(&["work", "--drain"]).code(0);
+    run(&["runs"]).code(0).prints("succeeded");
+    assert!(folder.join(".lockkeeper/leases.db-wal").is_file());
 }
