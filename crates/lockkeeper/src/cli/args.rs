@@ -132,7 +132,7 @@ fn push(resources: &mut Vec<Resource>, resource: Resource) {
 }
 
 /// Parses a name to lock. A comma is refused: it is meant to separate names, and would be a part of one.
-fn lock_name(text: &str) -> Result<Name, Report> {
+pub(super) fn lock_name(text: &str) -> Result<Name, Report> {
     if text.contains(',') {
         let apart: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
         return Err(Report::usage(format!("the name `{}` contains a comma", text.escape_debug()))

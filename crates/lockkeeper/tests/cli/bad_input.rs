@@ -230,6 +230,7 @@ fn names_that_are_meant_as_something_else_are_refused_or_warned_of() {
     let world = world!().write("src/main.rs", "");
     world.run(["acquire", "db,log", "--ttl", "1m"]).code(2).says("comma").says("db log");
     world.run(["exec", "db,log", "--", "true"]).code(2).says("comma");
+    world.run(["submit", "--lock", "db,log", "--", "true"]).code(2).says("comma");
     for path in ["!src/**", "!x"] {
         world.run(["acquire", "--path", path, "--ttl", "1m"]).code(2).says("cannot exclude").says("hint: ");
         world.run(["exec", "--path", path, "--", "true"]).code(2).says("cannot exclude");

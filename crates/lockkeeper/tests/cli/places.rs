@@ -75,6 +75,14 @@ fn a_git_folder_that_cannot_be_looked_at_is_refused() {
     let world = world!();
     std::os::unix::fs::symlink(".git", world.path(".git")).unwrap();
     world.run(["acquire", "db", "--ttl", "1m"]).code(69).says("cannot look at").says("hint: ");
+    // A disk that fails: the kernel's answer is changed on its way to the command.
+    let world = world!().git();
+    let (git, log) = (world.path(".git"), world.home().join("strace.log"));
+    let strace = ["strace", "-qq", "-o", log.to_str().unwrap(), "-P", git.to_str().unwrap()];
+    let strace = [&strace[..], &["-e", "trace=statx", "-e", "inject=statx:error=EIO"]].concat();
+    let mut command = world.lockkeeper_under(&strace, &["acquire", "db", "--ttl", "1m"]);
+    Finished::of(&mut command).code(69).says("Input/output error").says("hint: ");
+    assert!(!world.path(".lockkeeper").exists());
     let world = world!().git().set("GIT_DIR", "/nope");
     world.run(["acquire", "db", "--ttl", "1m"]).code(2).says("GIT_DIR").says("unset it");
     assert!(!world.path(".lockkeeper").exists());
