@@ -23,6 +23,8 @@ pub struct Evidence {
     pub holders: Vec<Chain>,
     /// The waiters, in the order in which they are served.
     pub waiters: Vec<WaiterEntry>,
+    /// Whether this process can only read the store.
+    pub is_read_only: bool,
 }
 
 /// The evidence on one lease.
@@ -54,6 +56,11 @@ impl Evidence {
     pub fn is_held(&self) -> bool {
         self.holders.iter().any(|chain| !chain.holder.verdict.is_free())
     }
+
+    /// How many live waiters come before a new request.
+    pub fn waiting_count(&self) -> usize {
+        self.waiters.iter().filter(|waiter| !waiter.verdict.is_free()).count()
+    }
 }
 
 impl Engine {
@@ -61,22 +68,38 @@ impl Engine {
     pub fn why(&self, target: &Target) -> Result<Evidence, StoreError> {
         let listing = self.listing()?;
         let now = listing.now;
-        let chains = listing.holders.into_iter().filter_map(|holder| {
-            let witness = holder.lease.claim.targets().find_map(|held| held.meets(target))?;
-            let observation = self.probe.observe(&holder.lease.claim.proof);
-            let steps = steps(&holder.lease, observation, holder.verdict, now);
-            let advice = advice(&holder.lease, holder.verdict);
-            Some(Chain { holder, witness, steps, advice })
-        });
         let waits =
             |waiter: &WaiterEntry| waiter.ticket.claim.targets().any(|want| want.meets(target).is_some());
-        let waiters = listing.waiters.into_iter().filter(waits).collect();
-        Ok(Evidence { target: target.clone(), now, holders: chains.collect(), waiters })
+        let waiters: Vec<WaiterEntry> = listing.waiters.into_iter().filter(waits).collect();
+        let is_read_only = self.store.is_read_only();
+        let mut evidence =
+            Evidence { target: target.clone(), now, holders: Vec::new(), waiters, is_read_only };
+        let is_waited_for = evidence.waiting_count() > 0;
+        let chains = listing.holders.into_iter().filter_map(|holder| {
+            let lease = &holder.lease;
+            let witness = lease.claim.targets().find_map(|held| held.meets(target))?;
+            let observation = self.probe.observe(&lease.claim.proof);
+            let shares_pids = self.probe.shares_pids_with(&lease.claim.proof.origin);
+            let steps = steps(lease, observation, holder.verdict, shares_pids, now);
+            let mut advice = advice(lease, holder.verdict, shares_pids, is_waited_for);
+            if is_read_only {
+                advice.push_str("; the state folder is read-only here, so do it elsewhere");
+            }
+            Some(Chain { holder, witness, steps, advice })
+        });
+        evidence.holders = chains.collect();
+        Ok(evidence)
     }
 }
 
-/// The checks of one lease.
-pub fn steps(lease: &Lease, observation: Observation, verdict: Verdict, now: Moment) -> Vec<Step> {
+/// The checks of one lease. `shares_pids` says whether the pids of its holder are valid here.
+fn steps(
+    lease: &Lease,
+    observation: Observation,
+    verdict: Verdict,
+    shares_pids: bool,
+    now: Moment,
+) -> Vec<Step> {
     let step = |question, seen: String, means: &str| Step { question, seen, means: means.to_owned() };
     let origin = &lease.claim.proof.origin;
     let mut chain = Vec::new();
@@ -107,24 +130,28 @@ pub fn steps(lease: &Lease, observation: Observation, verdict: Verdict, now: Mom
             ));
         }
     }
-    chain.extend(voucher_step(lease, observation));
+    chain.extend(voucher_step(lease, observation, shares_pids));
     chain.push(time_step(lease, now));
     let means = match verdict {
         Verdict::Alive => "held: its holder lives",
         Verdict::Unknown => "held: nothing proves that its holder died",
-        Verdict::Dead(_) => "free: its holder died; the next request gets it at once",
-        Verdict::Expired => "free: its TTL has ended; the next request gets it at once",
-        Verdict::Overdue => "held: its TTL has ended; a waiter stops its processes first, then gets it",
+        Verdict::Dead(_) => "free: its holder died; the next in line gets it at once",
+        Verdict::Expired => "free: its TTL has ended; the next in line gets it at once",
+        Verdict::Overdue if shares_pids => {
+            "held: its TTL has ended; a waiter stops its processes first, then gets it"
+        }
+        Verdict::Overdue => "held: its TTL has ended, but nobody here can stop its processes",
     };
     chain.push(step("verdict", verdict_word(verdict).to_owned(), means));
     chain
 }
 
-fn voucher_step(lease: &Lease, observation: Observation) -> Option<Step> {
+fn voucher_step(lease: &Lease, observation: Observation, shares_pids: bool) -> Option<Step> {
     let process = lease.claim.proof.process().map_or(0, |process| process.pid);
+    let whose = if shares_pids { "" } else { " of another pid namespace" };
     let (question, seen, means) = match observation {
         Observation::Lock(LockState::Held) => {
-            ("kernel lock", format!("held (taken by process {process})"), "it lives")
+            ("kernel lock", format!("held (taken by process {process}{whose})"), "it lives")
         }
         Observation::Lock(LockState::Free) => {
             ("kernel lock", "free".to_owned(), "no process of the holder is left")
@@ -180,9 +207,12 @@ pub fn verdict_word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn advice(lease: &Lease, verdict: Verdict) -> String {
+fn advice(lease: &Lease, verdict: Verdict, shares_pids: bool, is_waited_for: bool) -> String {
     let id = lease.id;
     match verdict {
+        Verdict::Dead(_) | Verdict::Expired if is_waited_for => {
+            "others are in line before you: wait behind them (`acquire --wait`)".to_owned()
+        }
         Verdict::Dead(_) | Verdict::Expired => {
             "nothing: acquire it, or remove it with `lockkeeper locks cleanup`".to_owned()
         }
@@ -198,6 +228,10 @@ fn advice(lease: &Lease, verdict: Verdict) -> String {
                 "it never ends by itself: if you know that its holder has ended, `lockkeeper locks break {id} --yes`"
             )
         }
-        Verdict::Overdue => "wait for it: a waiter stops its processes".to_owned(),
+        Verdict::Overdue if shares_pids => "wait for it: a waiter stops its processes".to_owned(),
+        Verdict::Overdue => format!(
+            "its processes belong to another pid namespace, and nobody here can stop them: wait there, or force it with \
+             `lockkeeper locks break {id} --yes`"
+        ),
     }
 }

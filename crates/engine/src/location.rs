@@ -1,11 +1,15 @@
 //! Location of the state folder, and of the root that paths are relative to.
 
+mod git_dir;
+
 use std::ffi::OsString;
-use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+
+pub use git_dir::LocationError;
+use git_dir::{common_dir, git_dir_of, has_objects, is_git_dir, look};
 
 /// The name of the state folder outside of git.
 const FOLDER: &str = ".lockkeeper";
@@ -56,97 +60,75 @@ impl LocationInputs {
     }
 
     /// Chooses the state folder.
-    pub fn locate(&self) -> Location {
-        let git = self.git();
-        let root = || git.as_ref().map_or_else(|| self.cwd.clone(), |git| git.root.clone());
+    ///
+    /// Fails if there may be a repository whose git folder cannot be looked at: all its work trees share one store, and another
+    /// store would let a second holder in.
+    pub fn locate(&self) -> Result<Location, LocationError> {
         if let Some(named) = &self.named {
-            return Location { state: self.cwd.join(named), root: root(), source: LocationSource::Named };
+            let (state, root) = (self.cwd.join(named), self.root());
+            return Ok(Location { state, root, source: LocationSource::Named });
         }
-        if let Some(git) = git {
-            return Location {
-                state: git.common.join("lockkeeper"),
-                root: git.root,
-                source: LocationSource::Git,
-            };
+        if let Some(git) = self.repository()? {
+            let state = git.common.join("lockkeeper");
+            return Ok(Location { state, root: git.root, source: LocationSource::Git });
         }
-        let found = self.cwd.ancestors().find(|folder| folder.join(FOLDER).is_dir());
-        let source = if found.is_some() { LocationSource::Found } else { LocationSource::Here };
-        let root = found.unwrap_or(&self.cwd).to_owned();
-        Location { state: root.join(FOLDER), root, source }
+        for folder in self.cwd.ancestors() {
+            let state = folder.join(FOLDER);
+            if look(&state)?.is_some_and(|meta| meta.is_dir()) {
+                return Ok(Location { state, root: folder.to_owned(), source: LocationSource::Found });
+            }
+        }
+        Ok(Location { state: self.cwd.join(FOLDER), root: self.cwd.clone(), source: LocationSource::Here })
     }
 
-    fn git(&self) -> Option<Repository> {
-        let common_of = |git_dir: &Path| {
-            let named = self.git_common_dir.as_ref().map(|named| self.cwd.join(named));
-            named.unwrap_or_else(|| common_dir(git_dir))
-        };
+    /// The root that paths are relative to, also where the git folder cannot be looked at.
+    pub fn root(&self) -> PathBuf {
+        match self.repository() {
+            Ok(Some(git)) => git.root,
+            Ok(None) => self.cwd.clone(),
+            Err(_) => self.work_tree(),
+        }
+    }
+
+    /// The nearest folder with a `.git` of any kind, else the current folder.
+    fn work_tree(&self) -> PathBuf {
+        let has_git = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
+        self.cwd.ancestors().find(has_git).unwrap_or(&self.cwd).to_owned()
+    }
+
+    fn repository(&self) -> Result<Option<Repository>, LocationError> {
         if let Some(named) = &self.git_dir {
             let git_dir = self.cwd.join(named);
-            let above = self.cwd.ancestors().find(|folder| folder.join(".git").exists());
-            let root = above.unwrap_or(&self.cwd).to_owned();
-            return is_git_dir(&git_dir).then(|| Repository { common: common_of(&git_dir), root });
-        }
-        self.cwd.ancestors().find_map(|folder| {
-            if let Some(git_dir) = git_dir_of(folder) {
-                return Some(Repository { common: common_of(&git_dir), root: folder.to_owned() });
+            if !is_git_dir(&git_dir)? {
+                return Err(LocationError::variable("GIT_DIR", named));
             }
-            // A bare repository, or the inside of a `.git` folder.
-            is_git_dir(folder).then(|| Repository { common: common_of(folder), root: folder.to_owned() })
-        })
+            return Ok(Some(Repository { common: self.common_of(&git_dir)?, root: self.work_tree() }));
+        }
+        for folder in self.cwd.ancestors() {
+            let git_dir = match git_dir_of(folder)? {
+                Some(git_dir) => git_dir,
+                // A bare repository, or the inside of a `.git` folder.
+                None if is_git_dir(folder)? => folder.to_owned(),
+                None => continue,
+            };
+            return Ok(Some(Repository { common: self.common_of(&git_dir)?, root: folder.to_owned() }));
+        }
+        Ok(None)
+    }
+
+    fn common_of(&self, git_dir: &Path) -> Result<PathBuf, LocationError> {
+        let Some(named) = &self.git_common_dir else { return common_dir(git_dir) };
+        let common = self.cwd.join(named);
+        if !has_objects(&common)? {
+            return Err(LocationError::variable("GIT_COMMON_DIR", named));
+        }
+        Ok(common)
     }
 }
 
 struct Repository {
     common: PathBuf,
     root: PathBuf,
-}
-
-/// The git folder of a work tree: the folder `.git`, or the one that the file `.git` names.
-fn git_dir_of(folder: &Path) -> Option<PathBuf> {
-    let dot_git = folder.join(".git");
-    let kind = fs::metadata(&dot_git).ok()?;
-    if kind.is_dir() {
-        return is_git_dir(&dot_git).then_some(dot_git);
-    }
-    let pointer = read_small(&dot_git)?;
-    let git_dir = folder.join(pointer.strip_prefix("gitdir: ")?);
-    is_git_dir(&git_dir).then_some(git_dir)
-}
-
-/// The git folder that all work trees share.
-fn common_dir(git_dir: &Path) -> PathBuf {
-    match read_small(&git_dir.join("commondir")) {
-        Some(relative) => normalize(&git_dir.join(relative)),
-        None => git_dir.to_owned(),
-    }
-}
-
-fn is_git_dir(folder: &Path) -> bool {
-    let shared = || common_dir(folder).join("objects").is_dir();
-    folder.join("HEAD").symlink_metadata().is_ok() && shared()
-}
-
-fn read_small(path: &Path) -> Option<String> {
-    let meta = fs::metadata(path).ok()?;
-    if !meta.is_file() || meta.len() > 4096 {
-        return None;
-    }
-    fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
-}
-
-/// Removes `.` and `..` without reading the file system.
-fn normalize(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(part),
-        }
-    }
-    plain
 }
 
 /// Why a path or pattern is not in this repository.
@@ -199,6 +181,10 @@ fn escaped(character: char) -> impl Iterator<Item = char> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     fn git_init(folder: &Path) {
@@ -215,7 +201,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         git_init(temp.path());
         fs::create_dir_all(temp.path().join("src/api")).unwrap();
-        let found = at(&temp.path().join("src/api")).locate();
+        let found = at(&temp.path().join("src/api")).locate().unwrap();
         assert_eq!(found.state, temp.path().join(".git/lockkeeper"));
         assert_eq!((found.root.as_path(), found.source), (temp.path(), LocationSource::Git));
     }
@@ -231,7 +217,7 @@ mod tests {
         fs::write(private.join("HEAD"), "ref: refs/heads/x\n").unwrap();
         fs::write(private.join("commondir"), "../..\n").unwrap();
         fs::write(tree.join(".git"), format!("gitdir: {}\n", private.display())).unwrap();
-        let found = at(&tree).locate();
+        let found = at(&tree).locate().unwrap();
         assert_eq!(found.state, main.join(".git/lockkeeper"));
         assert_eq!(found.root, tree);
     }
@@ -241,9 +227,9 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let below = temp.path().join("a/b");
         fs::create_dir_all(&below).unwrap();
-        assert_eq!(at(&below).locate().state, below.join(".lockkeeper"));
+        assert_eq!(at(&below).locate().unwrap().state, below.join(".lockkeeper"));
         fs::create_dir(temp.path().join(".lockkeeper")).unwrap();
-        let found = at(&below).locate();
+        let found = at(&below).locate().unwrap();
         assert_eq!((found.state, found.source), (temp.path().join(".lockkeeper"), LocationSource::Found));
     }
 
@@ -252,7 +238,76 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         git_init(temp.path());
         let named = LocationInputs { named: Some("state".into()), ..at(temp.path()) };
-        assert_eq!(named.locate().state, temp.path().join("state"));
+        assert_eq!(named.locate().unwrap().state, temp.path().join("state"));
+    }
+
+    #[test]
+    fn a_repository_that_cannot_be_looked_at_is_an_error() {
+        let temp = tempfile::tempdir().unwrap();
+        let tree = temp.path().join("tree");
+        fs::create_dir_all(tree.join("src")).unwrap();
+        let dot_git = tree.join(".git");
+        let trial = |make: &dyn Fn(&Path), says: &str| {
+            make(&dot_git);
+            // A store of another folder must not be found either.
+            let inputs = at(&tree.join("src"));
+            let error = inputs.locate().unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+            assert_eq!(inputs.root(), tree);
+            let named = LocationInputs { named: Some("state".into()), ..inputs };
+            assert_eq!(named.locate().unwrap().root, tree);
+            let removed = fs::remove_file(&dot_git).or_else(|_| fs::remove_dir_all(&dot_git));
+            removed.unwrap();
+        };
+        fs::create_dir(temp.path().join(FOLDER)).unwrap();
+        let file = |text: &'static str| move |path: &Path| fs::write(path, text).unwrap();
+        trial(&file("gitdir: /nope/.git/worktrees/tree\n"), "/nope/.git/worktrees/tree");
+        trial(&file("gitdir: nope\n"), "not visible here");
+        trial(&file(""), "does not name a git folder");
+        trial(&file("HEAD"), "does not name a git folder");
+        let link =
+            |target: &'static str| move |path: &Path| std::os::unix::fs::symlink(target, path).unwrap();
+        trial(&link("/nope/.git"), "/nope/.git, which is not visible here");
+        trial(&link(".git"), "cannot look at");
+        trial(&link("/dev/null"), "does not name a git folder");
+        trial(
+            &|path| {
+                fs::create_dir(path).unwrap();
+                fs::write(path.join("HEAD"), "").unwrap();
+                fs::write(path.join("commondir"), "/nope").unwrap();
+            },
+            "/nope, which is not visible here",
+        );
+        // The same is no repository for git, too.
+        fs::create_dir(&dot_git).unwrap();
+        assert_eq!(at(&tree).locate().unwrap().source, LocationSource::Found);
+    }
+
+    #[test]
+    fn a_variable_that_names_no_git_folder_is_an_error() {
+        let temp = tempfile::tempdir().unwrap();
+        git_init(temp.path());
+        let with = |git_dir: Option<&str>, common: Option<&str>| LocationInputs {
+            git_dir: git_dir.map(Into::into),
+            git_common_dir: common.map(Into::into),
+            ..at(temp.path())
+        };
+        assert_eq!(with(Some(".git"), None).locate().unwrap().state, temp.path().join(".git/lockkeeper"));
+        let error = with(Some("/nope"), None).locate().unwrap_err();
+        assert_eq!(error.to_string(), "GIT_DIR is `/nope`, which is not a git folder");
+        let error = with(None, Some("/nope")).locate().unwrap_err();
+        assert_eq!(error.to_string(), "GIT_COMMON_DIR is `/nope`, which is not a git folder");
+    }
+
+    #[test]
+    fn a_git_folder_may_have_any_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let (main, tree) = (temp.path().join(OsStr::from_bytes(b"m\xff")), temp.path().join("tree"));
+        git_init(&main);
+        fs::create_dir(&tree).unwrap();
+        let pointer = [b"gitdir: ", main.join(".git").as_os_str().as_bytes(), b"\n"].concat();
+        fs::write(tree.join(".git"), pointer).unwrap();
+        assert_eq!(at(&tree).locate().unwrap().state, main.join(".git/lockkeeper"));
     }
 
     #[test]

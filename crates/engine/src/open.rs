@@ -42,6 +42,19 @@ pub(crate) fn has_run_store(folder: &Path) -> bool {
     SqliteRunStore::exists(folder)
 }
 
+/// Opens the engine for a command that only reads. It also works where this process cannot write in the folder.
+pub fn open_engine_to_read(folder: &Path) -> Result<Engine, OpenError> {
+    match open_engine(folder) {
+        Err(OpenError::Store(error)) if error.is_write_refused() => {}
+        opened => return opened,
+    }
+    let here = origin::origin().map_err(OpenError::Machine)?;
+    let store = SqliteStore::open_to_read(folder, &here.boot)?;
+    let probe = MachineProbe::to_read(folder, here)
+        .map_err(|source| StoreError::io("open the locks in", folder, source))?;
+    Ok(Engine::new(Box::new(store), probe))
+}
+
 /// Whether this folder has a store.
 pub fn has_store(folder: &Path) -> bool {
     SqliteStore::exists(folder)

@@ -30,6 +30,12 @@ impl MachineProbe {
         Ok(Self { origin, life, lock_watches: Arc::default(), watches: Watches::default() })
     }
 
+    /// Looks at holders whose kernel locks are in a folder that this process cannot write in.
+    pub fn to_read(folder: &Path, origin: Origin) -> io::Result<Self> {
+        let life = Arc::new(LivenessFile::open_to_read(folder)?);
+        Ok(Self { origin, life, lock_watches: Arc::default(), watches: Watches::default() })
+    }
+
     /// The machine, boot and pid namespace of this process.
     pub fn origin(&self) -> &Origin {
         &self.origin

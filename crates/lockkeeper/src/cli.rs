@@ -103,7 +103,7 @@ const VERBS: &[Entry] = &[
 
 /// Runs the command that the arguments name.
 pub fn run() -> Exit {
-    let args: Vec<OsString> = std::env::args_os().collect();
+    let args = args::join_wait(std::env::args_os());
     let matches = match parse(&args) {
         Ok(matches) => matches,
         Err(error) => return usage(&error, &args),

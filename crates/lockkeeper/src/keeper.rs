@@ -87,11 +87,12 @@ impl Keeper {
     /// Opens the state folder that the command uses here: the folder that `LOCKKEEPER_DIR` names, otherwise the folder of the
     /// git repository around the current directory, otherwise the nearest `.lockkeeper/`.
     ///
+    /// It fails if the git folder cannot be looked at, for example in a container that has only a work tree of the repository.
     /// It does not read settings files: those belong to the command.
     pub fn discover() -> Result<Self, Error> {
         let named = std::env::var_os("LOCKKEEPER_DIR").filter(|value| !value.is_empty()).map(Into::into);
         let inputs = LocationInputs::of_process(named).map_err(Error::System)?;
-        Self::open(inputs.locate().state)
+        Self::open(inputs.locate().map_err(Error::location)?.state)
     }
 
     /// Starts a lock on a name, such as `db` or `git/index`.

@@ -35,16 +35,129 @@ fn shells_and_wrappers_that_run_one_command_are_skipped() {
     }
 }
 
+/// How scripts call the command. `@` stands for it. In many of these forms a shell forks a subshell, which has the command
+/// line of the script and ends at once.
+const FORMS: [&str; 15] = [
+    "@",
+    "@ | cat",
+    "x=$(@); echo \"$x\"",
+    "x=$(@ 2>/dev/null); echo \"$x\"",
+    "x=$(@ 2>&1 </dev/null); echo \"$x\"",
+    "x=`@ 2>/dev/null`; echo \"$x\"",
+    "x=$(@ | cat); echo \"$x\"",
+    "x=$(@ || true); echo \"$x\"",
+    "x=$(cd / && @ && true); echo \"$x\"",
+    "f() { @; }; x=$(f); echo \"$x\"",
+    "f() { @ 2>/dev/null; true; }; x=$( (f; true) | cat ); echo \"$x\"",
+    "if x=$(@ || false); then echo \"$x\"; fi",
+    "{ @ || true; } | cat",
+    "( @; true )",
+    "x=$(y=$(@ 2>/dev/null); echo \"$y\"); echo \"$x\"",
+];
+const SHELLS: [&str; 3] = ["bash", "dash", "zsh"];
+
+/// How a shell gets the script.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// A file.
+    File,
+    /// A step of a CI job: a file and options.
+    CiStep,
+    /// A step of a CI job that is written to the shell's stdin.
+    CiStdin,
+    /// `-c`.
+    Command,
+    /// The shell of an agent, which lives for one call.
+    AgentShell,
+}
+
+#[test]
+fn a_subshell_of_a_script_is_never_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wrong = Vec::new();
+    for shell in SHELLS {
+        for form in FORMS {
+            for place in [Place::File, Place::CiStep, Place::CiStdin, Place::Command, Place::AgentShell] {
+                let mut process = start_in(place, shell, form, dir.path());
+                let holder: u32 = process.line_with("holder ").split(' ').next().unwrap().parse().unwrap();
+                let expected = match place {
+                    Place::File | Place::CiStep | Place::CiStdin => process.pid(),
+                    Place::Command | Place::AgentShell => std::process::id(),
+                };
+                process.wait().code(0);
+                if holder != expected {
+                    wrong.push(format!("{shell} {place:?} {form}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// A script may end before its background jobs. So a job in the background stands for itself.
+#[test]
+fn a_subshell_in_the_background_is_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    for shell in SHELLS {
+        for form in ["x=$(@ 2>/dev/null || true); echo \"$x\"", "@"] {
+            let form = format!("( sh -c 'echo \"job $PPID\"'; {form}; true ) & wait");
+            let mut process = start_in(Place::File, shell, &form, dir.path());
+            let job = process.line_with("job ");
+            let holder = process.line_with("holder ");
+            process.wait().code(0);
+            assert_eq!(holder.split(' ').next().unwrap(), job, "{shell} {form}");
+        }
+    }
+}
+
+/// The program of an inner shell is loaded anew, so it is not a subshell, even if its command line is the same.
+#[test]
+fn a_script_that_calls_itself_holds_in_the_inner_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("again.sh");
+    for shell in SHELLS {
+        let line = this_test_line("other_side");
+        let inner = "if [ -n \"$INNER\" ]; then echo \"inner $$\"; x=$(@ || true); echo \"$x\"; exit; fi";
+        let outer = format!("INNER=1 {shell} {}; true", script.display());
+        std::fs::write(&script, format!("{}\n{outer}\n", inner.replace('@', &line))).unwrap();
+        let mut process = Started::of(Command::new(shell).arg(&script));
+        let inner = process.line_with("inner ");
+        let holder = process.line_with("holder ");
+        process.wait().code(0);
+        assert_eq!(holder.split(' ').next().unwrap(), inner, "{shell}");
+    }
+}
+
+fn start_in(place: Place, shell: &str, form: &str, dir: &Path) -> Started {
+    // A command after it keeps the shell from turning into the command.
+    let text = format!("{}\ntrue\n", form.replace('@', &this_test_line("other_side")));
+    let script = dir.join("deploy.sh");
+    std::fs::write(&script, &text).unwrap();
+    let mut command = Command::new(shell);
+    match place {
+        Place::File => command.arg(script),
+        Place::CiStep if shell == "bash" => {
+            command.args(["--noprofile", "--norc", "-eo", "pipefail"]).arg(script)
+        }
+        Place::CiStep => command.arg("-e").arg(script),
+        Place::CiStdin => &mut command,
+        Place::Command => command.arg("-c").arg(&text),
+        Place::AgentShell => command.args(["-l", "-c", "eval \"$0\""]).arg(&text),
+    };
+    let mut process = Started::of(&mut command);
+    if matches!(place, Place::CiStdin) {
+        process.send(&text);
+    }
+    process.close_input();
+    process
+}
+
 #[test]
 fn a_shell_that_runs_a_script_is_chosen() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("deploy.sh");
-    write_script(&script);
+    std::fs::write(&script, format!("{}\ntrue\n", this_test_line("other_side"))).unwrap();
     let (holder, reason, shell) = chosen_under("sh", &[script.to_str().unwrap()]);
     assert_eq!(holder, shell);
     assert!(reason.contains("outlives") && reason.contains("deploy.sh"), "{reason}");
-}
-
-fn write_script(path: &Path) {
-    std::fs::write(path, format!("{}\ntrue\n", this_test_line("other_side"))).unwrap();
 }

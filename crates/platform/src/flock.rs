@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
+use super::liveness_lock::first_inherited;
 use super::{poll, signal};
 
-/// Commands are handed the lock under a number that scripts do not use (`exec 3>…`, `9>&1`).
-const FIRST_INHERITED: i32 = 100;
 /// A thread that was told to give up before its call had begun is told again after this.
 const TELL_AGAIN: Duration = Duration::from_millis(5);
 
@@ -44,7 +43,7 @@ pub fn inherited(number: RawFd) -> io::Result<Option<OwnedFd>> {
 /// A descriptor of the same description that every command started from now on inherits, until it is dropped.
 pub fn inheritable(descriptor: impl AsFd) -> io::Result<OwnedFd> {
     // Made close-on-exec first, since only that can be refused halfway.
-    let shared = fcntl_dupfd_cloexec(descriptor, FIRST_INHERITED)?;
+    let shared = fcntl_dupfd_cloexec(descriptor, first_inherited())?;
     fcntl_setfd(&shared, FdFlags::empty())?;
     Ok(shared)
 }

@@ -66,7 +66,16 @@ fn network_name(_stat: &rustix::fs::StatFs) -> Option<&'static str> {
 /// Opens one of our own files for reading and writing, and creates it with mode 0600 if it is missing. Refuses
 /// anything but a regular file, and does not block on a FIFO.
 pub fn open_private(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    open_regular(path, OFlags::RDWR | OFlags::CREATE)
+}
+
+/// Opens one of our own files for reading only, where the folder may be read-only.
+pub fn open_to_read(path: &Path) -> io::Result<OwnedFd> {
+    open_regular(path, OFlags::RDONLY)
+}
+
+fn open_regular(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let descriptor = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))?;
     if FileType::from_raw_mode(rustix::fs::fstat(&descriptor)?.st_mode) == FileType::RegularFile {
         Ok(descriptor)

@@ -2,7 +2,11 @@
 //!
 //! The lease lasts as long as this process lives. The user can name the process. If the user does not, the nearest
 //! ancestor that outlives the command is taken: not a shell that was started only to run it, nor a wrapper such as
-//! `timeout`.
+//! `timeout`, nor a subshell.
+//!
+//! A shell forks a subshell for `$(…)`, `( … )` and the parts of a pipeline. A subshell has the command line of its script, but
+//! it ends at once. It is known by its memory layout: a fork has the layout of its parent, and each exec makes a new one.
+//! A subshell in the background is chosen, because the script may end before it.
 
 use std::fmt;
 
@@ -111,7 +115,7 @@ impl HolderProcessError {
 
 /// Chooses the process: `--pid`, else `LOCKKEEPER_PID`, else `CLAUDE_PID`, else the nearest lasting ancestor.
 ///
-/// Returns `None` when only init is above this process: then only the TTL can end the lease.
+/// Returns `None` when no ancestor outlives this process, or none can be seen.
 pub fn choose(
     explicit: Option<u32>,
     env: &dyn Fn(&str) -> Option<String>,
@@ -144,6 +148,10 @@ fn lasting_ancestor() -> Option<HolderProcess> {
     for _ in 0..MAX_STEPS {
         let info = process_table::info(pid).ok()?;
         let arguments = process_table::arguments(pid);
+        if is_foreground_subshell(pid, info.parent, &arguments) {
+            pid = info.parent;
+            continue;
+        }
         match role(&arguments) {
             Role::PassesThrough => pid = info.parent,
             Role::Init => return None,
@@ -154,6 +162,24 @@ fn lasting_ancestor() -> Option<HolderProcess> {
         }
     }
     None
+}
+
+/// Says whether a process is a subshell that its parent, the same script, waits for.
+///
+/// Where the memory layouts cannot be seen, equal command lines count. The lease is then held too long rather than not at all.
+fn is_foreground_subshell(pid: u32, parent: u32, arguments: &[String]) -> bool {
+    if !is_shell(arguments) || process_table::arguments(parent) != arguments {
+        return false;
+    }
+    let layouts = (process_table::memory_layout(pid), process_table::memory_layout(parent));
+    if let (Some(own), Some(of_parent)) = layouts
+        && own != of_parent
+    {
+        return false;
+    }
+    // Without job control a shell lets its jobs in the background ignore SIGINT.
+    let in_background = process_table::ignores_interrupt(pid) && !process_table::ignores_interrupt(parent);
+    !in_background
 }
 
 /// What an ancestor is to the command, judged by its command line.
@@ -168,13 +194,7 @@ enum Role {
 }
 
 fn role(arguments: &[String]) -> Role {
-    let mut words = arguments.iter().map(String::as_str);
-    // A login shell calls itself `-bash`.
-    let path = words.next().unwrap_or_default().trim_start_matches('-');
-    let mut name = path.rsplit('/').next().unwrap_or_default();
-    if name == "busybox" {
-        name = words.next().unwrap_or_default();
-    }
+    let (name, words) = program_and_options(arguments);
     let runs_one_command = SHELLS.contains(&name) && has_command_option(words);
     if runs_one_command || WRAPPERS.contains(&name) {
         Role::PassesThrough
@@ -183,6 +203,22 @@ fn role(arguments: &[String]) -> Role {
     } else {
         Role::Lasts
     }
+}
+
+fn is_shell(arguments: &[String]) -> bool {
+    SHELLS.contains(&program_and_options(arguments).0)
+}
+
+/// Splits a command line into the name of the program, without its folder, and the words after it.
+fn program_and_options(arguments: &[String]) -> (&str, impl Iterator<Item = &str>) {
+    let mut words = arguments.iter().map(String::as_str);
+    // A login shell calls itself `-bash`.
+    let path = words.next().unwrap_or_default().trim_start_matches('-');
+    let mut name = path.rsplit('/').next().unwrap_or_default();
+    if name == "busybox" {
+        name = words.next().unwrap_or_default();
+    }
+    (name, words)
 }
 
 /// Says whether the options of a shell, up to its script, contain `-c`: `-c`, `-lc`, `-e -o pipefail -c`.

@@ -29,6 +29,7 @@ mod process_table;
 pub mod random;
 pub mod rename_exchange;
 pub mod signal;
+pub mod sqlite_path;
 pub mod terminal;
 pub mod tree;
 pub mod volume;

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::{LockState, ProcessRef};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::{Resource, getrlimit};
 
 use super::lock_holders::{self, FileId};
 
@@ -29,6 +30,12 @@ use ofd_locks as locks;
 
 /// Commands inherit the lock at a descriptor number that scripts do not use (`exec 3>…`, `9>&1`).
 const FIRST_INHERITED: i32 = 100;
+
+/// The lowest number for a descriptor that commands inherit: [`FIRST_INHERITED`], or less where `ulimit -n` is low.
+pub(super) fn first_inherited() -> i32 {
+    let limit = getrlimit(Resource::Nofile).current.and_then(|limit| i32::try_from(limit).ok());
+    limit.map_or(FIRST_INHERITED, |limit| FIRST_INHERITED.min(limit / 4 * 3))
+}
 
 /// The file that all holders of one store lock.
 #[derive(Debug)]
@@ -42,6 +49,13 @@ impl LivenessFile {
     pub fn open(dir: &Path) -> io::Result<Self> {
         let path = dir.join("life");
         let looking = locks::open(&path)?;
+        Ok(Self { path, looking })
+    }
+
+    /// Opens an existing file that may not be written. It can be looked at, but no lock can be taken.
+    pub fn open_to_read(dir: &Path) -> io::Result<Self> {
+        let path = dir.join("life");
+        let looking = super::fs::open_to_read(&path)?;
         Ok(Self { path, looking })
     }
 
@@ -88,7 +102,7 @@ impl LivenessLock {
 
     /// The descriptor that a command inherits to share the lock, and its number there.
     pub fn for_child(&self) -> (BorrowedFd<'_>, i32) {
-        (self.descriptor.as_fd(), FIRST_INHERITED)
+        (self.descriptor.as_fd(), first_inherited())
     }
 
     /// Lets every command inherit the lock that this process starts while the result exists, with its whole process tree.
@@ -97,7 +111,7 @@ impl LivenessLock {
     /// lock up for itself and its children.
     pub fn share_with_children(&self) -> io::Result<SharedLivenessLock> {
         // Created as close-on-exec: only this step can fail.
-        let descriptor = fcntl_dupfd_cloexec(&self.descriptor, FIRST_INHERITED)?;
+        let descriptor = fcntl_dupfd_cloexec(&self.descriptor, first_inherited())?;
         fcntl_setfd(&descriptor, FdFlags::empty())?;
         Ok(SharedLivenessLock { descriptor })
     }

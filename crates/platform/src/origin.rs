@@ -48,6 +48,50 @@ fn pid_namespace() -> io::Result<u64> {
     Ok(0)
 }
 
+/// Says whether a file is older than the pid namespace of this process. Then processes outside of this namespace use it, too,
+/// and they cannot see the processes in here. A container that was started again counts as well: its namespace is new.
+///
+/// False in the first pid namespace, from where all processes can be seen, and where the system does not tell.
+#[cfg(target_os = "linux")]
+pub fn is_older_than_pid_namespace(file: &std::path::Path) -> bool {
+    /// `PROC_PID_INIT_INO`: the first pid namespace of a machine.
+    const FIRST: u64 = 0xefff_fffc;
+
+    let is_first = pid_namespace().is_ok_and(|namespace| namespace == FIRST);
+    let made = || {
+        let facts = std::fs::metadata(file).ok()?;
+        facts.created().or_else(|_| facts.modified()).ok()
+    };
+    match (is_first, made(), namespace_begin()) {
+        (false, Some(made), Some(begin)) => made < begin,
+        _ => false,
+    }
+}
+
+/// Only Linux has pid namespaces.
+#[cfg(not(target_os = "linux"))]
+pub fn is_older_than_pid_namespace(_file: &std::path::Path) -> bool {
+    false
+}
+
+/// When the first process of this pid namespace started.
+#[cfg(target_os = "linux")]
+fn namespace_begin() -> Option<std::time::SystemTime> {
+    use std::time::{Duration, SystemTime};
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    use super::process_table;
+
+    // Fails if `/proc` shows another pid namespace.
+    process_table::own_info().ok()?;
+    let ticks = process_table::info(1).ok()?.started;
+    let started = Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second());
+    let now = |clock| Duration::try_from(clock_gettime(clock)).ok();
+    let age = now(ClockId::Boottime)?.checked_sub(started)?;
+    SystemTime::UNIX_EPOCH.checked_add(now(ClockId::Realtime)?.checked_sub(age)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

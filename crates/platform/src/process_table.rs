@@ -23,13 +23,33 @@ pub(super) enum TaskState {
     Zombie,
 }
 
+/// Where exec put the program of a process: its code, its stack and its arguments. A fork has the addresses of its parent.
+/// Each exec chooses them at random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MemoryLayout {
+    code: u64,
+    stack: u64,
+    arguments: u64,
+}
+
 #[cfg(target_vendor = "apple")]
 pub(super) use super::macos::{all, arguments, info, own_info};
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    all, arguments, environment_value, has_environment_entry, info, is_thread, own_info, zombie_status,
+    all, arguments, environment_value, has_environment_entry, ignores_interrupt, info, is_thread,
+    memory_layout, own_info, zombie_status,
 };
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn memory_layout(_pid: u32) -> Option<MemoryLayout> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn ignores_interrupt(_pid: u32) -> bool {
+    false
+}
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn zombie_status(_process: lockkeeper_core::liveness::ProcessRef) -> Option<i32> {
@@ -59,10 +79,12 @@ mod linux {
 
     use lockkeeper_core::liveness::ProcessRef;
 
-    use super::{ProcessInfo, TaskState};
+    use super::{MemoryLayout, ProcessInfo, TaskState};
 
     /// How many times, one millisecond apart, the environment of a process is read that is in the middle of exec.
     const EXEC_LOOKS: u32 = 200;
+    /// The number of the first field after the name in a `stat` line.
+    const FIRST_FIELD: usize = 3;
     /// `PF_KTHREAD`: a kernel thread, which has no environment.
     const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -135,11 +157,8 @@ mod linux {
     /// Returns the length of the environment according to the `stat` line; `None` for a process without memory. An
     /// environment that ends at address 0 is not set up yet, so no length is right.
     fn environment_length(line: &[u8]) -> Option<u64> {
-        let name_end = line.iter().rposition(|byte| *byte == b')')?;
-        let fields: Vec<&str> =
-            str::from_utf8(&line[name_end + 1..]).ok()?.split_ascii_whitespace().collect();
-        // The first one is field 3, the state.
-        let field = |number: usize| fields.get(number - 3).copied();
+        let fields = fields(line)?;
+        let field = |number: usize| fields.get(number - FIRST_FIELD).copied();
         let number = |index| field(index)?.parse::<u64>().ok();
         if matches!(field(3)?, "Z" | "X" | "x") || number(9)? & KERNEL_THREAD != 0 {
             return None;
@@ -153,11 +172,8 @@ mod linux {
     /// Returns the `wait(2)` status of a zombie.
     pub(crate) fn zombie_status(process: ProcessRef) -> Option<i32> {
         let line = std::fs::read(format!("/proc/{}/stat", process.pid)).ok()?;
-        let name_end = line.iter().rposition(|byte| *byte == b')')?;
-        let fields: Vec<&str> =
-            str::from_utf8(&line[name_end + 1..]).ok()?.split_ascii_whitespace().collect();
-        // The first one is field 3, the state.
-        let field = |number: usize| fields.get(number - 3).copied();
+        let fields = fields(&line)?;
+        let field = |number: usize| fields.get(number - FIRST_FIELD).copied();
         let same = field(22)?.parse() == Ok(process.started);
         // To a user who may not see the status the kernel shows 0, which would mean success.
         let may_look = std::fs::metadata(format!("/proc/{}", process.pid)).is_ok_and(|meta| {
@@ -166,6 +182,34 @@ mod linux {
         });
         let status = field(52)?.parse().ok()?;
         (field(3)? == "Z" && same && (may_look || status != 0)).then_some(status)
+    }
+
+    /// Returns the memory layout. `None` when there is no such process, or this user may not see its addresses: the kernel
+    /// shows 0 or 1 then.
+    pub(crate) fn memory_layout(pid: u32) -> Option<MemoryLayout> {
+        layout_in(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn layout_in(line: &[u8]) -> Option<MemoryLayout> {
+        let fields = fields(line)?;
+        let address = |number: usize| {
+            fields.get(number - FIRST_FIELD)?.parse().ok().filter(|address: &u64| *address > 1)
+        };
+        Some(MemoryLayout { code: address(26)?, stack: address(28)?, arguments: address(48)? })
+    }
+
+    /// Says whether the process ignores SIGINT, as a shell's job in the background does.
+    pub(crate) fn ignores_interrupt(pid: u32) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| mask & (1 << (libc::SIGINT - 1)) != 0)
+    }
+
+    /// Splits the fields of a `stat` line from the state on, which is field 3. The name before it may contain anything.
+    fn fields(line: &[u8]) -> Option<Vec<&str>> {
+        let name_end = line.iter().rposition(|byte| *byte == b')')?;
+        Some(str::from_utf8(&line[name_end + 1..]).ok()?.split_ascii_whitespace().collect())
     }
 
     /// Says whether the number belongs to a thread: `/proc` opens these too, though it does not list them.
@@ -247,6 +291,20 @@ mod linux {
             assert_eq!(length("S", KERNEL_THREAD, "0 0"), None);
             assert_eq!(length("Z", 4_194_560, "0 0"), None);
             assert!(!environment(std::process::id()).is_empty());
+        }
+
+        #[test]
+        fn a_layout_that_may_not_be_seen_is_not_known() {
+            let line = |code: u64, stack: u64, arguments: u64| {
+                let numbers =
+                    |range: std::ops::RangeInclusive<u32>| range.map(|_| "7").collect::<Vec<_>>().join(" ");
+                let (before, after) = (numbers(4..=25), numbers(29..=47));
+                format!("42 (a) b) S {before} {code} 9 {stack} {after} {arguments} 9 9 9 0")
+            };
+            let layout = |code, stack, arguments| layout_in(line(code, stack, arguments).as_bytes());
+            assert_eq!(layout(10, 20, 30), Some(MemoryLayout { code: 10, stack: 20, arguments: 30 }));
+            assert_eq!((layout(1, 20, 30), layout(10, 0, 30), layout(10, 20, 0)), (None, None, None));
+            assert!(memory_layout(std::process::id()).is_some());
         }
 
         #[test]

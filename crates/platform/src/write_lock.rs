@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::fs::open_private;
+use super::fs::{open_private, open_to_read};
 
 /// How often a held lock is tried before the process goes to sleep.
 const TRIES: u32 = 40;
@@ -27,6 +27,11 @@ impl WriteLock {
     /// Opens the lock file. Creates it with access for its owner only. Refuses anything but a regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: open_private(path)?.into(), threads: Mutex::new(()) })
+    }
+
+    /// Opens an existing lock file that may not be written.
+    pub fn open_to_read(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: open_to_read(path)?.into(), threads: Mutex::new(()) })
     }
 
     /// The number in the lock file; zero if there is none. The caller holds the lock.

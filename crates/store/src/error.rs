@@ -114,6 +114,11 @@ impl StoreError {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 "check the folder's owner and mode, or choose another with --dir".to_owned()
             }
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                "nothing was changed; `locks`, `why` and `fence` work here, everything else needs a folder that can be \
+                 written: let the sandbox write there, or do it outside, for example by the MCP tool of an agent"
+                    .to_owned()
+            }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "free some disk space and try again; nothing was changed".to_owned()
             }
@@ -143,6 +148,12 @@ impl StoreError {
             Self::InDoubt { .. } => "look with `lockkeeper locks` before you try again".to_owned(),
             Self::Mismatch(_) => "this is a fault of lockkeeper: please report it".to_owned(),
         }
+    }
+
+    /// Whether the system does not let this process write there.
+    pub fn is_write_refused(&self) -> bool {
+        let refusals = [io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::PermissionDenied];
+        matches!(self, Self::Io { source, .. } if refusals.contains(&source.kind()))
     }
 
     /// Whether the store could not be reached at all.

@@ -60,6 +60,11 @@ pub trait LeaseStore: Send + Sync {
     /// Creates the waker with this id.
     fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError>;
 
+    /// Whether this process can only read the store.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
     /// Removes the wakers of dead processes that no record names. Stores whose wakers end with their process do nothing.
     fn sweep(&self) -> Result<(), StoreError> {
         Ok(())

@@ -58,6 +58,8 @@ pub struct SqliteStore {
     tokens: Tokens,
     connections: Connections,
     wake_sender: waker::WakeSender,
+    /// Whether this process cannot write in the folder.
+    is_read_only: bool,
 }
 
 impl SqliteStore {
@@ -97,7 +99,35 @@ impl SqliteStore {
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
         let wake_sender = waker::WakeSender::new(&folder);
-        Ok(Self { folder, path, write_lock, files, seen, tokens, connections, wake_sender })
+        let is_read_only = false;
+        Ok(Self { folder, path, write_lock, files, seen, tokens, connections, wake_sender, is_read_only })
+    }
+
+    /// Opens the store in a folder that this process cannot write in. Every transaction but a snapshot fails.
+    pub fn open_to_read(folder: &Path, boot: &str) -> Result<Self, StoreError> {
+        let lock_path = folder.join("gate");
+        let write_lock =
+            WriteLock::open_to_read(&lock_path).map_err(|error| failed("open", &lock_path, error))?;
+        let tokens = Tokens::open_to_read(folder, boot)?;
+        let path = folder.join("leases.db");
+        // Without this file SQLite cannot read the log, and it cannot make the file here.
+        let index = folder.join("leases.db-shm");
+        fs::metadata(&index).map_err(|error| failed("look at", &index, error))?;
+        let connection = schema::connect_to_read(&path)?;
+        if !schema::is_set_up(&connection, &path)? {
+            return Err(failed("read", &path, io::Error::other("it has no tables yet")));
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            path,
+            write_lock,
+            files: Vec::new(),
+            seen: Mutex::new(None),
+            tokens,
+            connections: Connections::new(connection),
+            wake_sender: waker::WakeSender::new(folder),
+            is_read_only: true,
+        })
     }
 
     /// Whether there is a store in `folder`. True if that cannot be read: opening the store then says why.
@@ -110,6 +140,9 @@ impl SqliteStore {
         self.connections.take(Purpose::Write, || {
             // By now the path may lead to another file.
             self.check_place()?;
+            if self.is_read_only {
+                return schema::connect_to_read(&self.path);
+            }
             let connection = schema::connect(&self.path)?;
             schema::tune(&connection, &self.path)?;
             Ok(connection)
@@ -175,6 +208,9 @@ impl SqliteStore {
 
 impl LeaseStore for SqliteStore {
     fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        if self.is_read_only {
+            return Err(failed("write to", &self.folder, io::ErrorKind::ReadOnlyFilesystem.into()));
+        }
         let lock =
             self.write_lock.lock().map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
         self.check_place()?;
@@ -193,6 +229,10 @@ impl LeaseStore for SqliteStore {
     fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
         let made = waker::Waker::create_with_id(&self.folder, id);
         Ok(Box::new(made.map_err(|error| failed("make a waker in", &self.folder, error))?))
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     fn sweep(&self) -> Result<(), StoreError> {

@@ -13,7 +13,7 @@ use lockkeeper_platform::holder_process::HolderProcessError;
 
 use super::{Exit, Report};
 use crate::history::HistoryError;
-use crate::location::OutsideError;
+use crate::location::{LocationError, OutsideError};
 use crate::runs::template::TemplateError;
 
 /// Reports errors of parsers as bad input, with the hint of the error.
@@ -53,6 +53,18 @@ impl From<PriorityError> for Report {
 impl From<OutsideError> for Report {
     fn from(error: OutsideError) -> Self {
         Self::of(Exit::Usage, "BAD_PATTERN", &error).with_hint("give a path inside of the repository")
+    }
+}
+
+impl From<&LocationError> for Report {
+    fn from(error: &LocationError) -> Self {
+        let (exit, code) = match error {
+            LocationError::Variable { .. } => (Exit::Usage, "BAD_INPUT"),
+            LocationError::Unreadable { .. }
+            | LocationError::NotVisible { .. }
+            | LocationError::NotAGitFile(_) => (Exit::Unreachable, "REPOSITORY_UNREADABLE"),
+        };
+        Self::of(exit, code, error).with_hint(error.hint())
     }
 }
 

@@ -1,13 +1,15 @@
 //! `acquire`: acquires a lease that outlives this command.
 
+use std::path::Path;
+
 use lockkeeper_core::id::{LeaseId, TicketName};
-use lockkeeper_core::lease::{Request, WaitTerms};
+use lockkeeper_core::lease::{Grant, Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
-use lockkeeper_core::record::Claim;
+use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Engine};
-use lockkeeper_platform::holder_process;
+use lockkeeper_platform::{holder_process, origin};
 use serde_json::{Value, json};
 
 use super::args::{LeaseArgs, Waiting, wait};
@@ -21,8 +23,8 @@ use super::{Verb, print};
 #[command(after_help = "Examples:\n  lease=$(lockkeeper acquire db --reason migration) && ./migrate.sh; \
     lockkeeper release \"$lease\"\n  lockkeeper acquire --path 'src/**' --wait=30s --ticket my-turn --owner claude:S1\n\n\
     The lease is tied to a process that outlives this command (--pid, LOCKKEEPER_PID, CLAUDE_PID, else the nearest \
-    ancestor that is not a shell started just for it), or with --ttl only to its TTL. When the time of --wait is \
-    over, the ticket keeps its position for a while: call again with --ticket.")]
+    ancestor that is not a shell started just for it, nor a subshell), or with --ttl only to its TTL. When the time of --wait is \
+    over, nothing is left in line; with --ticket, the ticket keeps its position for a while: call again.")]
 pub(super) struct Args {
     #[command(flatten)]
     lease: LeaseArgs,
@@ -50,7 +52,9 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
-    let settings = WaitSettings { waiting, keep_ticket: true, signals_win: false, quiet: args.quiet };
+    // Without a name nobody comes back for the ticket.
+    let keep_ticket = args.ticket.is_some();
+    let settings = WaitSettings { waiting, keep_ticket, signals_win: false, quiet: args.quiet };
     let name: Option<TicketName> = args.ticket.as_deref().map(str::parse).transpose()?;
     let nothing_named = args.lease.names.is_empty() && args.lease.paths.is_empty();
     if let Some(name) = &name {
@@ -60,7 +64,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             match resume(context, &engine, id, &settings)? {
                 // The ticket was reaped. If the user gave names or paths, the command requests them again.
                 Acquired::Gone if !nothing_named && !is_generated(name) => {}
-                acquired => return print_result(context, &engine, acquired, None),
+                acquired => return print_result(context, &engine, acquired, &settings, None),
             }
         } else if nothing_named || is_generated(name) {
             return Err(Report::new(Exit::Refused, "TICKET_UNKNOWN", format!("there is no ticket `{name}`"))
@@ -68,6 +72,9 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         }
     }
     let resources = args.lease.resources(context)?;
+    if !args.quiet {
+        args.lease.warn_of_paths(context);
+    }
     let (priority, reason) = (args.lease.priority()?, args.lease.reason()?);
     let (owner, named) = context.owner(args.lease.owner()?.as_ref(), "acquire")?;
     let binding = Binding::choose(context, args)?;
@@ -76,8 +83,15 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let claim =
         Claim { owner, resources, proof, contract: binding.contract, ttl: binding.ttl, reason, ticket: name };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
-    let acquired = obtain(context, &engine, request, &settings)?.acquired;
-    print_result(context, &engine, acquired, Some(&binding.because))
+    let acquired = match obtain(context, &engine, request, &settings)?.acquired {
+        Acquired::Granted(grant) if grant.joined => {
+            let grant = extend(&engine, grant, binding.ttl)?;
+            let because = terms(&grant.lease);
+            return print_result(context, &engine, Acquired::Granted(grant), &settings, Some(&because));
+        }
+        acquired => acquired,
+    };
+    print_result(context, &engine, acquired, &settings, Some(&binding.because))
 }
 
 /// What the lease is tied to: a process, or only its TTL.
@@ -98,6 +112,10 @@ impl Binding {
             let contract = contract.unwrap_or(Contract::Lease);
             return Ok(Self { voucher: Voucher::Time, contract, ttl: Some(ttl), because });
         }
+        let folder = &context.location.state;
+        if ttl.is_none() && pid.is_none() && origin::is_older_than_pid_namespace(&folder.join("life")) {
+            return Err(nobody_outside_can_judge(folder));
+        }
         let variable = |name: &str| std::env::var(name).ok();
         let chosen = holder_process::choose(pid, &variable)?;
         let contract = contract.unwrap_or(Contract::Strict);
@@ -106,17 +124,52 @@ impl Binding {
                 Report::usage(format!("the contract `{contract}` needs a TTL")).with_hint("add --ttl DUR")
             );
         }
-        Ok(match chosen {
-            Some(chosen) => {
-                let because = format!("while process {} lives ({})", chosen.process.pid, chosen.reason);
-                Self { voucher: Voucher::Process(chosen.process), contract, ttl, because }
-            }
-            None => {
-                let ttl = context.config.ttl("ttl");
-                let because = "for the default TTL, since no process here outlives this command".to_owned();
-                Self { voucher: Voucher::Time, contract: Contract::Lease, ttl, because }
-            }
-        })
+        let chosen = chosen.ok_or_else(no_process_outlives)?;
+        let because = format!("while process {} lives ({})", chosen.process.pid, chosen.reason);
+        Ok(Self { voucher: Voucher::Process(chosen.process), contract, ttl, because })
+    }
+}
+
+/// In a sandbox or container, a lease that is tied to a process would never end for those outside.
+fn nobody_outside_can_judge(folder: &Path) -> Report {
+    let message = format!(
+        "this is a pid namespace of its own, and processes outside of it use {}, too: they cannot see whether a process in \
+         here lives, so the lease might never end",
+        folder.display()
+    );
+    Report::new(Exit::Usage, "OTHER_PID_NAMESPACE", message).with_hint(
+        "hold by time with --ttl DUR, run the work under `lockkeeper exec NAME -- CMD`, or let a program outside acquire \
+         it, such as the MCP tool of an agent",
+    )
+}
+
+fn no_process_outlives() -> Report {
+    let message = "no process here outlives this command, so nothing could hold the lease";
+    Report::new(Exit::Usage, "NO_HOLDER_PROCESS", message).with_hint(
+        "run the work under it with `lockkeeper exec NAME -- CMD`, name a process with --pid PID, or hold by time \
+         alone with --ttl DUR",
+    )
+}
+
+/// Gives the lease that the owner has already the TTL of this request, if that is longer.
+fn extend(engine: &Engine, grant: Grant, wanted: Option<Ttl>) -> Result<Grant, Report> {
+    let Grant { lease, joined } = grant;
+    let longer = wanted.filter(|wanted| lease.claim.ttl.is_some_and(|ttl| ttl.get() < wanted.get()));
+    let lease = match longer {
+        Some(ttl) => engine.renew(lease.id, Some(lease.token), Some(ttl))??,
+        None => lease,
+    };
+    Ok(Grant { lease, joined })
+}
+
+/// How long a lease is held, as it is in the store.
+fn terms(lease: &Lease) -> String {
+    let ttl = lease.claim.ttl.map(|ttl| print::span(ttl.get()));
+    match (lease.claim.proof.process(), ttl) {
+        (Some(process), Some(ttl)) => format!("while process {} lives, with a TTL of {ttl}", process.pid),
+        (Some(process), None) => format!("while process {} lives", process.pid),
+        (None, Some(ttl)) => format!("until its TTL of {ttl} ends"),
+        (None, None) => "until it is released".to_owned(),
     }
 }
 
@@ -194,6 +247,7 @@ fn print_result(
     context: &Context,
     engine: &Engine,
     acquired: Acquired,
+    settings: &WaitSettings,
     because: Option<&str>,
 ) -> Result<Exit, Report> {
     match acquired {
@@ -220,9 +274,9 @@ fn print_result(
         }
         Acquired::Held(blockers) => blocked(context, engine, &blockers, None),
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
-            let ticket = waiting.ticket.claim.ticket.as_ref().map(|name| name.as_str().to_owned());
-            let ticket = ticket.unwrap_or_else(|| waiting.ticket.id.as_ticket());
-            blocked(context, engine, &waiting.blockers, Some(&ticket))
+            let name = waiting.ticket.claim.ticket.as_ref().map(|name| name.as_str().to_owned());
+            let ticket = name.unwrap_or_else(|| waiting.ticket.id.as_ticket());
+            blocked(context, engine, &waiting.blockers, settings.keep_ticket.then_some(&ticket))
         }
         Acquired::Deadlock(links) => Err(print::deadlock(&links)),
         Acquired::Gone => Err(print::ticket_gone()),

@@ -1,17 +1,19 @@
 //! Arguments that several commands share, parsed into the types of the rules.
 
+use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use lockkeeper_core::id::{LeaseId, Owner, Token};
+use lockkeeper_core::id::{LeaseId, Name, Owner, Token};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::Priority;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::{Ttl, parse_span};
-use lockkeeper_engine::report::Report;
+use lockkeeper_engine::report::{Exit, Report};
 
 use super::context::Context;
+use super::print;
 
 /// The resources of a lease, and its terms.
 #[derive(clap::Args)]
@@ -75,7 +77,7 @@ impl LeaseArgs {
         };
         let mut resources: Vec<Resource> = Vec::new();
         for name in &self.names {
-            push(&mut resources, Resource { target: Target::Name(name.parse()?), mode });
+            push(&mut resources, Resource { target: Target::Name(lock_name(name)?), mode });
         }
         if !self.paths.is_empty() && matches!(mode, Mode::Slots(_)) {
             return Err(Report::usage("slots are for names, not for paths").with_hint(
@@ -89,6 +91,16 @@ impl LeaseArgs {
             return Err(Report::usage("there is nothing to lock").with_hint("give a NAME, or --path GLOB"));
         }
         Ok(resources)
+    }
+
+    /// Warns of names that are also paths here: a lease on a name does not protect the path.
+    pub(super) fn warn_of_paths(&self, context: &Context) {
+        for name in self.names.iter().filter(|name| context.cwd.join(name).symlink_metadata().is_ok()) {
+            let name = name.escape_debug();
+            print::talk(&format!(
+                "warning: `{name}` is locked as a name; to lock the path {name}, use --path '{name}'"
+            ));
+        }
     }
 
     pub(super) fn owner(&self) -> Result<Option<Owner>, Report> {
@@ -119,8 +131,25 @@ fn push(resources: &mut Vec<Resource>, resource: Resource) {
     }
 }
 
+/// Parses a name to lock. A comma is refused: it is meant to separate names, and would be a part of one.
+pub(super) fn lock_name(text: &str) -> Result<Name, Report> {
+    if text.contains(',') {
+        let apart: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+        return Err(Report::usage(format!("the name `{}` contains a comma", text.escape_debug()))
+            .with_hint(format!("separate names with spaces: {}", apart.join(" ").escape_debug())));
+    }
+    Ok(text.parse()?)
+}
+
 /// Parses a pattern from the command line.
 pub(super) fn path_target(context: &Context, text: &str) -> Result<Target, Report> {
+    if text.starts_with('!') {
+        let message =
+            format!("the pattern `{}` begins with `!`, but patterns cannot exclude", text.escape_debug());
+        return Err(Report::new(Exit::Usage, "BAD_PATTERN", message).with_hint(
+            "give --path once for each part to lock; for a file whose name begins with `!`, write --path '\\!…'",
+        ));
+    }
     let from_root = context.location.from_root(text, &context.cwd)?;
     Ok(Target::Path(from_root.parse()?))
 }
@@ -169,11 +198,56 @@ pub(super) enum Waiting {
     Forever,
 }
 
+/// Joins `--wait 5m` to `--wait=5m`. The value of `--wait` is optional, so the parser would take a word after it for a name.
+pub(super) fn join_wait(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let is_span = arg.to_str().is_some_and(|text| parse_span(text).is_ok());
+        match joined.last_mut() {
+            Some(last) if is_span && last == "--wait" => {
+                last.push("=");
+                last.push(arg);
+            }
+            Some(_) if arg == "--" => {
+                joined.push(arg);
+                joined.extend(args);
+                break;
+            }
+            Some(_) | None => joined.push(arg),
+        }
+    }
+    joined
+}
+
 /// Parses `--wait` and `--wait=DUR`.
 pub(super) fn wait(flag: Option<&str>) -> Result<Option<Waiting>, Report> {
     match flag {
         None => Ok(None),
         Some("") => Ok(Some(Waiting::Forever)),
         Some(text) => Ok(Some(Waiting::For(parse_span(text)?))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_after_wait_is_its_value() {
+        let joined = |line: &str| {
+            let words = join_wait(line.split(' ').map(OsString::from));
+            words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(joined("x acquire db --wait 5m"), "x acquire db --wait=5m");
+        assert_eq!(joined("x exec --wait 300 db -- y"), "x exec --wait=300 db -- y");
+        for same in [
+            "x acquire --wait db",
+            "x acquire --wait=1s 5m",
+            "x acquire 5m --wait",
+            "x exec a -- b --wait 5m",
+        ] {
+            assert_eq!(joined(same), same);
+        }
     }
 }

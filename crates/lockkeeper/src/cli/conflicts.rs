@@ -58,7 +58,7 @@ impl Verb for Args {
     const NAME: &'static str = "conflicts";
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
-        run(&Context::new(globals)?, &self)
+        run(&Context::without_store(globals)?, &self)
     }
 }
 

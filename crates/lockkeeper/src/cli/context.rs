@@ -1,12 +1,12 @@
 //! Context of a command: flags, settings and the state folder. Opens the stores when they are needed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use lockkeeper_core::id::Owner;
 use lockkeeper_engine::Engine;
-use lockkeeper_engine::location::{Location, LocationInputs};
-use lockkeeper_engine::open::{OpenError, has_store, open_engine, unique_owner};
+use lockkeeper_engine::location::{Location, LocationError, LocationInputs, LocationSource};
+use lockkeeper_engine::open::{OpenError, has_store, open_engine, open_engine_to_read, unique_owner};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 
@@ -53,45 +53,74 @@ pub(super) struct Context {
     pub(super) json: bool,
     pub(super) config: Config,
     pub(super) location: Location,
+    /// Why the state folder is not known, if it is not.
+    no_state: Option<LocationError>,
     pub(super) cwd: PathBuf,
 }
 
 impl Context {
     pub(super) fn new(globals: &Globals) -> Result<Self, Report> {
+        let context = Self::without_store(globals)?;
+        context.state()?;
+        Ok(context)
+    }
+
+    /// For commands that also work where the state folder is not known. The location then has only the root.
+    pub(super) fn without_store(globals: &Globals) -> Result<Self, Report> {
         let no_cwd = |error: std::io::Error| {
             Report::new(Exit::Failed, "MACHINE", format!("cannot find out the current folder: {error}"))
                 .with_hint("it may have been removed: change to another folder")
         };
         let mut inputs = LocationInputs::of_process(None).map_err(no_cwd)?;
         let unnamed = inputs.locate();
-        let root = unnamed.root.clone();
+        let root = unnamed.as_ref().map_or_else(|_| inputs.root(), |found| found.root.clone());
         let flags = flag_values(globals);
         let variable = |name: &str| std::env::var(name).ok();
         let config = Config::load(&Inputs { root: &root, variable: &variable, flags: &flags })?;
         choose_color(config.text("color").unwrap_or("auto"));
         inputs.named = named_folder(&config, &root)?;
-        let location = if inputs.named.is_some() { inputs.locate() } else { unnamed };
-        Ok(Self { json: globals.json, config, location, cwd: inputs.cwd })
+        let located = if inputs.named.is_some() { inputs.locate() } else { unnamed };
+        let (location, no_state) = match located {
+            Ok(location) => (location, None),
+            Err(error) => {
+                (Location { state: PathBuf::new(), root, source: LocationSource::Here }, Some(error))
+            }
+        };
+        Ok(Self { json: globals.json, config, location, no_state, cwd: inputs.cwd })
+    }
+
+    /// The state folder.
+    fn state(&self) -> Result<&Path, Report> {
+        match &self.no_state {
+            Some(error) => Err(error.into()),
+            None => Ok(&self.location.state),
+        }
     }
 
     /// Opens the lease store. Creates it if it does not exist.
     pub(super) fn engine(&self) -> Result<Engine, Report> {
-        Ok(open_engine(&self.location.state)?)
+        Ok(open_engine(self.state()?)?)
     }
 
     /// Opens the lease store if it exists. A command that only reads creates nothing.
     pub(super) fn existing_engine(&self) -> Result<Option<Engine>, Report> {
-        if has_store(&self.location.state) { self.engine().map(Some) } else { Ok(None) }
+        if has_store(self.state()?) { self.engine().map(Some) } else { Ok(None) }
+    }
+
+    /// Opens the lease store, if it exists, for a command that only reads. It also works where the folder is read-only.
+    pub(super) fn engine_to_read(&self) -> Result<Option<Engine>, Report> {
+        let state = self.state()?;
+        Ok(if has_store(state) { Some(open_engine_to_read(state)?) } else { None })
     }
 
     /// Opens the run store. Creates it if it does not exist.
     pub(super) fn runs(&self) -> Result<Runs, Report> {
-        Runs::open(&self.location.state).map_err(Report::from)
+        Runs::open(self.state()?).map_err(Report::from)
     }
 
     /// Opens the run store if it exists. A command that only reads creates nothing.
     pub(super) fn existing_runs(&self) -> Result<Option<Runs>, Report> {
-        Runs::open_existing(&self.location.state).map_err(Report::from)
+        Runs::open_existing(self.state()?).map_err(Report::from)
     }
 
     /// The owner that the flag or the settings name.
@@ -122,7 +151,7 @@ fn flag_values(globals: &Globals) -> Vec<(&'static str, &'static str, String)> {
 
 /// The state folder that `dir` or `store` names. If both are set, the one from the stronger source wins, and `store` wins a
 /// tie.
-fn named_folder(config: &Config, root: &std::path::Path) -> Result<Option<PathBuf>, Report> {
+fn named_folder(config: &Config, root: &Path) -> Result<Option<PathBuf>, Report> {
     let setting =
         |key: &str| config.settings().iter().find(|setting| setting.key == key && setting.value.is_some());
     let (dir, store) = (setting("dir"), setting("store"));

@@ -69,7 +69,10 @@ fn diagnose(
 ) -> Result<Diagnosis, Report> {
     let (groups, swarm) = (Folders::from_variables(&|name| std::env::var_os(name)), task::swarm()?);
     let max_group_age = group::max_lock_age()?;
-    let engine = context.existing_engine();
+    let engine = match pass {
+        Pass::Quick => context.engine_to_read(),
+        Pass::Full => context.existing_engine(),
+    };
     let store = match &engine {
         Ok(None) => Opened::Absent,
         Ok(Some(engine)) => Opened::Open(engine),

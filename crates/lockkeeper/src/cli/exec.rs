@@ -1,6 +1,9 @@
 //! `exec`: acquires a lease, runs a command, and releases the lease.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::lease::{Grant, Request};
@@ -50,6 +53,9 @@ impl Verb for Args {
 
 fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let resources = args.lease.resources(context)?;
+    if !args.quiet {
+        args.lease.warn_of_paths(context);
+    }
     let waiting = match (args.no_wait, wait(args.wait.as_deref())?) {
         (true, _) => Waiting::No,
         (false, Some(waiting)) => waiting,
@@ -128,13 +134,20 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
 
 /// The leases under which this process runs: `FOLDER:L1,L2`, of this store only.
 pub(super) fn leases_around(context: &Context) -> Vec<LeaseId> {
-    let Ok(value) = std::env::var("LOCKKEEPER_UNDER") else { return Vec::new() };
-    match value.rsplit_once(':') {
-        Some((folder, ids)) if std::path::Path::new(folder) == context.location.state => {
-            ids.split(',').filter_map(|id| id.parse().ok()).collect()
-        }
-        _ => Vec::new(),
+    let value = std::env::var_os("LOCKKEEPER_UNDER").unwrap_or_default();
+    let Some(colon) = value.as_bytes().iter().rposition(|byte| *byte == b':') else { return Vec::new() };
+    let (folder, ids) = value.as_bytes().split_at(colon);
+    if !is_same_folder(Path::new(OsStr::from_bytes(folder)), &context.location.state) {
+        return Vec::new();
     }
+    let ids = String::from_utf8_lossy(&ids[1..]);
+    ids.split(',').filter_map(|id| id.parse().ok()).collect()
+}
+
+/// Whether two paths lead to one folder, also through a link or a bind mount.
+fn is_same_folder(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino()));
+    one == other || matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 fn variables(context: &Context, lease: &Lease, around: &[LeaseId]) -> Vec<(OsString, OsString)> {

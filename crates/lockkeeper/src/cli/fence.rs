@@ -36,7 +36,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let target =
         if args.path { path_target(context, &args.target)? } else { Target::Name(args.target.parse()?) };
     let token = token(&args.token)?;
-    let engine = context.existing_engine()?;
+    let engine = context.engine_to_read()?;
     let (passes, current) = match &engine {
         Some(engine) => {
             let fence = engine.fence(&target, token)?;

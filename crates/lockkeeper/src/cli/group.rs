@@ -60,7 +60,7 @@ impl Verb for Args {
     const NAME: &'static str = "group";
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
-        run(&Context::new(globals)?, self)
+        run(&Context::without_store(globals)?, self)
     }
 }
 

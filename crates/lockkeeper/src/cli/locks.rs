@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use lockkeeper_core::alert::{Alert, Limits, raise};
 use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::liveness::Verdict;
+use lockkeeper_core::liveness::{Proof, Verdict};
 use lockkeeper_engine::doctor::count_leases;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::views::{AlertView, LeaseView, TicketView};
@@ -89,18 +89,31 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
 pub(super) struct Snapshot {
     pub(super) listing: Listing,
     alerts: Vec<Alert>,
+    /// The pid namespace of this process, if there is a store.
+    pid_namespace: Option<u64>,
 }
 
 impl Snapshot {
     /// Reads the store. Empty if there is no store yet.
     pub(super) fn read(context: &Context) -> Result<Self, Report> {
-        let Some(engine) = context.existing_engine()? else {
+        let Some(engine) = context.engine_to_read()? else {
             let listing = Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() };
-            return Ok(Self { listing, alerts: Vec::new() });
+            return Ok(Self { listing, alerts: Vec::new(), pid_namespace: None });
         };
         let listing = engine.listing()?;
         let counts = count_leases(&engine, &listing)?;
-        Ok(Self { listing, alerts: raise(&counts, &Limits::default()) })
+        let pid_namespace = Some(engine.probe().origin().pid_namespace);
+        Ok(Self { listing, alerts: raise(&counts, &Limits::default()), pid_namespace })
+    }
+
+    /// The process of a holder. The number of another pid namespace comes with that namespace, as `/proc/PID/ns/pid` shows it.
+    fn process(&self, proof: &Proof) -> String {
+        let namespace = proof.origin.pid_namespace;
+        match proof.process() {
+            None => "-".to_owned(),
+            Some(process) if self.pid_namespace == Some(namespace) => process.pid.to_string(),
+            Some(process) => format!("{} in pid:[{namespace}]", process.pid),
+        }
     }
 }
 
@@ -134,8 +147,7 @@ pub(super) fn as_text(snapshot: &Snapshot) -> String {
         let lease = &holder.lease;
         let ends =
             lease.expires_at().map_or_else(|| "-".to_owned(), |end| print::span(end.since(listing.now)));
-        let process =
-            lease.claim.proof.process().map_or_else(|| "-".to_owned(), |process| process.pid.to_string());
+        let process = snapshot.process(&lease.claim.proof);
         vec![
             lease.id.to_string(),
             table::plain(lease.claim.owner.as_str()),
@@ -194,7 +206,7 @@ fn resources(claim: &lockkeeper_core::record::Claim) -> String {
 }
 
 fn check_deadlock(context: &Context) -> Result<Exit, Report> {
-    let cycles = match context.existing_engine()? {
+    let cycles = match context.engine_to_read()? {
         Some(engine) => engine.cycles()?,
         None => Vec::new(),
     };

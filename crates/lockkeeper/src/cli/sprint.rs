@@ -30,7 +30,7 @@ const INIT: u32 = 1;
     clean; 75: blocked, zombie-detected; 1: failure; 2: bad input. A lock whose process is gone, that is older than 24 \
     hours or that cannot be parsed is a zombie: acquire asks before it takes it over (30 seconds, then no; standard \
     input may be a pipe). The lock is tied to a process that outlives this command: --pid, LOCKKEEPER_PID, \
-    CLAUDE_PID, else the nearest ancestor that is not a shell started just for it."
+    CLAUDE_PID, else the nearest ancestor that is not a shell started just for it, nor a subshell."
 )]
 pub(super) struct Args {
     /// What to do
@@ -84,7 +84,7 @@ impl Verb for Args {
     const NAME: &'static str = "sprint";
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
-        Ok(run(&Context::new(globals)?, &self))
+        Ok(run(&Context::without_store(globals)?, &self))
     }
 }
 

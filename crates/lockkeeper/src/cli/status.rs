@@ -70,7 +70,7 @@ impl Verb for Args {
     const NAME: &'static str = "status";
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
-        run(&Context::new(globals)?, &self)
+        run(&Context::without_store(globals)?, &self)
     }
 }
 

@@ -14,7 +14,7 @@ use lockkeeper_engine::runs::new_request::{BadRequest, Defaults, NewRequest, Spa
 use lockkeeper_engine::runs::{Submitted, environment};
 use serde_json::{Value, json};
 
-use super::args::path_target;
+use super::args::{lock_name, path_target};
 use super::context::{Context, Globals};
 use super::{Verb, print, run, table};
 
@@ -160,6 +160,7 @@ fn new_request(context: &Context, args: &Args) -> Result<NewRequest, Report> {
     let command = args.command.iter().enumerate();
     let command = command.map(|(place, word)| text(word, || format!("word {} of the command", place + 1)));
     let paths = args.paths.iter().map(|path| Ok(path_target(context, path)?.as_str().to_owned()));
+    let locks = args.locks.iter().map(|name| Ok(lock_name(name)?.as_str().to_owned()));
     let cwd = args.cwd.as_ref().map(|dir| {
         let there = context.cwd.join(dir);
         let text = text(there.as_os_str(), || "the folder".to_owned())?;
@@ -171,7 +172,7 @@ fn new_request(context: &Context, args: &Args) -> Result<NewRequest, Report> {
         command: command.collect::<Result<_, _>>()?,
         cwd: cwd.transpose()?,
         env: variables(&args.env)?,
-        locks: args.locks.clone(),
+        locks: locks.collect::<Result<_, Report>>()?,
         paths: paths.collect::<Result<_, Report>>()?,
         shared: args.shared,
         priority: args.priority.parse::<Priority>()?.get(),

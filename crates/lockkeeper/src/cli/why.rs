@@ -36,12 +36,15 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let targets = targets(context, args)?;
-    let engine = context.existing_engine()?;
+    let engine = context.engine_to_read()?;
     let mut found = Vec::new();
     for target in targets {
         found.push(match &engine {
             Some(engine) => engine.why(&target)?,
-            None => Evidence { target, now: clock::now(), holders: Vec::new(), waiters: Vec::new() },
+            None => {
+                let (now, holders, waiters) = (clock::now(), Vec::new(), Vec::new());
+                Evidence { target, now, holders, waiters, is_read_only: false }
+            }
         });
     }
     // A word can be a name and a path. The one without holders and waiters is left out.
@@ -111,10 +114,22 @@ fn as_json(evidence: &Evidence) -> Value {
 }
 
 fn as_text(evidence: &Evidence) -> String {
-    let state = if evidence.is_held() { "held" } else { "free" };
+    let waiting = evidence.waiting_count();
+    let state = match (evidence.is_held(), waiting) {
+        (true, _) => "held",
+        (false, 0) => "free",
+        (false, _) => "free, but others are in line for it",
+    };
     let mut text = format!("{} is {state}\n", evidence.target);
-    if evidence.holders.is_empty() {
-        text.push_str("  nobody has a lease on it: acquire it\n");
+    match (evidence.holders.is_empty(), waiting) {
+        (false, _) => {}
+        (true, 0) if evidence.is_read_only => {
+            text.push_str("  nobody has a lease on it; the state folder is read-only here: acquire it elsewhere\n");
+        }
+        (true, 0) => text.push_str("  nobody has a lease on it: acquire it\n"),
+        (true, waiting) => text.push_str(&format!(
+            "  nobody has a lease on it, and {waiting} in line come before you: wait behind them (`acquire --wait`)\n"
+        )),
     }
     for chain in &evidence.holders {
         let lease = &chain.holder.lease;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockkeeper_core::deadlock;
 use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::time::format_span;
+use lockkeeper_engine::location::LocationError;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::runs::{RunError, SubmitError};
 use lockkeeper_store::StoreError;
@@ -89,6 +90,15 @@ impl Error {
         match error {
             OpenError::Store(error) => Self::store(error),
             OpenError::Machine(error) => Self::System(error),
+        }
+    }
+
+    pub(super) fn location(error: LocationError) -> Self {
+        match error {
+            LocationError::Variable { .. } => Self::invalid(error),
+            LocationError::Unreadable { .. }
+            | LocationError::NotVisible { .. }
+            | LocationError::NotAGitFile(_) => Self::Store(Box::new(error)),
         }
     }
 

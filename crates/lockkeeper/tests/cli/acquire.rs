@@ -113,14 +113,32 @@ fn a_ticket_keeps_its_place_between_commands() {
         .code(75)
         .json();
     assert_eq!(blocked["ticket"], "my-turn");
-    let unnamed = world.run(["acquire", "db", "--ttl", "1m", "--wait=20ms", "--json"]).code(75).json();
-    let number = unnamed["ticket"].as_str().unwrap().to_owned();
-    assert!(number.starts_with('T'), "{number}");
+    let second = ["acquire", "db", "--ttl", "1m", "--wait=20ms", "--ticket", "second"];
+    world.run(second).code(75).says("--ticket second");
+    let number = world.json(&["locks"])["waiters"][1]["ticket"].as_str().unwrap().to_owned();
     world.run(["release", &lease]).code(0);
-    world.run(["acquire", "--ticket", &number, "--wait=20ms"]).code(75).says(&format!("--ticket {number}"));
+    world.run(["acquire", "--ticket", &number, "--wait=20ms"]).code(75).says("--ticket second");
     let first = world.run(["acquire", "--ticket", "my-turn"]).code(0).stdout();
     world.run(["release", first.trim_end()]).code(0);
     world.run(["acquire", "--ticket", &number]).code(0);
+}
+
+/// Nobody could come back for it, and it would be granted to nobody.
+#[test]
+fn a_wait_in_vain_without_a_ticket_leaves_nothing_in_line() {
+    let world = world!();
+    let lease = world.acquire(&["db", "--owner", "worker:holder"]);
+    let blocked = world.run(["acquire", "db", "--ttl", "1m", "--wait=20ms", "--json"]).code(75).json();
+    assert_eq!(blocked["ticket"], Value::Null);
+    world.run(["acquire", "db", "--ttl", "1m", "--wait=20ms"]).code(75).says("hint: ");
+    let waiter = world.start(["acquire", "db", "--ttl", "1m", "--wait", "--json"]);
+    world.until_waiting(1);
+    waiter.signal(Signal::INT);
+    assert_eq!(waiter.wait().code(75).json()["ticket"], Value::Null);
+    assert_eq!(world.json(&["locks"])["waiters"], serde_json::json!([]));
+    world.run(["release", &lease]).code(0);
+    assert_eq!(world.json(&["locks"])["leases"], serde_json::json!([]));
+    world.run(["acquire", "db", "--ttl", "1m"]).code(0);
 }
 
 #[test]
@@ -184,6 +202,35 @@ fn one_owner_gets_the_lease_that_it_has() {
     let again = world.run(["acquire", "db", "--ttl", "1m"]).code(0).says("already yours");
     assert_eq!(again.stdout().trim_end(), lease);
     world.run(["acquire", "db", "--owner", "claude:S2"]).code(75).says("claude:S1");
+}
+
+/// The longer TTL counts, and the answer says the one that counts.
+#[test]
+fn acquiring_again_with_a_longer_ttl_extends_the_lease() {
+    let world = world!().set("LOCKKEEPER_OWNER", "claude:S1");
+    let lease = world.run(["acquire", "db", "--ttl", "1m"]).code(0).stdout();
+    let ttl = |answer: &Value| {
+        let time = |key: &str| answer["lease"][key].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        time("expires_at").duration_since(time("heartbeat_at")).as_secs()
+    };
+    let longer = world.run(["acquire", "db", "--ttl", "1h", "--json"]).code(0).json();
+    assert_eq!((longer["lease"]["id"].as_str(), ttl(&longer)), (Some(lease.trim_end()), 3600));
+    assert!(longer["message"].as_str().unwrap().ends_with("held until its TTL of 1h 0m ends"), "{longer}");
+    let shorter = world.run(["acquire", "db", "--ttl", "1s", "--json"]).code(0).json();
+    assert_eq!(ttl(&shorter), 3600);
+    assert!(shorter["message"].as_str().unwrap().ends_with("held until its TTL of 1h 0m ends"), "{shorter}");
+    world.run(["acquire", "db"]).code(0).says("held until its TTL of 1h 0m ends");
+}
+
+#[test]
+fn the_time_to_wait_may_follow_a_space() {
+    let world = world!();
+    let lease = world.acquire(&["db"]);
+    world.run(["acquire", "db", "--ttl", "1m", "--wait", "20ms"]).code(75);
+    world.run(["exec", "--wait", "20ms", "db", "--", "true"]).code(75);
+    world.run(["release", &lease]).code(0);
+    let taken = world.run(["acquire", "db", "--ttl", "1m", "--wait", "5m", "--json"]).code(0).json();
+    assert_eq!(taken["lease"]["resources"], serde_json::json!([{ "name": "db", "mode": "exclusive" }]));
 }
 
 #[test]

@@ -224,3 +224,25 @@ fn requests_and_runs() {
     let hint = "hint: put `--` before the command: lockkeeper submit -- CMD";
     world.run(["submit", "make", "test"]).code(2).says(hint);
 }
+
+#[test]
+fn names_that_are_meant_as_something_else_are_refused_or_warned_of() {
+    let world = world!().write("src/main.rs", "");
+    world.run(["acquire", "db,log", "--ttl", "1m"]).code(2).says("comma").says("db log");
+    world.run(["exec", "db,log", "--", "true"]).code(2).says("comma");
+    world.run(["submit", "--lock", "db,log", "--", "true"]).code(2).says("comma");
+    for path in ["!src/**", "!x"] {
+        world.run(["acquire", "--path", path, "--ttl", "1m"]).code(2).says("cannot exclude").says("hint: ");
+        world.run(["exec", "--path", path, "--", "true"]).code(2).says("cannot exclude");
+    }
+    assert!(!world.path(".lockkeeper").exists());
+    world.run(["acquire", "--path", "\\!x", "--ttl", "1m"]).code(0);
+    world
+        .run(["acquire", "src/main.rs", "--ttl", "1m"])
+        .code(0)
+        .says("warning: ")
+        .says("--path 'src/main.rs'");
+    world.run(["exec", "src", "--", "true"]).code(0).says("--path 'src'");
+    world.run(["exec", "src", "--quiet", "--", "true"]).code(0).silent();
+    world.run(["exec", "source", "--", "true"]).code(0).silent();
+}

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use lockkeeper_testing::{Signal, world};
+use lockkeeper_testing::{Finished, Signal, World, skip, world};
 
 /// Requirement 97.
 #[test]
@@ -213,4 +213,51 @@ fn a_script_of_the_folder_runs() {
     let script = world.cwd().join("run.sh");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     world.run(["exec", "db", "--", "./run.sh"]).code(5);
+}
+
+/// Runs `exec db` in `folder`, and under it the same once more, which names the state folder in its own way.
+fn nested(world: &World, folder: &std::path::Path, inner: &str) -> Finished {
+    let line = format!("{inner} && exec '{}' exec db --wait=20s -- echo twice", world.program());
+    let mut command = world.lockkeeper(["exec", "db", "--", "sh", "-c", &line]);
+    Finished::of(command.current_dir(folder))
+}
+
+#[test]
+fn ones_own_lock_is_recognised_by_any_path() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let world = world!();
+    let odd = world.path("work").join(std::ffi::OsStr::from_bytes(b"n\xffot-text"));
+    std::fs::create_dir_all(odd.join("other")).unwrap();
+    nested(&world, &odd, "true").code(75).says("deadlock refused");
+    nested(&world, &odd, "export LOCKKEEPER_DIR=./other/../.lockkeeper").code(75).says("deadlock refused");
+    // Another store is not one's own.
+    nested(&world, &odd, "export LOCKKEEPER_DIR=other").code(0).prints("twice");
+}
+
+#[test]
+fn ones_own_lock_is_recognised_through_a_bind_mount() {
+    let world = world!();
+    if !Finished::of(world.command("unshare").args(["-m", "true"])).succeeded() {
+        return skip("a mount namespace: root or CAP_SYS_ADMIN");
+    }
+    let inner = format!("cd alias && exec '{}' exec db --wait=20s -- echo twice", world.program());
+    let line = format!(
+        "mkdir real alias && mount --bind real alias && cd real && '{}' exec db -- sh -c 'cd .. && {}'",
+        world.program(),
+        inner.replace('\'', "'\\''"),
+    );
+    Finished::of(world.command("unshare").args(["-m", "sh", "-c", &line])).code(75).says("deadlock refused");
+}
+
+/// The command inherits its kernel lock at a number that the limit allows.
+#[test]
+fn few_descriptors_are_enough() {
+    let world = world!();
+    for limit in [32, 100, 101] {
+        world.shell(&format!("ulimit -n {limit}; lockkeeper exec db -- echo ran")).code(0).prints("ran");
+        let (a, b) = ("lockkeeper exec db --", format!("'{}'", world.program()));
+        let nested = format!("ulimit -n {limit}; {a} {b} group exec g -- {b} exec log -- echo ran");
+        world.shell(&nested).code(0).prints("ran");
+    }
 }

@@ -8,6 +8,7 @@ mod conflicts;
 mod demo;
 mod exec;
 mod generated;
+mod holders;
 mod lifecycle;
 mod locks;
 mod output;

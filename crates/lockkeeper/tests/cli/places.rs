@@ -1,6 +1,6 @@
 //! Where the state lives, and what paths are relative to.
 
-use lockkeeper_testing::world;
+use lockkeeper_testing::{Finished, Started, World, skip, world};
 
 #[test]
 fn work_trees_of_one_repository_share_one_store() {
@@ -33,6 +33,59 @@ fn patterns_are_relative_to_the_folder_that_one_is_in() {
     world.run(["acquire", "--path", "x.rs", "--ttl", "1m"]).code(0);
     world.run(["acquire", "--path", "/etc/passwd"]).code(2).says("outside").says("hint: ");
     world.run(["acquire", "--path", "../../x"]).code(2).says("hint: ");
+}
+
+/// As in a container that mounts only the work tree. Another store would let a second holder in.
+#[test]
+fn a_work_tree_without_its_repository_is_refused() {
+    let world = world!().git();
+    world.git_run(&["worktree", "add", "-q", "../tree"]);
+    std::fs::rename(world.path(".git"), world.path("hidden")).unwrap();
+    let state = world.path("hidden/lockkeeper");
+    let tree = world.at("../tree");
+    let commands: [&[&str]; 7] = [
+        &["acquire", "db", "--ttl", "1m"],
+        &["exec", "db", "--", "true"],
+        &["locks"],
+        &["why", "db"],
+        &["submit", "--", "true"],
+        &["runs"],
+        &["doctor"],
+    ];
+    for command in commands {
+        tree.run(command)
+            .code(69)
+            .says("not visible here")
+            .says("mount")
+            .says("--dir")
+            .says("LOCKKEEPER_DIR");
+    }
+    let report = tree.run(["locks", "--json"]).code(69).json();
+    assert_eq!(report["error"]["reason_code"], "REPOSITORY_UNREADABLE");
+    assert!(!tree.path(".lockkeeper").exists());
+    tree.run(["sprint", "check", "--project-root", "."]).code(0);
+    tree.run(["conflicts", "check", "a", "b"]).code(0);
+    let tree = tree.set("LOCKKEEPER_DIR", &state);
+    tree.run(["acquire", "db", "--ttl", "1m"]).code(0);
+    assert!(state.join("leases.db").is_file());
+}
+
+#[test]
+fn a_git_folder_that_cannot_be_looked_at_is_refused() {
+    let world = world!();
+    std::os::unix::fs::symlink(".git", world.path(".git")).unwrap();
+    world.run(["acquire", "db", "--ttl", "1m"]).code(69).says("cannot look at").says("hint: ");
+    // A disk that fails: the kernel's answer is changed on its way to the command.
+    let world = world!().git();
+    let (git, log) = (world.path(".git"), world.home().join("strace.log"));
+    let strace = ["strace", "-qq", "-o", log.to_str().unwrap(), "-P", git.to_str().unwrap()];
+    let strace = [&strace[..], &["-e", "trace=statx", "-e", "inject=statx:error=EIO"]].concat();
+    let mut command = world.lockkeeper_under(&strace, &["acquire", "db", "--ttl", "1m"]);
+    Finished::of(&mut command).code(69).says("Input/output error").says("hint: ");
+    assert!(!world.path(".lockkeeper").exists());
+    let world = world!().git().set("GIT_DIR", "/nope");
+    world.run(["acquire", "db", "--ttl", "1m"]).code(2).says("GIT_DIR").says("unset it");
+    assert!(!world.path(".lockkeeper").exists());
 }
 
 #[test]
@@ -87,4 +140,59 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
         std::fs::write(&path, sound).unwrap();
         std::fs::write(&wal, log).unwrap();
     }
+}
+
+/// A command that runs a line of shell while the state folder is mounted read-only for it, as in a sandbox.
+fn read_only(world: &World, line: &str) -> Option<std::process::Command> {
+    if !Finished::of(world.command("unshare").args(["-m", "true"])).succeeded() {
+        return None;
+    }
+    let mount = "mount --bind .lockkeeper .lockkeeper && mount -o remount,bind,ro .lockkeeper";
+    let line = format!("{mount} && lk() {{ '{}' \"$@\"; }} && {line}", world.program());
+    let mut command = world.command("unshare");
+    command.args(["-m", "sh", "-c", &line]);
+    Some(command)
+}
+
+#[test]
+fn what_only_reads_works_in_a_read_only_folder() {
+    let world = world!();
+    let holder = world.hold(&["db", "--owner", "worker:one"]);
+    let lease = world.json(&["locks"])["leases"][0].clone();
+    let token = lease["token"].as_u64().unwrap();
+    let run = |line: &str| read_only(&world, line).map(|mut command| Finished::of(&mut command));
+    let Some(listed) = run("lk locks") else { return skip("a mount namespace: root or CAP_SYS_ADMIN") };
+    listed.code(0).prints("worker:one").prints("alive");
+    run("lk why db").unwrap().code(0).prints("it lives").prints("read-only here, so do it elsewhere");
+    run("lk why log").unwrap().code(0).prints("log is free").prints("read-only here");
+    run(&format!("lk fence db {token}")).unwrap().code(0);
+    run(&format!("lk fence db {}", token + 1)).unwrap().code(75);
+    run("lk locks check-deadlock").unwrap().code(0);
+    for line in ["lk acquire log --ttl 1m", "lk exec log -- true"] {
+        run(line).unwrap().code(1).says("Read-only").says("outside").says("MCP");
+    }
+    // It sees what others write meanwhile.
+    let mut watcher =
+        Started::of(&mut read_only(&world, "lk locks; echo first; read line; lk locks").unwrap());
+    watcher.line_with("first");
+    holder.finish().code(0);
+    world.acquire(&["cache", "--owner", "worker:two"]);
+    watcher.send("go\n");
+    watcher.wait().code(0).prints("worker:two");
+}
+
+/// SQLite itself refuses paths of more than 485 bytes.
+#[test]
+fn a_folder_may_have_a_long_path() {
+    let world = world!();
+    let folder = (0..4).fold(world.path("long"), |path, _| path.join("f".repeat(250)));
+    std::fs::create_dir_all(&folder).unwrap();
+    let run = |args: &[&str]| Finished::of(world.lockkeeper(args).current_dir(&folder));
+    run(&["acquire", "db", "--ttl", "1m"]).code(0);
+    run(&["acquire", "db"]).code(75);
+    run(&["exec", "log", "--", "true"]).code(0);
+    run(&["submit", "--", "echo", "ran"]).code(0);
+    run(&["work", "--drain"]).code(0);
+    run(&["runs"]).code(0).prints("succeeded");
+    assert!(folder.join(".lockkeeper/leases.db-wal").is_file());
 }

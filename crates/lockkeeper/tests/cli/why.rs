@@ -9,6 +9,20 @@ fn free_is_told_as_such() {
     assert_eq!(world.run(["why", "db", "--json"]).code(0).json()["held"], false);
 }
 
+/// A waiter for two names comes first, also for the one that is free.
+#[test]
+fn what_is_free_but_waited_for_is_not_there_for_the_taking() {
+    let world = world!();
+    let holder = world.hold(&["log"]);
+    let waiter = world.start(["exec", "db", "log", "--", "true"]);
+    world.until_waiting(1);
+    world.run(["exec", "db", "--no-wait", "--", "true"]).code(75);
+    let told = world.run(["why", "db"]).code(0).prints("in line").prints("1 in line come before you");
+    assert!(!told.stdout().contains(": acquire it"), "{}", told.stdout());
+    holder.finish().code(0);
+    waiter.wait().code(0);
+}
+
 #[test]
 fn each_step_of_the_evidence_is_shown_with_what_to_do() {
     let world = world!();

@@ -11,6 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::StoreError;
+use lockkeeper_platform::sqlite_path::for_sqlite;
 
 /// `LkSt`: marks the database as one of ours.
 const APPLICATION_ID: i64 = 0x4c6b_5374;
@@ -74,7 +75,7 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
         }
         Ok(_) | Err(_) => {}
     }
-    let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
+    let connection = open(path, flags)?;
     // No checkpoint at the end of every short command: a commit does it now and then.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
@@ -86,6 +87,22 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
     // All statements of a decision fit in, so none is compiled twice.
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// Opens a connection to a database that may not be written. SQLite reads the log of other processes through `leases.db-shm`.
+pub(super) fn connect_to_read(path: &Path) -> Result<Connection, StoreError> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    open(path, flags)
+}
+
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
+    let short = for_sqlite(path).map_err(|source| StoreError::io("open the folder of", path, source))?;
+    let opened = match short.vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(short.path, flags, vfs),
+        None => Connection::open_with_flags(short.path, flags),
+    };
+    opened.map_err(|error| explain(path, error))
 }
 
 /// Whether the tables are there. Fails if they are not ours, or of a newer version. Tables of an earlier version count only while

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::StoreError;
-use lockkeeper_platform::fs::open_private;
+use lockkeeper_platform::fs::{open_private, open_to_read};
 
 /// How many numbers one fsync is good for.
 const BLOCK: u64 = 4096;
@@ -39,6 +39,13 @@ impl Tokens {
     pub(super) fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         let path = folder.join("tokens");
         let file = open_private(&path).map_err(|source| StoreError::io("open", &path, source))?;
+        Ok(Self { file: file.into(), path, boot: boot.to_owned() })
+    }
+
+    /// Opens an existing file that may not be written.
+    pub(super) fn open_to_read(folder: &Path, boot: &str) -> Result<Self, StoreError> {
+        let path = folder.join("tokens");
+        let file = open_to_read(&path).map_err(|source| StoreError::io("open", &path, source))?;
         Ok(Self { file: file.into(), path, boot: boot.to_owned() })
     }
 
