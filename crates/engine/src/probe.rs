@@ -62,7 +62,7 @@ impl LivenessProbe for MachineProbe {
             Voucher::KernelLock { holder, .. } => Observation::Lock(self.life.look(holder)),
             Voucher::Process(_) if !self.shares_pids_with(&proof.origin) => Observation::OtherPidNamespace,
             Voucher::Process(process) => Observation::Process(process::look(process)),
-            Voucher::Time => Observation::Nothing,
+            Voucher::Time | Voucher::TimeFor(_) => Observation::Nothing,
         }
     }
 }

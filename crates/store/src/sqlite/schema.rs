@@ -15,7 +15,9 @@ use crate::StoreError;
 /// `LkSt`: marks the database as one of ours.
 const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// The version of the tables. It grows with every change that an older program cannot use.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
+/// The version with the same tables, whose claims have fewer kinds of proof. It becomes [`VERSION`] when it is opened.
+const SAME_TABLES: i64 = 3;
 /// Both together.
 const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION };
 
@@ -35,12 +37,12 @@ const CHECKPOINT_PAGES: u32 = 64;
 /// `filed` is the index by key, for leases and tickets together. `numbers` has a limit above every number that was drawn, in
 /// case the file `tokens` is lost.
 const TABLES: &str = "
-CREATE TABLE record (
+CREATE TABLE IF NOT EXISTS record (
     id INTEGER PRIMARY KEY, rank INTEGER, claim BLOB NOT NULL, since INTEGER NOT NULL, seen_at INTEGER NOT NULL,
     token INTEGER, pickup_by INTEGER, revoked INTEGER,
     priority INTEGER, stays INTEGER, bell INTEGER, under BLOB, upgrades INTEGER
 ) STRICT;
-CREATE TABLE filed (
+CREATE TABLE IF NOT EXISTS filed (
     waits INTEGER NOT NULL, key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL,
     PRIMARY KEY (waits, key, rank, id)
 ) STRICT, WITHOUT ROWID;
@@ -94,6 +96,7 @@ pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, St
     let found = match version(connection, path, FORMAT)? {
         None => return Ok(false),
         Some(VERSION) => return Ok(true),
+        Some(SAME_TABLES) => return Ok(false),
         Some(older) => older,
     };
     match number(connection, path, "SELECT (SELECT count(*) FROM lease) + (SELECT count(*) FROM ticket)")? {
