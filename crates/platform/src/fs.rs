@@ -75,6 +75,18 @@ pub fn open_private(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
+/// The inode of an open file and the nanosecond of its creation; zero where the file system does not keep that.
+///
+/// File systems give the inode of a deleted file to a new one. The creation time tells the two apart.
+pub fn inode_and_birth(file: impl AsFd) -> io::Result<(u64, u64)> {
+    let birth = |facts: &std::fs::Metadata| {
+        let since = facts.created().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_nanos()).ok()
+    };
+    let facts = File::from(file.as_fd().try_clone_to_owned()?).metadata()?;
+    Ok((std::os::unix::fs::MetadataExt::ino(&facts), birth(&facts).unwrap_or(0)))
+}
+
 /// Frees the disk blocks of a range of a file. The range then reads as zeros, and the file keeps its length.
 #[cfg(target_os = "linux")]
 pub fn punch_hole(file: &File, from: u64, length: u64) -> io::Result<()> {

@@ -39,6 +39,32 @@ fn tokens_grow_whatever_is_deleted_between_commands() {
     site.assert_clean("after all losses");
 }
 
+/// Invariants 3, 5. A cleaner deletes `life`, or a restore puts a copy in its place: the live holder keeps its lease.
+#[test]
+fn a_holder_whose_liveness_file_was_replaced_is_not_taken_for_dead() {
+    let site = Site::new();
+    let life = site.store().join("life");
+    for copied in [false, true] {
+        let mut holder = Started::new(
+            site.command(&["exec", "db", "--", "sh", "-c", "echo $$; read line"]).stdin(Stdio::piped()),
+        );
+        holder.line();
+        if copied {
+            std::fs::copy(&life, life.with_extension("copy")).unwrap();
+            std::fs::rename(life.with_extension("copy"), &life).unwrap();
+        } else {
+            std::fs::remove_file(&life).unwrap();
+        }
+        let refused = site.run(&["exec", "db", "--no-wait", "--", "true"]);
+        assert_eq!(refused.code, Some(75), "copied: {copied}: {refused:?}");
+        assert_eq!(site.run(&["locks", "cleanup"]).code, Some(0));
+        assert_eq!(site.leases().len(), 1, "copied: {copied}");
+        drop(holder.process.stdin.take());
+        assert!(holder.wait().code().is_some());
+        site.pass_through("db");
+    }
+}
+
 /// Invariant 2. The same after the holder was killed, with the log in the middle of its life.
 #[test]
 fn tokens_grow_across_a_kill_and_a_lost_log() {
