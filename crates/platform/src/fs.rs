@@ -87,6 +87,45 @@ pub fn inode_and_birth(file: impl AsFd) -> io::Result<(u64, u64)> {
     Ok((std::os::unix::fs::MetadataExt::ino(&facts), birth(&facts).unwrap_or(0)))
 }
 
+/// The nanosecond in which an open file was last changed in any way (`ctime`). No program can set it, so a file that was
+/// restored from a copy has another one.
+pub fn changed_at(file: &File) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+
+    let facts = file.metadata()?;
+    Ok(facts
+        .ctime()
+        .cast_unsigned()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(facts.ctime_nsec().cast_unsigned()))
+}
+
+/// Reads an extended attribute of a file or folder. None if it has none, or if the file system has no attributes.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+pub fn attribute(path: &Path, name: &str) -> Option<String> {
+    let mut value = [0; 64];
+    let length = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
+    Some(std::str::from_utf8(value.get(..length)?).ok()?.to_owned())
+}
+
+/// Sets an extended attribute of a file or folder.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+pub fn set_attribute(path: &Path, name: &str, value: &str) -> io::Result<()> {
+    Ok(rustix::fs::setxattr(path, name, value.as_bytes(), rustix::fs::XattrFlags::empty())?)
+}
+
+/// Other systems have other attributes.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn attribute(_path: &Path, _name: &str) -> Option<String> {
+    None
+}
+
+/// Other systems have other attributes.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn set_attribute(_path: &Path, _name: &str, _value: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Frees the disk blocks of a range of a file. The range then reads as zeros, and the file keeps its length.
 #[cfg(target_os = "linux")]
 pub fn punch_hole(file: &File, from: u64, length: u64) -> io::Result<()> {

@@ -76,7 +76,7 @@ impl SqliteStore {
         let path = folder.join("leases.db");
         if tokens.boot()?.is_none_or(|last| last != boot) {
             let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
-            start_boot(&tokens, &path, boot)?;
+            start_boot(&tokens, &write_lock, &path, boot)?;
         }
         let connection = schema::connect(&path)?;
         // Another process may create the tables now, so everything but a yes is checked again under the lock.
@@ -84,7 +84,7 @@ impl SqliteStore {
             let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
             if !schema::is_set_up(&connection, &path)? {
                 // If both `tokens` and the database are lost, the lock file still has the limit.
-                let noted = write_lock.noted().map_err(|error| failed("read", &lock_path, error))?;
+                let (noted, _) = write_lock.noted().map_err(|error| failed("read", &lock_path, error))?;
                 schema::set_up(&connection, &path, tokens.limit()?.max(noted))?;
             }
         }
@@ -165,10 +165,8 @@ impl SqliteStore {
         }
     }
 
-    /// Writes the limit of numbers into the database, in case `tokens` is lost, and into the lock file, in case the database is
-    /// lost with it. The last one is the third copy: it may be missing.
+    /// Writes the limit of numbers into the database, in case `tokens` is lost.
     fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
-        let _ = self.write_lock.note(limit);
         let noted = connection.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()]);
         self.database(noted).map(|_| ())
     }
@@ -242,7 +240,7 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), StoreError> {
 }
 
 /// Removes the database of another boot, whose holders are all dead. The caller holds the write lock.
-fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError> {
+fn start_boot(tokens: &Tokens, write_lock: &WriteLock, path: &Path, boot: &str) -> Result<(), StoreError> {
     match tokens.boot()? {
         // Nothing is known about a database that is there. The open that follows checks it.
         None => return Ok(()),
@@ -264,7 +262,7 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
             Ok(()) | Err(_) => {}
         }
     }
-    let mut drawing = tokens.draw(0)?;
+    let mut drawing = tokens.draw(0, write_lock)?;
     drawing.next();
     drawing.keep().map(|_| ())
 }

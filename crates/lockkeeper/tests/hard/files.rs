@@ -39,6 +39,29 @@ fn tokens_grow_whatever_is_deleted_between_commands() {
     site.assert_clean("after all losses");
 }
 
+/// Invariant 2. An old `tokens`, or all files of an old backup, copied over those that are there.
+#[test]
+fn tokens_grow_after_a_backup_was_restored() {
+    let site = Site::new();
+    let mut last = site.pass_through("db");
+    for names in [&["tokens"][..], &["tokens", "gate", "leases.db", "leases.db-wal", "leases.db-shm"]] {
+        let backup: Vec<_> = names
+            .iter()
+            .map(|name| site.store().join(name))
+            .map(|path| (std::fs::read(&path).unwrap(), path))
+            .collect();
+        for _ in 0..3 {
+            last = site.pass_through("db");
+        }
+        for (content, path) in backup {
+            std::fs::write(path, content).unwrap();
+        }
+        let token = site.pass_through("db");
+        assert!(token > last, "{names:?}: token {token} after {last}");
+        last = token;
+    }
+}
+
 /// Invariants 3, 5. A cleaner deletes `life`, or a restore puts a copy in its place: the live holder keeps its lease.
 #[test]
 fn a_holder_whose_liveness_file_was_replaced_is_not_taken_for_dead() {

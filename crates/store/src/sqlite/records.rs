@@ -202,10 +202,8 @@ impl Records<StoreError> for SqliteRecords<'_> {
                 let mut statement = self.connection.prepare_cached("SELECT highest FROM numbers")?;
                 statement.query_row([], |row| row.get::<_, i64>(0))
             };
-            // A database that lost its log has an old limit. The file of the write lock has the newest one.
             let noted = self.store.database(noted())?.cast_unsigned();
-            self.drawing =
-                Some(self.store.tokens.draw(noted.max(self.store.write_lock.noted().unwrap_or(0)))?);
+            self.drawing = Some(self.store.tokens.draw(noted, &self.store.write_lock)?);
         }
         Ok(self.drawing.as_mut().map_or(0, Drawing::next))
     }
