@@ -12,7 +12,7 @@ use rusqlite::{Params, Row};
 use super::connections::Pooled;
 use super::rows::Place;
 use super::tokens::Drawing;
-use super::{SqliteStore, execute, rows};
+use super::{SqliteStore, execute, rows, schema};
 use crate::{Commit, Granted, StoreError, Transaction};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::write_lock::WriteLockGuard;
@@ -267,6 +267,10 @@ impl Transaction for SqliteRecords<'_> {
         let end = if changed || self.limit.is_some() { "COMMIT" } else { "ROLLBACK" };
         store.database(execute(&self.connection, end))?;
         self.limit = None;
+        if changed {
+            // It is committed. If the log cannot be shortened now, the next commit tries again.
+            let _ = schema::shorten_log(&self.connection, &store.path);
+        }
         drop(self);
         store.carry_out(effects, &granted);
         Ok(Commit::Committed)

@@ -23,10 +23,10 @@ const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION
 
 /// How long to retry while other processes read a database that has no tables yet.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
-/// A write-ahead log that grew beyond this many bytes is truncated when it starts again.
-pub(super) const LONG_LOG: u64 = 512 * 1024;
-/// A commit that finds this many pages in the log runs a checkpoint. A command that starts alone reads the whole log.
-const CHECKPOINT_PAGES: u32 = 64;
+/// How long a statement waits for a lock of SQLite: as long as rusqlite does by default.
+const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+/// A commit that leaves a longer write-ahead log (64 pages of 1 KiB) truncates it. A command that starts alone reads the whole log.
+const LONG_LOG: u64 = 64 * 1024;
 
 /// Every command parses the schema again, so it is as small as possible. Types are strict; `rows` checks the values.
 ///
@@ -77,7 +77,7 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
         Ok(_) | Err(_) => {}
     }
     let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
-    // No checkpoint at the end of every short command: a commit does it now and then.
+    // No checkpoint at the end of every short command: a commit truncates a long log.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|error| explain(path, error))?;
@@ -150,11 +150,26 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
     use_log(connection, path)?;
     // Leases need no fsync: after a power cut all their holders are dead, and the database is created anew.
     connection
-        .execute_batch(&format!(
-            "PRAGMA synchronous = OFF; PRAGMA journal_size_limit = {LONG_LOG};
-             PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
-        ))
+        .execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0;")
         .map_err(|error| explain(path, error))
+}
+
+/// Truncates the write-ahead log if it is long. The caller holds the write lock.
+///
+/// The checkpoints of SQLite do not shorten the log of short commands: a command that starts alone reads the log anew, and does
+/// not know that its pages are in the database already. So nobody ever starts the log from its beginning. A process that reads
+/// an older snapshot at this moment prevents it, and the next commit tries again.
+pub(super) fn shorten_log(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if std::fs::metadata(log).map_or(0, |log| log.len()) < LONG_LOG {
+        return Ok(());
+    }
+    // Nobody waits for a reader here.
+    connection.busy_timeout(Duration::ZERO)?;
+    let done = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    connection.busy_timeout(BUSY_PATIENCE)?;
+    done
 }
 
 /// Switches the database to a write-ahead log. SQLite reports no error if it cannot, so the mode is checked.
