@@ -63,6 +63,11 @@ pub fn current() -> io::Result<ProcessRef> {
     process_table::own_info().map(|info| reference(&info))
 }
 
+/// Returns the effective user of this process.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Returns the identities of this process and of all its ancestors that the system shows.
 pub fn with_ancestors() -> io::Result<Vec<ProcessRef>> {
     let mut info = process_table::own_info()?;

@@ -21,7 +21,7 @@ mod tokens;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -36,7 +36,7 @@ use connections::Pooled;
 pub(super) use connections::{Connections, Purpose};
 pub(super) use examine::pages;
 use lockkeeper_platform::write_lock::WriteLock;
-use lockkeeper_platform::{clock, fs as local, waker};
+use lockkeeper_platform::{access, clock, fs as local, waker};
 use records::SqliteRecords;
 pub(super) use schema::{Format, connect, explain, use_log, version};
 use tokens::Tokens;
@@ -235,8 +235,7 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 }
 
 pub(super) fn make_folder(folder: &Path) -> Result<(), StoreError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| failed("make the folder", folder, error))
+    access::make_state_folder(folder).map_err(|error| failed("make the folder", folder, error))
 }
 
 /// Removes the database of another boot, whose holders are all dead. The caller holds the write lock.

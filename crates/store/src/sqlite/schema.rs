@@ -11,6 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::StoreError;
+use lockkeeper_platform::access;
 
 /// `LkSt`: marks the database as one of ours.
 const APPLICATION_ID: i64 = 0x4c6b_5374;
@@ -74,7 +75,11 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
         Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
             return Err(StoreError::io("make", path, source));
         }
-        Ok(_) | Err(_) => {}
+        Ok(new) => {
+            access::inherit(&new, path.parent().unwrap_or(path))
+                .map_err(|source| StoreError::io("share", path, source))?;
+        }
+        Err(_) => {}
     }
     let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
     // No checkpoint at the end of every short command: a commit truncates a long log.
