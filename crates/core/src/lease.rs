@@ -13,6 +13,7 @@
 //! resource is ever free while somebody waits for it.
 
 mod ending;
+mod permission;
 mod strength;
 
 use std::sync::Arc;
@@ -20,13 +21,14 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::deadlock::{Link, cycle};
-use crate::id::{LeaseId, TicketName, Token, WakerId};
+use crate::id::{LeaseId, Owner, TicketName, Token, WakerId};
 use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
 use crate::resource::{Key, KeyRange, Target};
 use crate::time::{Moment, Ttl};
 use crate::waiting::{Asker, Blocker, blockers, hand_off, settle};
-pub use ending::{clean_up, evict, release, revoke};
+pub use ending::{clean_up, end, evict, release, revoke};
+pub use permission::{Caller, permit, permit_renewal};
 pub use strength::{downgrade, upgrade};
 
 /// A request for a lease.
@@ -112,6 +114,14 @@ pub enum NotCurrent {
     /// Its holder was told to let go.
     #[error("{0} was revoked")]
     Revoked(LeaseId),
+    /// The caller is neither its owner nor a process of its family, and does not name its token.
+    #[error("{id} belongs to {owner}")]
+    NotTheOwner {
+        /// The lease.
+        id: LeaseId,
+        /// Whose it is.
+        owner: Owner,
+    },
 }
 
 /// Takes a lease, or a place in line for it.

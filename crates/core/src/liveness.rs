@@ -43,6 +43,15 @@ pub enum Voucher {
     Process(ProcessRef),
     /// Nothing. The claim ends with its TTL.
     Time,
+    /// Nothing. The claim ends with its TTL. It was made for this process, whose descendants may end it earlier.
+    TimeFor(ProcessRef),
+}
+
+impl Voucher {
+    /// Whether only the TTL ends the claim.
+    pub fn is_time_alone(self) -> bool {
+        matches!(self, Self::Time | Self::TimeFor(_))
+    }
 }
 
 impl fmt::Display for Voucher {
@@ -50,7 +59,7 @@ impl fmt::Display for Voucher {
         f.write_str(match self {
             Self::KernelLock { .. } => "kernel-lock",
             Self::Process(_) => "process",
-            Self::Time => "ttl",
+            Self::Time | Self::TimeFor(_) => "ttl",
         })
     }
 }
@@ -65,11 +74,19 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// The process of the claim, if it has one.
+    /// The process whose life proves the claim, if there is one.
     pub fn process(&self) -> Option<ProcessRef> {
         match self.voucher {
             Voucher::KernelLock { process, .. } | Voucher::Process(process) => Some(process),
-            Voucher::Time => None,
+            Voucher::Time | Voucher::TimeFor(_) => None,
+        }
+    }
+
+    /// The process that the claim was made for, if it is known. Its descendants may end the claim.
+    pub fn made_for(&self) -> Option<ProcessRef> {
+        match self.voucher {
+            Voucher::TimeFor(process) => Some(process),
+            Voucher::KernelLock { .. } | Voucher::Process(_) | Voucher::Time => self.process(),
         }
     }
 }

@@ -101,7 +101,7 @@ impl Lease {
     pub fn waker(&self) -> Option<WakerId> {
         match self.claim.proof.voucher {
             Voucher::KernelLock { holder, .. } => Some(WakerId(holder.0)),
-            Voucher::Process(_) | Voucher::Time => None,
+            Voucher::Process(_) | Voucher::Time | Voucher::TimeFor(_) => None,
         }
     }
 

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::liveness::{
-    Contract, LivenessProbe, LockState, Observation, ProcessState, Verdict, Voucher,
-};
+use lockkeeper_core::liveness::{Contract, LivenessProbe, LockState, Observation, ProcessState, Verdict};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, format_span};
@@ -183,7 +181,7 @@ fn time_step(lease: &Lease, now: Moment) -> Step {
         Some(end) if end < now => {
             let over = format_span(now.since(end));
             let means = match lease.claim.contract {
-                Contract::Strict if lease.claim.proof.voucher != Voucher::Time => {
+                Contract::Strict if !lease.claim.proof.voucher.is_time_alone() => {
                     "overdue, but a live holder keeps it (contract strict)"
                 }
                 Contract::Strict | Contract::Lease => "its TTL has ended",

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::deadlock::{self, Link};
 use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
-use lockkeeper_core::lease::{self, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{self, Caller, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
 use lockkeeper_core::record::{Claim, Lease, Ticket};
 use lockkeeper_core::records::Reaped;
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, Ttl};
 
 use super::Engine;
+use lockkeeper_platform::process;
 use lockkeeper_store::StoreError;
 
 /// The outcome of an upgrade.
@@ -74,42 +75,93 @@ impl Engine {
         self.decide(|overlay| lease::detach(overlay, ticket)).map(|_| ())
     }
 
-    /// Renews a lease: its TTL starts again.
+    /// This process as the caller that wants to end or change a lease.
+    pub fn caller(&self, token: Option<Token>, owner: Option<Owner>) -> Caller {
+        // Where the process table cannot be read, the caller has no family, and needs the token or the owner.
+        let processes = process::with_ancestors().ok();
+        Caller { token, owner, processes: processes.map(|found| (self.probe().origin().clone(), found)) }
+    }
+
+    /// Renews a lease: its TTL starts again. Only a caller that may end the lease may shorten its TTL.
     pub fn renew(
         &self,
         id: LeaseId,
-        token: Option<Token>,
+        caller: impl Into<Caller>,
         ttl: Option<Ttl>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
-        self.decide(|overlay| lease::renew(overlay, id, token, ttl)).map(|(renewed, _)| renewed)
+        let caller = caller.into();
+        let decided = self.decide(|overlay| match lease::permit_renewal(overlay, id, &caller, ttl)? {
+            Ok(()) => lease::renew(overlay, id, caller.token, ttl),
+            Err(refusal) => Ok(Err(refusal)),
+        });
+        decided.map(|(renewed, _)| renewed)
     }
 
-    /// Ends a lease.
+    /// Ends a lease of this process: its work is over. Everybody else calls [`Engine::end`].
     pub fn release(
         &self,
         id: LeaseId,
-        token: Option<Token>,
+        caller: impl Into<Caller>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
-        self.decide(|overlay| lease::release(overlay, id, token)).map(|(released, _)| released)
+        let caller = caller.into();
+        let decided = self.decide(|overlay| match lease::permit(overlay, id, &caller)? {
+            Ok(()) => lease::release(overlay, id, caller.token),
+            Err(refusal) => Ok(Err(refusal)),
+        });
+        decided.map(|(released, _)| released)
+    }
+
+    /// Ends a lease from outside of its holder process, if the caller may do it. A resident holder is told first, and gets
+    /// `grace` to stop its command: the next holder never starts beside it.
+    pub fn end(
+        &self,
+        id: LeaseId,
+        caller: &Caller,
+        grace: Duration,
+    ) -> Result<Result<Broken, NotCurrent>, StoreError> {
+        match self.begin_end(id, caller)? {
+            Ok(revoked) => self.wait_or_evict(revoked, grace).map(Ok),
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// The first half of [`Engine::end`]: ends the lease, or tells its resident holder to let go. Returns the lease, and whether
+    /// it is still held.
+    pub fn begin_end(
+        &self,
+        id: LeaseId,
+        caller: &Caller,
+    ) -> Result<Result<(Lease, bool), NotCurrent>, StoreError> {
+        self.decide(|overlay| lease::end(overlay, id, caller)).map(|(revoked, _)| revoked)
     }
 
     /// Makes a shared lease exclusive.
     pub fn upgrade(
         &self,
         id: LeaseId,
-        token: Option<Token>,
+        caller: impl Into<Caller>,
         wait: Option<WaitTerms>,
     ) -> Result<Upgrade, StoreError> {
-        self.decide(|overlay| lease::upgrade(overlay, id, token, wait)).map(|(upgraded, _)| upgraded)
+        let caller = caller.into();
+        let decided = self.decide(|overlay| match lease::permit(overlay, id, &caller)? {
+            Ok(()) => lease::upgrade(overlay, id, caller.token, wait),
+            Err(refusal) => Ok(Err(refusal)),
+        });
+        decided.map(|(upgraded, _)| upgraded)
     }
 
     /// Makes a lease shared.
     pub fn downgrade(
         &self,
         id: LeaseId,
-        token: Option<Token>,
+        caller: impl Into<Caller>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
-        self.decide(|overlay| lease::downgrade(overlay, id, token)).map(|(downgraded, _)| downgraded)
+        let caller = caller.into();
+        let decided = self.decide(|overlay| match lease::permit(overlay, id, &caller)? {
+            Ok(()) => lease::downgrade(overlay, id, caller.token),
+            Err(refusal) => Ok(Err(refusal)),
+        });
+        decided.map(|(downgraded, _)| downgraded)
     }
 
     /// Whether a token is current for a target.
@@ -143,11 +195,6 @@ impl Engine {
                 None => overlay.ticket(id)?.map(|ticket| ticket.claim),
             })
         })
-    }
-
-    /// The owner of a lease or ticket.
-    pub fn owner_of(&self, id: LeaseId) -> Result<Option<Owner>, StoreError> {
-        Ok(self.claim(id)?.map(|claim| claim.owner.clone()))
     }
 
     /// The moment on the store's clock.
@@ -191,7 +238,11 @@ impl Engine {
     }
 
     /// Waits until a holder that was told to let go has done so. Takes the lease away if it does not.
-    fn wait_or_evict(&self, (lease, stays): (Lease, bool), grace: Duration) -> Result<Broken, StoreError> {
+    pub fn wait_or_evict(
+        &self,
+        (lease, stays): (Lease, bool),
+        grace: Duration,
+    ) -> Result<Broken, StoreError> {
         let by_force = stays && !self.wait_until_gone(&lease, grace)?;
         if by_force {
             self.decide(|overlay| lease::evict(overlay, lease.id))?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::{LivenessProbe, Observation, Origin, ProcessRef, Proof, Voucher};
+use lockkeeper_core::liveness::{LivenessProbe, LockState, Observation, Origin, ProcessRef, Proof, Voucher};
 
 use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::process::Watch;
@@ -68,7 +68,7 @@ impl LivenessProbe for MachineProbe {
             Voucher::KernelLock { holder, .. } => Observation::Lock(self.life.look(holder)),
             Voucher::Process(_) if !self.shares_pids_with(&proof.origin) => Observation::OtherPidNamespace,
             Voucher::Process(process) => Observation::Process(process::look(process)),
-            Voucher::Time => Observation::Nothing,
+            Voucher::Time | Voucher::TimeFor(_) => Observation::Nothing,
         }
     }
 }
@@ -77,11 +77,14 @@ impl MachineProbe {
     /// A descriptor that becomes readable when the last process of a holder is gone.
     ///
     /// It costs one thread for each such holder, which sleeps in the kernel until then. It is for commands that outlive their
-    /// wrapper, and for holders in other pid namespaces. None if no thread can be started.
+    /// wrapper, and for holders in other pid namespaces. None if no thread can be started, or if the lock cannot be read.
     pub fn watch_lock(&self, holder: HolderId) -> Option<Arc<OwnedFd>> {
         let mut lock_watches = self.lock_watches.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock_watches.get(&holder) {
             return Some(Arc::clone(known));
+        }
+        if self.life.look(holder) == LockState::Unreadable {
+            return None;
         }
         let (reader, writer) = pipe::blocking().ok()?;
         let reader = Arc::new(reader);

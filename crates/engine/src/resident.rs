@@ -5,7 +5,7 @@ use std::io;
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::{Origin, ProcessRef, Proof, Voucher};
 use lockkeeper_platform::liveness_lock::LivenessLock;
-use lockkeeper_platform::{process, random};
+use lockkeeper_platform::process;
 
 use super::Engine;
 
@@ -21,7 +21,7 @@ impl Engine {
     /// Takes a new liveness lock for this process.
     pub fn resident(&self) -> io::Result<Resident> {
         let process = process::current()?;
-        let lock = self.probe().liveness_file().hold(random::holder_id()?)?;
+        let lock = self.probe().liveness_file().hold_new()?;
         Ok(Resident { lock, process, origin: self.probe().origin().clone() })
     }
 }

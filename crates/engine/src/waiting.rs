@@ -236,7 +236,7 @@ impl Engine {
             let pids_count = self.probe.shares_pids_with(&proof.origin);
             let same_machine = proof.origin.boot == self.probe.origin().boot;
             match proof.voucher {
-                Voucher::Time => {}
+                Voucher::Time | Voucher::TimeFor(_) => {}
                 Voucher::Process(process) if pids_count => watches.add(self.probe.watch(process)),
                 Voucher::Process(_) => {}
                 Voucher::KernelLock { holder, process } if same_machine => {
@@ -295,7 +295,7 @@ impl Watches {
 /// How long until a watched record ends by time alone.
 fn time_left(watched: &Watched, now: Moment) -> Option<Duration> {
     let end = watched.ends_at()?;
-    let ends_by_time_alone = matches!(watched.claim().proof.voucher, Voucher::Time);
+    let ends_by_time_alone = watched.claim().proof.voucher.is_time_alone();
     // One millisecond later it is over for certain.
     Some(end.since(now) + Duration::from_millis(1)).filter(|_| end > now || ends_by_time_alone)
 }

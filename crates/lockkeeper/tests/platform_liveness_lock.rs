@@ -143,7 +143,38 @@ fn two_hundred_holders_are_told_apart() {
 fn an_id_beyond_the_file_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = LivenessFile::open(dir.path()).unwrap();
-    assert!(file.hold(HolderId(1 << 62)).is_err());
+    assert!(file.hold(HolderId(1 << 63)).is_err());
     assert_eq!(file.look(HolderId(u64::MAX)), LockState::Unreadable);
     assert!(file.hold(HolderId((1 << 62) - 1)).is_ok());
+}
+
+/// A deleted file, and a copy in its place, prove nothing about holders of the file that was there before.
+#[test]
+fn another_file_in_its_place_proves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("life");
+    let before = LivenessFile::open(dir.path()).unwrap();
+    let held = before.hold_new().unwrap();
+    let dead = before.hold_new().unwrap().holder();
+    assert_eq!((before.look(held.holder()), before.look(dead)), (LockState::Held, LockState::Free));
+    for copied in [false, true] {
+        if copied {
+            std::fs::copy(&path, dir.path().join("copy")).unwrap();
+            std::fs::rename(dir.path().join("copy"), &path).unwrap();
+        } else {
+            std::fs::remove_file(&path).unwrap();
+        }
+        let after = LivenessFile::open(dir.path()).unwrap();
+        for holder in [held.holder(), dead] {
+            assert_eq!(after.look(holder), LockState::Unreadable, "copied: {copied}");
+            assert!(after.wait_free(holder).is_err());
+        }
+        // Holders of the new file are judged by the new file, also by a process that has the old one open.
+        let newer = after.hold_new().unwrap();
+        assert_eq!(
+            (after.look(newer.holder()), before.look(newer.holder())),
+            (LockState::Held, LockState::Held)
+        );
+        assert_eq!(before.look(held.holder()), LockState::Held);
+    }
 }

@@ -6,6 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::access;
 
 /// `O_NOFOLLOW`: opening fails when the last component of the path is a symbolic link.
 pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
@@ -63,25 +66,109 @@ fn network_name(_stat: &rustix::fs::StatFs) -> Option<&'static str> {
     None
 }
 
-/// Opens one of our own files for reading and writing, and creates it with mode 0600 if it is missing. Refuses
-/// anything but a regular file, and does not block on a FIFO.
+/// Opens one of our own files for reading and writing. If it is missing, creates it with mode 0600, or with the access of a
+/// shared folder. Refuses anything but a regular file, and does not block on a FIFO.
 pub fn open_private(path: &Path) -> io::Result<OwnedFd> {
-    open_regular(path, OFlags::RDWR | OFlags::CREATE)
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR));
+    let descriptor = loop {
+        match open(flags) {
+            Ok(descriptor) => break descriptor,
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match open(flags | OFlags::CREATE | OFlags::EXCL) {
+            Ok(descriptor) => {
+                access::inherit(&descriptor, path.parent().unwrap_or(path))?;
+                break descriptor;
+            }
+            // Another process was faster.
+            Err(Errno::EXIST) if path.symlink_metadata().is_ok_and(|found| !found.is_symlink()) => {}
+            Err(error) => return Err(error.into()),
+        }
+    };
+    regular(descriptor, path)
 }
 
 /// Opens one of our own files for reading only, where the folder may be read-only.
 pub fn open_to_read(path: &Path) -> io::Result<OwnedFd> {
-    open_regular(path, OFlags::RDONLY)
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let descriptor = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
+    regular(descriptor, path)
 }
 
-fn open_regular(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let descriptor = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))?;
+/// Refuses anything but a regular file.
+fn regular(descriptor: OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     if FileType::from_raw_mode(rustix::fs::fstat(&descriptor)?.st_mode) == FileType::RegularFile {
         Ok(descriptor)
     } else {
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a regular file", path.display())))
     }
+}
+
+/// The inode of an open file and the nanosecond of its creation; zero where the file system does not keep that.
+///
+/// File systems give the inode of a deleted file to a new one. The creation time tells the two apart.
+#[cfg(target_os = "linux")]
+pub fn inode_and_birth(file: impl AsFd) -> io::Result<(u64, u64)> {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+
+    let facts = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
+    let nanoseconds = facts.stx_btime.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000);
+    Ok((facts.stx_ino, nanoseconds.wrapping_add(u64::from(facts.stx_btime.tv_nsec))))
+}
+
+/// The inode of an open file and the nanosecond of its creation.
+#[cfg(target_vendor = "apple")]
+pub fn inode_and_birth(file: impl AsFd) -> io::Result<(u64, u64)> {
+    let facts = rustix::fs::fstat(file)?;
+    let nanoseconds = facts.st_birthtime.cast_unsigned().wrapping_mul(1_000_000_000);
+    Ok((facts.st_ino, nanoseconds.wrapping_add(facts.st_birthtime_nsec.cast_unsigned())))
+}
+
+/// The inode of an open file. The creation time is not known here.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn inode_and_birth(file: impl AsFd) -> io::Result<(u64, u64)> {
+    Ok((rustix::fs::fstat(file)?.st_ino, 0))
+}
+
+/// The nanosecond in which an open file was last changed in any way (`ctime`). No program can set it, so a file that was
+/// restored from a copy has another one.
+pub fn changed_at(file: &File) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+
+    let facts = file.metadata()?;
+    Ok(facts
+        .ctime()
+        .cast_unsigned()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(facts.ctime_nsec().cast_unsigned()))
+}
+
+/// Reads an extended attribute of a file or folder. None if it has none, or if the file system has no attributes.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+pub fn attribute(path: &Path, name: &str) -> Option<String> {
+    let mut value = [0; 64];
+    let length = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
+    Some(std::str::from_utf8(value.get(..length)?).ok()?.to_owned())
+}
+
+/// Sets an extended attribute of a file or folder.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+pub fn set_attribute(path: &Path, name: &str, value: &str) -> io::Result<()> {
+    Ok(rustix::fs::setxattr(path, name, value.as_bytes(), rustix::fs::XattrFlags::empty())?)
+}
+
+/// Other systems have other attributes.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn attribute(_path: &Path, _name: &str) -> Option<String> {
+    None
+}
+
+/// Other systems have other attributes.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn set_attribute(_path: &Path, _name: &str, _value: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Frees the disk blocks of a range of a file. The range then reads as zeros, and the file keeps its length.

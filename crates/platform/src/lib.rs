@@ -6,6 +6,7 @@
 //!
 //! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
+pub mod access;
 pub mod answer;
 pub mod browser;
 pub mod changes;

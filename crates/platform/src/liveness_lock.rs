@@ -9,6 +9,10 @@
 //! a holder, are never taken for holders. They use a file description of their own, because the kernel does not report the locks
 //! of a description to itself.
 //!
+//! If somebody deletes `life` or puts a copy in its place, later processes open another file, in which no byte is locked. So a
+//! holder id contains a tag of the file that was locked (its inode and the time of its creation). A byte of another file proves
+//! nothing about that holder: [`LivenessFile::look`] returns [`LockState::Unreadable`].
+//!
 //! Linux and macOS have such locks. Elsewhere each holder has a file of its own under `life.d/` with `flock(2)` on it. It behaves
 //! the same, but a killed holder leaves an empty file behind.
 
@@ -22,6 +26,7 @@ use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Resource, getrlimit};
 
 use super::lock_holders::{self, FileId};
+use super::{fs, random};
 
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 use flock_files as locks;
@@ -37,11 +42,18 @@ pub(super) fn first_inherited() -> i32 {
     limit.map_or(FIRST_INHERITED, |limit| FIRST_INHERITED.min(limit / 4 * 3))
 }
 
+/// This bit says that the lowest bits of a holder id are the tag of a file. Ids of version 0.1.0 are below it.
+const HAS_TAG: u64 = 1 << 62;
+/// How many bits a tag has. The 40 bits between these two are random.
+const TAG_BITS: u32 = 22;
+
 /// The file that all holders of one store lock.
 #[derive(Debug)]
 pub struct LivenessFile {
     path: PathBuf,
     looking: OwnedFd,
+    /// The tag of the file that is open for looking.
+    tag: u64,
 }
 
 impl LivenessFile {
@@ -49,28 +61,60 @@ impl LivenessFile {
     pub fn open(dir: &Path) -> io::Result<Self> {
         let path = dir.join("life");
         let looking = locks::open(&path)?;
-        Ok(Self { path, looking })
+        let tag = tag_of(&looking)?;
+        Ok(Self { path, looking, tag })
     }
 
     /// Opens an existing file that may not be written. It can be looked at, but no lock can be taken.
     pub fn open_to_read(dir: &Path) -> io::Result<Self> {
         let path = dir.join("life");
         let looking = super::fs::open_to_read(&path)?;
-        Ok(Self { path, looking })
+        let tag = tag_of(&looking)?;
+        Ok(Self { path, looking, tag })
     }
 
-    /// Takes the lock of `holder`. From here on readers see it as held.
+    /// Takes a lock with a new id, which contains the tag of the locked file.
+    pub fn hold_new(&self) -> io::Result<LivenessLock> {
+        loop {
+            let drawn = random::number()? >> (TAG_BITS + 2) << TAG_BITS;
+            let file = locks::open(&self.path)?;
+            let holder = HolderId(HAS_TAG | drawn | tag_of(&file)?);
+            match locks::hold(&self.path, file, holder) {
+                Ok(descriptor) => return Ok(LivenessLock { holder, descriptor }),
+                // Another holder has drawn the same number.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes the lock of a chosen `holder`. From here on readers see it as held.
     pub fn hold(&self, holder: HolderId) -> io::Result<LivenessLock> {
-        Ok(LivenessLock { holder, descriptor: locks::hold(&self.path, holder)? })
+        let file = locks::open(&self.path)?;
+        Ok(LivenessLock { holder, descriptor: locks::hold(&self.path, file, holder)? })
     }
 
     /// Reads whether any process of the holder is left. It costs one system call and blocks nobody.
+    ///
+    /// A holder that locked another file is [`LockState::Unreadable`]: nothing can be said about it here.
     pub fn look(&self, holder: HolderId) -> LockState {
-        match locks::is_held(&self.path, self.looking.as_fd(), holder) {
+        let is_held = if is_of(holder, self.tag) {
+            locks::is_held(&self.path, self.looking.as_fd(), holder)
+        } else {
+            // This process may have opened the file before it was replaced.
+            self.newer_file(holder).and_then(|file| locks::is_held(&self.path, file.as_fd(), holder))
+        };
+        match is_held {
             Ok(true) => LockState::Held,
             Ok(false) => LockState::Free,
             Err(_) => LockState::Unreadable,
         }
+    }
+
+    /// Opens the file that has this name now, if it is the one that the holder locked.
+    fn newer_file(&self, holder: HolderId) -> io::Result<OwnedFd> {
+        let file = locks::open(&self.path)?;
+        if is_of(holder, tag_of(&file)?) { Ok(file) } else { Err(io::Error::other("the file was replaced")) }
     }
 
     /// The other processes of a holder, where the system shows them. It reads every process of the machine.
@@ -83,8 +127,22 @@ impl LivenessFile {
 
     /// Blocks the calling thread until no process of the holder is left.
     pub fn wait_free(&self, holder: HolderId) -> io::Result<()> {
-        locks::wait_free(&self.path, holder)
+        locks::wait_free(&self.path, self.newer_file(holder)?, holder)
     }
+}
+
+/// Whether the holder locked the file with this tag. That is not known of ids without a tag, so the answer is yes.
+fn is_of(holder: HolderId, tag: u64) -> bool {
+    holder.0 & HAS_TAG == 0 || holder.0 & ((1 << TAG_BITS) - 1) == tag
+}
+
+/// The tag of an open file. The device is left out: it changes when a disk is mounted again, and its files do not.
+fn tag_of(file: &OwnedFd) -> io::Result<u64> {
+    let (inode, born) = fs::inode_and_birth(file)?;
+    // A multiplication by an odd constant spreads every bit to the highest ones (Fibonacci hashing).
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = (inode.wrapping_mul(SPREAD) ^ born).wrapping_mul(SPREAD);
+    Ok(mixed >> (u64::BITS - TAG_BITS))
 }
 
 /// The lock of a holder. Dropping it closes the descriptor of this process only: commands that share the lock keep it.
@@ -157,10 +215,9 @@ mod ofd_locks {
         open_private(path)
     }
 
-    pub(super) fn hold(path: &Path, holder: HolderId) -> io::Result<OwnedFd> {
-        let descriptor = open_private(path)?;
-        control(descriptor.as_fd(), libc::F_OFD_SETLK, &mut byte(holder, WRITE)?)?;
-        Ok(descriptor)
+    pub(super) fn hold(_path: &Path, file: OwnedFd, holder: HolderId) -> io::Result<OwnedFd> {
+        control(file.as_fd(), libc::F_OFD_SETLK, &mut byte(holder, WRITE)?)?;
+        Ok(file)
     }
 
     pub(super) fn is_held(_path: &Path, looking: BorrowedFd<'_>, holder: HolderId) -> io::Result<bool> {
@@ -169,10 +226,9 @@ mod ofd_locks {
         Ok(range.l_type != NONE)
     }
 
-    pub(super) fn wait_free(path: &Path, holder: HolderId) -> io::Result<()> {
-        let descriptor = open_private(path)?;
+    pub(super) fn wait_free(_path: &Path, file: OwnedFd, holder: HolderId) -> io::Result<()> {
         // Closing the descriptor gives the read lock back.
-        control(descriptor.as_fd(), libc::F_OFD_SETLKW, &mut byte(holder, READ)?)
+        control(file.as_fd(), libc::F_OFD_SETLKW, &mut byte(holder, READ)?)
     }
 
     pub(super) fn release(descriptor: BorrowedFd<'_>, holder: HolderId) -> io::Result<()> {
@@ -180,9 +236,9 @@ mod ofd_locks {
     }
 
     fn byte(holder: HolderId, kind: c_short) -> io::Result<Range> {
-        let offset = i64::try_from(holder.0).ok().filter(|offset| *offset < 1 << 62);
+        let offset = i64::try_from(holder.0).ok().filter(|offset| *offset < i64::MAX);
         let start =
-            offset.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "holder id above 2^62"))?;
+            offset.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "holder id above 2^63"))?;
         let mut range = empty_range();
         range.l_type = kind;
         range.l_whence = libc::SEEK_SET as c_short;
@@ -231,7 +287,7 @@ mod flock_files {
         }
     }
 
-    pub(super) fn hold(path: &Path, holder: HolderId) -> io::Result<OwnedFd> {
+    pub(super) fn hold(path: &Path, _file: OwnedFd, holder: HolderId) -> io::Result<OwnedFd> {
         let descriptor = open_private(&own_path(path, holder))?;
         flock(&descriptor, FlockOperation::NonBlockingLockExclusive)?;
         Ok(descriptor)
@@ -246,7 +302,7 @@ mod flock_files {
         }
     }
 
-    pub(super) fn wait_free(path: &Path, holder: HolderId) -> io::Result<()> {
+    pub(super) fn wait_free(path: &Path, _file: OwnedFd, holder: HolderId) -> io::Result<()> {
         let own_path = own_path(path, holder);
         let Some(descriptor) = open_existing(&own_path)? else { return Ok(()) };
         rustix::io::retry_on_intr(|| flock(&descriptor, FlockOperation::LockShared))?;

@@ -63,6 +63,23 @@ pub fn current() -> io::Result<ProcessRef> {
     process_table::own_info().map(|info| reference(&info))
 }
 
+/// Returns the effective user of this process.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Returns the identities of this process and of all its ancestors that the system shows.
+pub fn with_ancestors() -> io::Result<Vec<ProcessRef>> {
+    let mut info = process_table::own_info()?;
+    let mut found = vec![reference(&info)];
+    while info.parent != 0 && found.iter().all(|known| known.pid != info.parent) {
+        let Ok(parent) = process_table::info(info.parent) else { break };
+        info = parent;
+        found.push(reference(&info));
+    }
+    Ok(found)
+}
+
 /// Returns the identity of the process that has this pid now.
 pub fn identify(pid: u32) -> Result<ProcessRef, IdentifyError> {
     let number = checked(pid).ok_or(IdentifyError::OutOfRange(pid))?;

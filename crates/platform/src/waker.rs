@@ -21,7 +21,7 @@ use lockkeeper_core::id::WakerId;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
-use super::random;
+use super::{access, random};
 
 /// What a wake-up may carry.
 pub type Message = [u8; 24];
@@ -55,7 +55,7 @@ impl Waker {
         let folder = match open_folder(dir)? {
             Some(folder) => folder,
             None => {
-                make_folder(dir)?;
+                access::make_folder(&dir.join("wake"))?;
                 open_folder(dir)?.ok_or(io::ErrorKind::NotFound)?
             }
         };
@@ -63,6 +63,7 @@ impl Waker {
         make_fifo(&path)?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
+        access::inherit(&descriptor, &dir.join("wake"))?;
         Ok(Self { id, path, descriptor })
     }
 
@@ -237,13 +238,6 @@ fn open_folder(dir: &Path) -> io::Result<Option<OwnedFd>> {
 
 fn path(dir: &Path, waker: WakerId) -> PathBuf {
     dir.join("wake").join(waker.to_string())
-}
-
-fn make_folder(dir: &Path) -> io::Result<()> {
-    match rustix::fs::mkdir(dir.join("wake"), Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 #[cfg(not(target_vendor = "apple"))]

@@ -34,17 +34,18 @@ impl WriteLock {
         Ok(Self { file: open_to_read(path)?.into(), threads: Mutex::new(()) })
     }
 
-    /// The number in the lock file; zero if there is none. The caller holds the lock.
-    pub fn noted(&self) -> io::Result<u64> {
-        let mut bytes = [0; 20];
+    /// The two numbers in the lock file; zero if there are none. The caller holds the lock. Version 0.1.0 writes only the first.
+    pub fn noted(&self) -> io::Result<(u64, u64)> {
+        let mut bytes = [0; 41];
         let length = self.file.read_at(&mut bytes, 0)?;
         let text = std::str::from_utf8(&bytes[..length]).unwrap_or_default();
-        Ok(text.parse().unwrap_or(0))
+        let (first, second) = text.split_once(' ').unwrap_or((text, ""));
+        Ok((first.parse().unwrap_or(0), second.parse().unwrap_or(0)))
     }
 
-    /// Writes a number into the lock file. The caller holds the lock.
-    pub fn note(&self, number: u64) -> io::Result<()> {
-        self.file.write_all_at(format!("{number:020}").as_bytes(), 0)
+    /// Writes two numbers into the lock file. The caller holds the lock.
+    pub fn note(&self, first: u64, second: u64) -> io::Result<()> {
+        self.file.write_all_at(format!("{first:020} {second:020}").as_bytes(), 0)
     }
 
     /// Waits until nobody else holds the lock, and takes it.
@@ -162,13 +163,16 @@ mod tests {
     }
 
     #[test]
-    fn a_number_can_be_kept_in_the_lock_file() {
+    fn two_numbers_can_be_kept_in_the_lock_file() {
         let dir = tempfile::tempdir().unwrap();
-        let lock = WriteLock::open(&dir.path().join("gate")).unwrap();
-        assert_eq!(lock.noted().unwrap(), 0);
-        for number in [4097, u64::MAX, 12] {
-            lock.note(number).unwrap();
-            assert_eq!(WriteLock::open(&dir.path().join("gate")).unwrap().noted().unwrap(), number);
+        let path = dir.path().join("gate");
+        let lock = WriteLock::open(&path).unwrap();
+        assert_eq!(lock.noted().unwrap(), (0, 0));
+        std::fs::write(&path, format!("{:020}", 7)).unwrap();
+        assert_eq!(lock.noted().unwrap(), (7, 0), "as version 0.1.0 writes it");
+        for numbers in [(4097, 1), (u64::MAX, u64::MAX), (12, 0)] {
+            lock.note(numbers.0, numbers.1).unwrap();
+            assert_eq!(WriteLock::open(&path).unwrap().noted().unwrap(), numbers);
         }
     }
 

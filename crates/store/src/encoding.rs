@@ -25,6 +25,7 @@ pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
         Voucher::KernelLock { holder, .. } => (0, Some(holder)),
         Voucher::Process(_) => (1, None),
         Voucher::Time => (2, None),
+        Voucher::TimeFor(_) => (3, None),
     };
     let contract = match claim.contract {
         Contract::Strict => 0,
@@ -52,7 +53,7 @@ pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
     if let Some(holder) = holder {
         put_number(&mut bytes, holder.0);
     }
-    if let Some(process) = claim.proof.process() {
+    if let Some(process) = claim.proof.made_for() {
         put_number(&mut bytes, process.pid.into());
         put_number(&mut bytes, process.started);
     }
@@ -86,7 +87,7 @@ pub fn claim_from_bytes(bytes: &[u8]) -> Option<Claim> {
         0 => Voucher::KernelLock { holder: HolderId(reader.number()?), process: reader.process()? },
         1 => Voucher::Process(reader.process()?),
         2 => Voucher::Time,
-        _ => return None,
+        _ => Voucher::TimeFor(reader.process()?),
     };
     let contract = match first >> CONTRACT & 3 {
         0 => Contract::Strict,
@@ -231,8 +232,12 @@ mod tests {
 
     fn claims() -> Vec<Claim> {
         let process = ProcessRef { pid: 42, started: u64::MAX };
-        let vouchers =
-            [Voucher::KernelLock { holder: HolderId(7), process }, Voucher::Process(process), Voucher::Time];
+        let vouchers = [
+            Voucher::KernelLock { holder: HolderId(7), process },
+            Voucher::Process(process),
+            Voucher::Time,
+            Voucher::TimeFor(process),
+        ];
         let spans = [None, Some(Duration::from_micros(1_500_001))];
         vouchers.iter().flat_map(|voucher| spans.map(|span| claim(*voucher, span))).collect()
     }

@@ -102,6 +102,22 @@ pub enum StoreError {
     Mismatch(String),
 }
 
+/// What to do about a file or folder that this user may not use: names the nearest one that belongs to somebody else.
+fn access_hint(path: &Path) -> String {
+    use std::os::unix::fs::MetadataExt;
+
+    let own = lockkeeper_platform::process::user();
+    let owned = path.ancestors().find_map(|path| path.metadata().ok().map(|facts| (path, facts.uid())));
+    match owned {
+        Some((path, owner)) if owner != own => format!(
+            "it was made by user {owner} ({}): let that user run `chown -R {own} {}`, or choose another folder with --dir",
+            if owner == 0 { "root, or the root of a container" } else { "not you" },
+            path.display()
+        ),
+        Some(_) | None => "check the folder's owner and mode, or choose another with --dir".to_owned(),
+    }
+}
+
 impl StoreError {
     /// A failure of the file system.
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
@@ -111,8 +127,8 @@ impl StoreError {
     /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                "check the folder's owner and mode, or choose another with --dir".to_owned()
+            Self::Io { source, address, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                access_hint(Path::new(address))
             }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
                 "nothing was changed; `locks`, `why` and `fence` work here, everything else needs a folder that can be \

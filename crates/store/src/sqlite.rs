@@ -21,7 +21,7 @@ mod tokens;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -35,7 +35,7 @@ use super::{Examination, Granted, LeaseStore, StoreError, Transaction, Waker};
 pub(super) use connections::{Connections, Pooled, Purpose};
 pub(super) use examine::pages;
 use lockkeeper_platform::write_lock::WriteLock;
-use lockkeeper_platform::{clock, fs as local, waker};
+use lockkeeper_platform::{access, clock, fs as local, waker};
 use records::SqliteRecords;
 pub(super) use schema::{Format, connect, explain, use_log, version};
 use tokens::Tokens;
@@ -77,7 +77,7 @@ impl SqliteStore {
         let path = folder.join("leases.db");
         if tokens.boot()?.is_none_or(|last| last != boot) {
             let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
-            start_boot(&tokens, &path, boot)?;
+            start_boot(&tokens, &write_lock, &path, boot)?;
         }
         let connection = schema::connect(&path)?;
         // Another process may create the tables now, so everything but a yes is checked again under the lock.
@@ -85,7 +85,7 @@ impl SqliteStore {
             let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
             if !schema::is_set_up(&connection, &path)? {
                 // If both `tokens` and the database are lost, the lock file still has the limit.
-                let noted = write_lock.noted().map_err(|error| failed("read", &lock_path, error))?;
+                let (noted, _) = write_lock.noted().map_err(|error| failed("read", &lock_path, error))?;
                 schema::set_up(&connection, &path, tokens.limit()?.max(noted))?;
             }
         }
@@ -197,10 +197,8 @@ impl SqliteStore {
         }
     }
 
-    /// Writes the limit of numbers into the database, in case `tokens` is lost, and into the lock file, in case the database is
-    /// lost with it. The last one is the third copy: it may be missing.
+    /// Writes the limit of numbers into the database, in case `tokens` is lost.
     fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
-        let _ = self.write_lock.note(limit);
         let noted = connection.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()]);
         self.database(noted).map(|_| ())
     }
@@ -276,12 +274,11 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 }
 
 pub(super) fn make_folder(folder: &Path) -> Result<(), StoreError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| failed("make the folder", folder, error))
+    access::make_state_folder(folder).map_err(|error| failed("make the folder", folder, error))
 }
 
 /// Removes the database of another boot, whose holders are all dead. The caller holds the write lock.
-fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError> {
+fn start_boot(tokens: &Tokens, write_lock: &WriteLock, path: &Path, boot: &str) -> Result<(), StoreError> {
     match tokens.boot()? {
         // Nothing is known about a database that is there. The open that follows checks it.
         None => return Ok(()),
@@ -303,7 +300,7 @@ fn start_boot(tokens: &Tokens, path: &Path, boot: &str) -> Result<(), StoreError
             Ok(()) | Err(_) => {}
         }
     }
-    let mut drawing = tokens.draw(0)?;
+    let mut drawing = tokens.draw(0, write_lock)?;
     drawing.next();
     drawing.keep().map(|_| ())
 }

@@ -1,6 +1,7 @@
 //! The end of a lease: release, revoke, evict, reap.
 
 use super::NotCurrent;
+use super::permission::{Caller, permit};
 use crate::id::{LeaseId, Token};
 use crate::overlay::Overlay;
 use crate::record::Lease;
@@ -37,6 +38,18 @@ pub fn revoke<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<Option<(Le
         settle(overlay, None)?;
     }
     Ok(Some((lease, stays)))
+}
+
+/// Ends a lease for a caller that is not its holder process: like [`revoke`], if the caller may do it.
+pub fn end<E>(
+    overlay: &mut Overlay<'_, E>,
+    id: LeaseId,
+    caller: &Caller,
+) -> Result<Result<(Lease, bool), NotCurrent>, E> {
+    match permit(overlay, id, caller)? {
+        Ok(()) => Ok(revoke(overlay, id)?.ok_or(NotCurrent::Unknown(id))),
+        Err(refusal) => Ok(Err(refusal)),
+    }
 }
 
 /// Removes a lease without regard to its holder. Only a person decides that.

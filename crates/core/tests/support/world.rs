@@ -118,7 +118,7 @@ impl LivenessProbe for Processes<'_> {
             Voucher::Process(_) => {
                 Observation::Process(if is_dead { ProcessState::Gone } else { ProcessState::Running })
             }
-            Voucher::Time => Observation::Nothing,
+            Voucher::Time | Voucher::TimeFor(_) => Observation::Nothing,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use lockkeeper_formats::sprint::{LOCK_FILE_NAME, is_ignored};
+use lockkeeper_platform::access::is_shared;
 use lockkeeper_platform::volume::Volume;
 use rustix::fs::{Access, access};
 
@@ -43,17 +44,24 @@ pub(super) fn state_folder(context: &Context<'_>) -> Finding {
         let fix = format!("give this user access to it, or {ELSEWHERE}");
         return Finding::fail(format!("{shown} belongs to {whose} and is not writable"), fix);
     }
-    let mut finding = Finding::pass(format!("{shown}, for its owner only"));
-    if owner != own {
+    let is_shared = is_shared(&facts);
+    let mut finding = Finding::pass(match (is_shared, owner == own) {
+        (true, _) => format!("{shown}, shared by group {}", facts.gid()),
+        (false, true) => format!("{shown}, for its owner only"),
+        // Files that root creates there are given to the owner.
+        (false, false) => format!("{shown}, for user {owner} only"),
+    });
+    if owner != own && own != 0 && !is_shared {
         let detail = format!(
             "{shown} belongs to user {owner}, and this process is user {own}: that user cannot use files that it creates there"
         );
         finding = finding.and(Status::Warn, detail, "run lockkeeper as the user who owns the folder");
     }
     let mode = facts.mode() & 0o777;
-    if mode & 0o077 != 0 {
+    let (too_much, right_mode) = if is_shared { (0o007, "2770") } else { (0o077, "700") };
+    if mode & too_much != 0 {
         let detail = format!("{shown} has mode {mode:03o}: other users may read or write it");
-        finding = finding.and(Status::Warn, detail, format!("chmod 700 {shown}"));
+        finding = finding.and(Status::Warn, detail, format!("chmod {right_mode} {shown}"));
     }
     finding
 }

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
+use lockkeeper_platform::access::is_shared;
 use lockkeeper_store::StoreError;
 
 use super::finding::{Finding, Status, first_few, with_causes};
@@ -42,27 +44,37 @@ fn replace_store(context: &Context<'_>) -> String {
 
 pub(super) fn files(context: &Context<'_>) -> Finding {
     let folder = &context.inputs.location.state;
-    let Ok(entries) = fs::read_dir(folder) else {
+    let Ok(above) = fs::metadata(folder) else {
         return Finding::pass("there are no files yet");
     };
-    let own = rustix::process::geteuid().as_raw();
-    let mut finding = Finding::pass("only their owner can read and write them");
-    for entry in entries.take(MOST_FILES).flatten() {
-        let Ok(facts) = entry.metadata() else { continue };
-        if !facts.is_file() {
-            continue;
-        }
-        let (path, mode) = (entry.path(), facts.mode() & 0o777);
-        let shown = path.display();
-        if facts.uid() != own {
-            // The owner of the folder cannot open a file that root created there.
-            let detail = format!("{shown} belongs to user {}, and this process is user {own}", facts.uid());
-            finding =
-                finding.and(Status::Warn, detail, format!("chown it to the user of {}", folder.display()));
-        } else if mode & 0o077 != 0 {
-            let fix = format!("chmod 600 {}/*", folder.display());
-            finding = finding.and(Status::Warn, format!("{shown} has mode {mode:03o}"), fix);
+    let shown = folder.display();
+    let is_shared = is_shared(&above);
+    let mut finding = Finding::pass(if is_shared {
+        "their group can read and write them, and nobody else"
+    } else {
+        "only their owner can read and write them"
+    });
+    for (path, facts) in entries(folder).chain(entries(&folder.join("wake"))).take(MOST_FILES) {
+        let (mode, file) = (facts.mode() & 0o777, path.display());
+        let is_theirs = if is_shared { facts.gid() == above.gid() } else { facts.uid() == above.uid() };
+        if !is_theirs {
+            // The users of the folder cannot use what root or a container created there.
+            let detail = format!("{file} belongs to user {} and group {}", facts.uid(), facts.gid());
+            let fix = format!("chown -R {}:{} {shown}", above.uid(), above.gid());
+            finding = finding.and(Status::Warn, detail, fix);
+        } else if is_shared && mode & 0o060 != 0o060 {
+            let fix = format!("chmod -R g+rwX {shown}");
+            finding = finding.and(Status::Warn, format!("{file} has mode {mode:03o}"), fix);
+        } else if facts.is_file() && mode & (if is_shared { 0o007 } else { 0o077 }) != 0 {
+            let fix = format!("chmod {} {shown}/*", if is_shared { "o-rwx" } else { "600" });
+            finding = finding.and(Status::Warn, format!("{file} has mode {mode:03o}"), fix);
         }
     }
     finding
+}
+
+/// What is in a folder; nothing if it cannot be read.
+fn entries(folder: &Path) -> impl Iterator<Item = (PathBuf, fs::Metadata)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
 }

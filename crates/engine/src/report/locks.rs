@@ -45,6 +45,13 @@ impl From<OpenError> for Report {
 
 impl From<NotCurrent> for Report {
     fn from(error: NotCurrent) -> Self {
+        if let NotCurrent::NotTheOwner { id, .. } = &error {
+            let hint = format!(
+                "if it is yours, name its owner (--owner) or its token (--token); to take it from its holder: \
+                 lockkeeper locks break {id} --yes"
+            );
+            return Self::of(Exit::Refused, "NOT_THE_OWNER", &error).with_hint(hint);
+        }
         Self::of(Exit::Refused, "NOT_CURRENT", &error)
             .with_hint("it was released, lost or broken: `lockkeeper locks` shows what is held now")
     }

@@ -2,12 +2,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::RunId;
 
-use lockkeeper_platform::fs as local;
+use lockkeeper_platform::{access, fs as local};
 
 /// `runs/RUN_ID/` in the state folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl RunFolder {
 
     /// Creates it, with access for its owner only.
     pub fn make(&self) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
+        access::make_folder(&self.path).map(drop)
     }
 
     /// Removes it with everything in it. It is no error if it does not exist.
@@ -80,6 +80,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .mode(0o600)
         .custom_flags(local::NO_FOLLOW)
         .open(&name)?;
+    access::inherit(&file, path.parent().unwrap_or(path))?;
     file.write_all(bytes)?;
     fs::rename(&name, path)
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::{Name, Owner, RunId};
@@ -18,6 +17,7 @@ use super::StageError;
 use super::executor::Options;
 use crate::runs::{RunError, new_id, write_whole};
 use crate::work::{Worker, why};
+use lockkeeper_platform::access;
 
 /// The longest id of an execution.
 const MAX_ID_LENGTH: usize = 100;
@@ -156,8 +156,8 @@ fn plan_path(state: &Path, id: &str) -> PathBuf {
 
 fn make_folder(state: &Path) -> Result<PathBuf, StageError> {
     let path = folder(state);
-    match fs::DirBuilder::new().recursive(true).mode(0o700).create(&path) {
-        Ok(()) => Ok(path),
+    match access::make_folder(&path) {
+        Ok(_) => Ok(path),
         Err(source) => Err(StageError::Io { action: "make", path, source }),
     }
 }

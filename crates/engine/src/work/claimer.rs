@@ -26,7 +26,6 @@ use super::lock_files::{LockFiles, LockFormats};
 use crate::Engine;
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::liveness_lock::LivenessLock;
-use lockkeeper_platform::random;
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
 /// A run that this worker has claimed, with everything that it holds.
@@ -217,7 +216,7 @@ impl Claimer {
 
 /// Takes a kernel lock with a new number.
 pub(super) fn make_lock(leases: &Engine) -> std::io::Result<LivenessLock> {
-    leases.probe().liveness_file().hold(random::holder_id()?)
+    leases.probe().liveness_file().hold_new()
 }
 
 /// What a run waits for, and its position in line.

@@ -6,9 +6,9 @@
 //! all counters are as they were.
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::WorkerId;
+use lockkeeper_platform::access;
 
 /// A worker is silent when this many looks in a row show the same counter.
 const LOOKS: u32 = 4;
@@ -55,9 +56,10 @@ pub(super) struct HeartbeatFile {
 impl HeartbeatFile {
     /// Makes the file, with all the room that it will ever need.
     pub(super) fn make(state: &Path, worker: &WorkerId, every: Duration) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder(state))?;
+        access::make_folder(&folder(state))?;
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path(state, worker))?;
+        access::inherit(&file, &folder(state))?;
         let made = Self { file: Arc::new(file), count: Arc::default(), every };
         beat(&made.file, &made.count, every)?;
         Ok(made)

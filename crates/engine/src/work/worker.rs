@@ -28,7 +28,7 @@ use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunError, Runs, new_id};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::liveness_lock::LivenessLock;
-use lockkeeper_platform::{process, random, tree};
+use lockkeeper_platform::{process, tree};
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
 /// A worker that others can see, until it is dropped.
@@ -61,8 +61,8 @@ impl Worker {
         listener: Box<Listener>,
     ) -> Result<Self, RunError> {
         tree::become_subreaper().map_err(RunError::Machine)?;
-        let holder = random::holder_id().map_err(RunError::Machine)?;
-        let lock = leases.probe().liveness_file().hold(holder).map_err(RunError::Machine)?;
+        let lock = leases.probe().liveness_file().hold_new().map_err(RunError::Machine)?;
+        let holder = lock.holder();
         let started_at = runs.now().unix_micros;
         let record = WorkerRecord {
             id: new_id::<WorkerId>("W", started_at)?,

@@ -18,6 +18,29 @@ pub fn exec_against_flock() -> Vec<Row> {
     ]
 }
 
+/// `acquire` and `release`, 20,000 times one after the other: the last thousand pairs against the first.
+pub fn twenty_thousand_pairs() -> Vec<Row> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let pid = std::process::id().to_string();
+    let mut samples = (0..20_000).map(|_| {
+        let started = std::time::Instant::now();
+        let acquired = quiet(lockkeeper())
+            .arg("--dir")
+            .arg(&state)
+            .args(["acquire", "db", "--pid", &pid])
+            .stdout(std::process::Stdio::piped())
+            .output()
+            .expect("it starts");
+        let lease = String::from_utf8(acquired.stdout).expect("the id of a lease");
+        run(quiet(lockkeeper()).arg("--dir").arg(&state).args(["release", lease.trim_end()]));
+        started.elapsed()
+    });
+    let first = median(samples.by_ref().take(1_000).collect());
+    let last = median(samples.skip(18_000).collect());
+    vec![Row::times("acquire and release: pair 20,000, against pair 1", last, first, 1.5)]
+}
+
 /// `locks` with 10,000 leases in the store.
 pub fn listing_of_ten_thousand() -> Vec<Row> {
     let folder = tempfile::tempdir().expect("a folder");

@@ -16,8 +16,9 @@ use measure::Row;
 
 type Section = (&'static str, fn() -> Vec<Row>);
 
-const SECTIONS: [Section; 8] = [
+const SECTIONS: [Section; 9] = [
     ("exec", commands::exec_against_flock),
+    ("pairs", commands::twenty_thousand_pairs),
     ("library", library::acquire_and_release),
     ("listing", commands::listing_of_ten_thousand),
     ("handoff", handoff::between_commands),

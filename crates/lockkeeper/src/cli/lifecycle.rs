@@ -1,6 +1,6 @@
 //! `renew`, `release`, `upgrade`, `downgrade`: commands for a held lease.
 
-use lockkeeper_core::lease::{NotCurrent, WaitTerms};
+use lockkeeper_core::lease::{Caller, NotCurrent, WaitTerms};
 use lockkeeper_core::record::Lease;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Engine};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::args::{LeaseSelector, Waiting, ttl, wait};
 use super::context::{Context, Globals};
-use super::obtain::{WaitSettings, receive_signals, ticket_ttl, wait as wait_in_line};
+use super::obtain::{WaitSettings, grace, receive_signals, ticket_ttl, wait as wait_in_line};
 use super::{Verb, print};
 
 /// Renew a lease: its TTL starts again
@@ -16,6 +16,8 @@ use super::{Verb, print};
 pub(super) struct RenewArgs {
     #[command(flatten)]
     which: LeaseSelector,
+    #[command(flatten)]
+    who: OwnerArgs,
     /// A new TTL
     #[arg(long, value_name = "DUR")]
     ttl: Option<String>,
@@ -26,6 +28,8 @@ pub(super) struct RenewArgs {
 pub(super) struct ReleaseArgs {
     #[command(flatten)]
     which: LeaseSelector,
+    #[command(flatten)]
+    who: OwnerArgs,
 }
 
 /// Make an exclusive lease shared
@@ -33,6 +37,8 @@ pub(super) struct ReleaseArgs {
 pub(super) struct DowngradeArgs {
     #[command(flatten)]
     which: LeaseSelector,
+    #[command(flatten)]
+    who: OwnerArgs,
 }
 
 /// Make a shared lease exclusive; it stays shared if that fails
@@ -40,9 +46,19 @@ pub(super) struct DowngradeArgs {
 pub(super) struct UpgradeArgs {
     #[command(flatten)]
     which: LeaseSelector,
+    #[command(flatten)]
+    who: OwnerArgs,
     /// Wait for the other shared holders, at most this long
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     wait: Option<String>,
+}
+
+/// Whose lease it is.
+#[derive(clap::Args)]
+struct OwnerArgs {
+    /// The owner of the lease; commands of the process that acquired it need not say so
+    #[arg(long, value_name = "KIND:ID")]
+    owner: Option<String>,
 }
 
 impl Verb for RenewArgs {
@@ -78,39 +94,39 @@ impl Verb for DowngradeArgs {
 }
 
 fn renew(context: &Context, args: &RenewArgs) -> Result<Exit, Report> {
-    let (id, token) = (args.which.id()?, args.which.token()?);
+    let id = args.which.id()?;
     let new_ttl = args.ttl.as_deref().map(ttl).transpose()?;
-    let engine = engine(context, &args.which)?;
-    let renewed = engine.renew(id, token, new_ttl)?;
+    let (engine, caller) = engine_and_caller(context, &args.which, &args.who)?;
+    let renewed = engine.renew(id, caller, new_ttl)?;
     print_result(context, &engine, "renewed", renewed)
 }
 
 fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
-    let (id, token) = (args.which.id()?, args.which.token()?);
-    let engine = engine(context, &args.which)?;
-    check_owner(context, &engine, id)?;
-    let released = engine.release(id, token)?;
-    print_result(context, &engine, "released", released)
+    let id = args.which.id()?;
+    let (engine, caller) = engine_and_caller(context, &args.which, &args.who)?;
+    let ended = engine.end(id, &caller, grace(context))?;
+    if ended.as_ref().is_ok_and(|ended| ended.by_force) {
+        print::talk("its holder did not stop in time, and may still work");
+    }
+    print_result(context, &engine, "released", ended.map(|ended| ended.lease))
 }
 
 fn downgrade(context: &Context, args: &DowngradeArgs) -> Result<Exit, Report> {
-    let (id, token) = (args.which.id()?, args.which.token()?);
-    let engine = engine(context, &args.which)?;
-    check_owner(context, &engine, id)?;
-    let weaker = engine.downgrade(id, token)?;
+    let id = args.which.id()?;
+    let (engine, caller) = engine_and_caller(context, &args.which, &args.who)?;
+    let weaker = engine.downgrade(id, caller)?;
     print_result(context, &engine, "downgraded", weaker)
 }
 
 fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
-    let (id, token) = (args.which.id()?, args.which.token()?);
+    let id = args.which.id()?;
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
-    let engine = engine(context, &args.which)?;
-    check_owner(context, &engine, id)?;
+    let (engine, caller) = engine_and_caller(context, &args.which, &args.who)?;
     let signals = receive_signals()?;
     let waker = if waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
     let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: ticket_ttl(context) });
     let settings = WaitSettings { waiting, keep_ticket: false, signals_win: false, quiet: false };
-    let outcome = engine.upgrade(id, token, terms)?.map_err(Report::from)?;
+    let outcome = engine.upgrade(id, caller, terms)?.map_err(Report::from)?;
     let sleep_on = waker.as_ref().map(|waker| (&**waker, &signals));
     match wait_in_line(context, &engine, outcome, sleep_on, &settings)?.acquired {
         Acquired::Granted(grant) => print_result(context, &engine, "upgraded", Ok(grant.lease)),
@@ -123,21 +139,17 @@ fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     }
 }
 
-/// If the settings name an owner, refuses the lease of another owner.
-fn check_owner(context: &Context, engine: &Engine, id: lockkeeper_core::id::LeaseId) -> Result<(), Report> {
-    let Some(own) = context.config.text("owner") else { return Ok(()) };
-    match engine.owner_of(id)? {
-        Some(owner) if owner.as_str() != own => {
-            Err(Report::new(Exit::Refused, "NOT_THE_OWNER", format!("{id} belongs to {owner}, not to {own}"))
-                .with_hint(format!("to force it: lockkeeper locks break {id} --yes")))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn engine(context: &Context, which: &LeaseSelector) -> Result<Engine, Report> {
-    let id = which.id()?;
-    context.existing_engine()?.ok_or_else(|| Report::from(NotCurrent::Unknown(id)))
+/// Opens the store, and finds out who calls: the token, the owner that a flag or the settings name, and the processes around.
+fn engine_and_caller(
+    context: &Context,
+    which: &LeaseSelector,
+    who: &OwnerArgs,
+) -> Result<(Engine, Caller), Report> {
+    let (id, token) = (which.id()?, which.token()?);
+    let owner = who.owner.as_deref().map(str::parse).transpose()?;
+    let engine = context.existing_engine()?.ok_or_else(|| Report::from(NotCurrent::Unknown(id)))?;
+    let caller = engine.caller(token, context.named_owner(owner.as_ref()));
+    Ok((engine, caller))
 }
 
 fn print_result(

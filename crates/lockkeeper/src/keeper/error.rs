@@ -161,7 +161,9 @@ impl Loss {
         match error {
             NotCurrent::Revoked(_) => Self::Revoked,
             NotCurrent::Expired(_) => Self::Expired,
-            NotCurrent::Unknown(_) | NotCurrent::Token { .. } => Self::Removed,
+            NotCurrent::Unknown(_) | NotCurrent::Token { .. } | NotCurrent::NotTheOwner { .. } => {
+                Self::Removed
+            }
         }
     }
 }

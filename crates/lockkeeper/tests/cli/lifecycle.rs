@@ -1,6 +1,6 @@
 //! `renew`, `release`, `upgrade`, `downgrade`, `fence`.
 
-use lockkeeper_testing::{World, world};
+use lockkeeper_testing::{Started, World, world};
 
 fn token_of(world: &World, lease: &str) -> String {
     let listing = world.run(["locks", "--json"]).code(0).json();
@@ -85,4 +85,51 @@ fn a_stranger_does_not_release_by_accident() {
     let world = world.set("LOCKKEEPER_OWNER", "worker:two");
     world.run(["release", &lease]).code(75).says("belongs to worker:one").says("hint: ");
     world.run(["release", &lease, "--json"]).code(75).prints("NOT_THE_OWNER");
+}
+
+/// A lease of `exec` without a TTL: a stranger is refused, and the command goes on.
+#[test]
+fn a_stranger_neither_releases_nor_changes_a_live_lease() {
+    let world = world!();
+    let mut holder =
+        world.start(["exec", "db", "--shared", "--", "sh", "-c", "echo begun; read line; echo done"]);
+    holder.line();
+    for command in
+        [&["release", "L1"][..], &["downgrade", "L1"], &["upgrade", "L1"], &["renew", "L1", "--ttl", "1s"]]
+    {
+        world.run(command).code(75).says("L1 belongs to exec:").says("--token").says("locks break L1 --yes");
+        world.run([command, &["--owner", "worker:two"]].concat()).code(75).says("belongs to");
+        world.run([command, &["--json"]].concat()).code(75).prints("NOT_THE_OWNER");
+    }
+    holder.send("\n");
+    assert_eq!(holder.line(), "done");
+    holder.wait().code(0);
+}
+
+/// Invariant 10. The owner and whoever knows the token may end a lease. The command is stopped first, also without a TTL.
+#[test]
+fn a_command_whose_lease_its_owner_releases_is_stopped_before_the_next_holder_begins() {
+    for proof in [&["--owner", "worker:one"][..], &["--token", "1"]] {
+        let world = world!();
+        let script = "trap 'echo > stopped; exit 0' TERM; echo begun; sleep 600 & wait";
+        let mut holder = world.start(["exec", "db", "--owner", "worker:one", "--", "sh", "-c", script]);
+        holder.line();
+        let next = world.start(["exec", "db", "--quiet", "--", "test", "-e", "stopped"]);
+        world.until_waiting(1);
+        world.run([&["release", "L1"][..], proof].concat()).code(0).says("released");
+        holder.wait().code(76);
+        next.wait().code(0);
+    }
+}
+
+/// The process that a lease was made for, and its descendants, need neither owner nor token.
+#[test]
+fn a_lease_by_time_alone_is_released_by_the_family_that_made_it() {
+    let world = world!();
+    let lease = world.acquire(&["db"]);
+    world.run(["release", &lease]).code(0);
+    let other = Started::of(std::process::Command::new("sleep").arg("600"));
+    let world = world.set("LOCKKEEPER_PID", other.pid().to_string());
+    let of_another = world.acquire(&["db"]);
+    world.run(["release", &of_another]).code(75).says("belongs to");
 }

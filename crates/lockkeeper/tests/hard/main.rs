@@ -17,4 +17,5 @@ mod lost;
 mod site;
 mod storm;
 mod storms;
+mod users;
 mod worker;

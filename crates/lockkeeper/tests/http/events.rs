@@ -21,7 +21,10 @@ fn the_life_of_a_lease_is_told_as_it_happens() {
     server.post("/api/locks", &json!({ "names": ["db"], "owner": "test:2", "wait": true })).expect(202);
     let waiting = stream.until("ticket.waiting");
     assert_eq!(waiting.data["ticket"]["owner"], "test:2");
-    server.delete(&format!("/api/locks/{}", held["lease"]["id"].as_str().unwrap())).expect(200);
+    let lease = &held["lease"];
+    server
+        .delete(&format!("/api/locks/{}?token={}", lease["id"].as_str().unwrap(), lease["token"]))
+        .expect(200);
     let ended = stream.until("lease.ended");
     assert_eq!(ended.data["lease"]["owner"], "test:1");
     assert_eq!(stream.until("lease.acquired").data["lease"]["owner"], "test:2");

@@ -88,7 +88,7 @@ fn a_wait_never_blocks_and_is_granted_in_its_turn() {
     let renew = format!("{location}/renew");
     assert_eq!(server.post(&renew, &json!({})).expect(202)["status"], "waiting");
     assert_eq!(server.get(&location).expect(202)["status"], "waiting");
-    server.delete(&format!("/api/locks/{}", held["id"].as_str().unwrap())).expect(200);
+    server.delete(&format!("/api/locks/{}?owner=test:1", held["id"].as_str().unwrap())).expect(200);
     let granted = server.post(&renew, &json!({})).expect(201);
     assert_eq!((&granted["status"], &granted["lease"]["owner"]), (&json!("acquired"), &json!("test:2")));
 }
@@ -128,6 +128,26 @@ fn an_old_token_renews_and_releases_nothing() {
     server.post(&format!("{path}/renew"), &json!({ "token": old })).error(409, "NOT_CURRENT");
     server.delete(&format!("{path}?token={old}")).error(409, "NOT_CURRENT");
     server.get(&path).expect(200);
+}
+
+/// A caller over HTTP has no family that the server knows, so it names the owner or the token.
+#[test]
+fn only_its_owner_or_its_token_releases_a_lease() {
+    let server = Server::start();
+    let lease = take(&server, &json!({ "names": ["db"], "owner": "test:1" }));
+    let path = format!("/api/locks/{}", lease["id"].as_str().unwrap());
+    for stranger in ["", "?owner=test:2"] {
+        server.delete(&format!("{path}{stranger}")).error(409, "NOT_THE_OWNER");
+    }
+    server.post(&format!("{path}/renew"), &json!({ "ttl": "1s" })).error(409, "NOT_THE_OWNER");
+    server.post(&format!("{path}/renew"), &json!({})).expect(200);
+    server.post(&format!("{path}/renew"), &json!({ "ttl": "1m", "owner": "test:1" })).expect(200);
+    server.delete(&format!("{path}?owner=test:1")).expect(200);
+    let guard = server.keeper.lock("db").owner("lib:1").try_acquire().unwrap();
+    let path = format!("/api/locks/{}", guard.id());
+    server.delete(&path).error(409, "NOT_THE_OWNER");
+    let ending = server.delete(&format!("{path}?owner=lib:1")).expect(202);
+    assert_eq!(ending["status"], "breaking");
 }
 
 /// Invariant 3.

@@ -55,7 +55,8 @@ fn an_upgrade_that_is_granted_before_it_is_given_up_is_held() {
     let (one, two) = (keeper.lock("db").shared(), keeper.lock("db").shared());
     let (one, two) = (one.acquire().unwrap(), two.acquire().unwrap());
     let terms = WaitTerms { waker: None, stays: Ttl::new(LONG).unwrap() };
-    let upgrade = || match site.engine.upgrade(id_of(&one), None, Some(terms)).unwrap().unwrap() {
+    let token = site.engine.lease(id_of(&one)).unwrap().map(|lease| lease.token);
+    let upgrade = || match site.engine.upgrade(id_of(&one), token, Some(terms)).unwrap().unwrap() {
         Outcome::Waiting(waiting) => waiting.ticket,
         other => panic!("{other:?}"),
     };

@@ -132,7 +132,7 @@ fn no_waker_is_swept_while_it_is_created() {
 #[test]
 fn nothing_but_a_fifo_is_written_to() {
     let dir = tempfile::tempdir().unwrap();
-    make_folder(dir.path()).unwrap();
+    access::make_folder(&dir.path().join("wake")).unwrap();
     let (file, link) = (WakerId(1), WakerId(2));
     std::fs::write(path(dir.path(), file), "keep").unwrap();
     symlink(path(dir.path(), file), path(dir.path(), link)).unwrap();

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use lockkeeper_core::alert::{Limits, raise};
 use lockkeeper_core::id::{LeaseId, Token};
-use lockkeeper_core::lease::{Grant, NotCurrent, Outcome, WaitTerms, Waiting};
+use lockkeeper_core::lease::{Caller, Grant, NotCurrent, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::Blocker;
@@ -137,6 +137,8 @@ pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Re
 pub(crate) struct Renewal {
     /// Renew or release only if this token is current.
     token: Option<u64>,
+    /// The owner of the lease. Only the owner, or a caller that names the token, may shorten the TTL.
+    owner: Option<String>,
     /// A new TTL.
     ttl: Option<Span>,
 }
@@ -161,7 +163,7 @@ pub(crate) async fn renew(
     Body(renewal): Body<Renewal>,
 ) -> Result<Response, ApiError> {
     let id: LeaseId = text.parse().map_err(Report::from)?;
-    let token = renewal.token.map(Token);
+    let caller = caller(renewal.token, renewal.owner.as_deref())?;
     let ttl = renewal.ttl.map(|span| ttl(&span)).transpose()?;
     if text.starts_with('T') {
         let terms = WaitTerms { waker: None, stays: state.settings().stays };
@@ -174,7 +176,7 @@ pub(crate) async fn renew(
         return outcome_response(&state, outcome, now);
     }
     let (renewed, now) =
-        state.with_leases(move |engine| Ok((engine.renew(id, token, ttl)?, engine.now()?))).await?;
+        state.with_leases(move |engine| Ok((engine.renew(id, caller, ttl)?, engine.now()?))).await?;
     let lease = renewed.map_err(not_current)?;
     let message = format!("{id} was renewed");
     let lease = Some(LeaseView::new(&lease, now));
@@ -187,11 +189,13 @@ pub(crate) async fn renew(
 pub(crate) struct Release {
     /// Renew or release only if this token is current.
     token: Option<u64>,
+    /// The owner of the lease. A release names the owner or the token.
+    owner: Option<String>,
     /// Break it: the holder is notified and gets time to stop its work, then the lease is removed.
     force: Option<bool>,
 }
 
-/// Releases a lease or ticket; with `force`, breaks the lease of another owner.
+/// Releases a lease or ticket. A lease is released by its owner, or with its token; with `force`, breaks the lease of another owner.
 #[utoipa::path(delete, path = "/api/locks/{id}", operation_id = "release_lock", tag = "locks",
     params(("id" = String, Path, description = "`L42` or `T42`"), Release),
     responses(
@@ -199,7 +203,7 @@ pub(crate) struct Release {
         (status = ACCEPTED, description = "The holder was notified, and gets time to stop", body = LockResponse),
         (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
         (status = NOT_FOUND, description = "`NOT_CURRENT`: it no longer exists", body = ErrorView),
-        (status = CONFLICT, description = "`NOT_CURRENT`: another token is current", body = ErrorView),
+        (status = CONFLICT, description = "`NOT_CURRENT`: another token is current. `NOT_THE_OWNER`: neither its owner nor its token was named", body = ErrorView),
     )
 )]
 pub(crate) async fn release(
@@ -211,7 +215,7 @@ pub(crate) async fn release(
     if how.force == Some(true) {
         return break_lease(&state, id).await;
     }
-    let token = how.token.map(Token);
+    let caller = caller(how.token, how.owner.as_deref())?;
     let (lease, now) = state
         .with_leases(move |engine| Ok((remove_ticket(engine, id)?, engine.now()?)))
         .await
@@ -222,10 +226,27 @@ pub(crate) async fn release(
             Json(LockResponse { status: "released", lease: None, ticket: None, message }).into_response()
         );
     }
-    let released = state.with_leases(move |engine| Ok(engine.release(id, token)?)).await?;
-    let lease = Some(LeaseView::new(&released.map_err(not_current)?, now));
+    let ended = state.with_leases(move |engine| Ok(engine.begin_end(id, &caller)?)).await?;
+    let (lease, stays) = ended.map_err(not_current)?;
+    let view = Some(LeaseView::new(&lease, now));
+    if stays {
+        let grace = state.settings().grace;
+        let message = format!("{id} ends when its holder has stopped its work");
+        state.in_background("end a lease", move |engine| {
+            Ok(engine.wait_or_evict((lease, true), grace).map(drop)?)
+        });
+        let answer = LockResponse { status: "breaking", lease: view, ticket: None, message };
+        return Ok((StatusCode::ACCEPTED, Json(answer)).into_response());
+    }
+    let lease = view;
     let message = format!("{id} was released");
     Ok(Json(LockResponse { status: "released", lease, ticket: None, message }).into_response())
+}
+
+/// Who calls over HTTP: a program that names a token or an owner. Its processes are not known.
+fn caller(token: Option<u64>, owner: Option<&str>) -> Result<Caller, Report> {
+    let owner = owner.map(str::parse).transpose()?;
+    Ok(Caller { token: token.map(Token), owner, processes: None })
 }
 
 /// Removes a ticket; false when there is no such ticket.
@@ -318,7 +339,10 @@ pub(super) fn held(blockers: &[Blocker], now: Moment) -> ApiError {
 fn not_current(error: NotCurrent) -> ApiError {
     let status = match error {
         NotCurrent::Unknown(_) => StatusCode::NOT_FOUND,
-        NotCurrent::Token { .. } | NotCurrent::Expired(_) | NotCurrent::Revoked(_) => StatusCode::CONFLICT,
+        NotCurrent::Token { .. }
+        | NotCurrent::Expired(_)
+        | NotCurrent::Revoked(_)
+        | NotCurrent::NotTheOwner { .. } => StatusCode::CONFLICT,
     };
     ApiError::new(status, error.into())
 }

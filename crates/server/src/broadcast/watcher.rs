@@ -168,7 +168,10 @@ impl Watcher {
                 (_, Some(Watch::Exit(descriptor))) => processes.push(descriptor),
                 (Voucher::Process(_), Some(Watch::Gone)) => return None,
                 // The process is gone but its command may still hold the kernel lock: the fallback interval finds out.
-                (Voucher::KernelLock { .. } | Voucher::Time | Voucher::Process(_), _) => {}
+                (
+                    Voucher::KernelLock { .. } | Voucher::Time | Voucher::TimeFor(_) | Voucher::Process(_),
+                    _,
+                ) => {}
             }
         }
         Some(processes)

@@ -12,7 +12,7 @@ use rusqlite::{Params, Row};
 use super::connections::Pooled;
 use super::rows::Place;
 use super::tokens::Drawing;
-use super::{SqliteStore, execute, rows};
+use super::{SqliteStore, execute, rows, schema};
 use crate::{Commit, Granted, StoreError, Transaction};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::write_lock::WriteLockGuard;
@@ -202,10 +202,8 @@ impl Records<StoreError> for SqliteRecords<'_> {
                 let mut statement = self.connection.prepare_cached("SELECT highest FROM numbers")?;
                 statement.query_row([], |row| row.get::<_, i64>(0))
             };
-            // A database that lost its log has an old limit. The file of the write lock has the newest one.
             let noted = self.store.database(noted())?.cast_unsigned();
-            self.drawing =
-                Some(self.store.tokens.draw(noted.max(self.store.write_lock.noted().unwrap_or(0)))?);
+            self.drawing = Some(self.store.tokens.draw(noted, &self.store.write_lock)?);
         }
         Ok(self.drawing.as_mut().map_or(0, Drawing::next))
     }
@@ -269,6 +267,10 @@ impl Transaction for SqliteRecords<'_> {
         let end = if changed || self.limit.is_some() { "COMMIT" } else { "ROLLBACK" };
         store.database(execute(&self.connection, end))?;
         self.limit = None;
+        if changed {
+            // It is committed. If the log cannot be shortened now, the next commit tries again.
+            let _ = schema::shorten_log(&self.connection, &store.path);
+        }
         drop(self);
         store.carry_out(effects, &granted);
         Ok(Commit::Committed)

@@ -11,21 +11,24 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::StoreError;
+use lockkeeper_platform::access;
 use lockkeeper_platform::sqlite_path::for_sqlite;
 
 /// `LkSt`: marks the database as one of ours.
 const APPLICATION_ID: i64 = 0x4c6b_5374;
 /// The version of the tables. It grows with every change that an older program cannot use.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
+/// The version with the same tables, whose claims have fewer kinds of proof. It becomes [`VERSION`] when it is opened.
+const SAME_TABLES: i64 = 3;
 /// Both together.
 const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION };
 
 /// How long to retry while other processes read a database that has no tables yet.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
-/// A write-ahead log that grew beyond this many bytes is truncated when it starts again.
-pub(super) const LONG_LOG: u64 = 512 * 1024;
-/// A commit that finds this many pages in the log runs a checkpoint. A command that starts alone reads the whole log.
-const CHECKPOINT_PAGES: u32 = 64;
+/// How long a statement waits for a lock of SQLite: as long as rusqlite does by default.
+const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+/// A commit that leaves a longer write-ahead log (64 pages of 1 KiB) truncates it. A command that starts alone reads the whole log.
+const LONG_LOG: u64 = 64 * 1024;
 
 /// Every command parses the schema again, so it is as small as possible. Types are strict; `rows` checks the values.
 ///
@@ -36,12 +39,12 @@ const CHECKPOINT_PAGES: u32 = 64;
 /// `filed` is the index by key, for leases and tickets together. `numbers` has a limit above every number that was drawn, in
 /// case the file `tokens` is lost.
 const TABLES: &str = "
-CREATE TABLE record (
+CREATE TABLE IF NOT EXISTS record (
     id INTEGER PRIMARY KEY, rank INTEGER, claim BLOB NOT NULL, since INTEGER NOT NULL, seen_at INTEGER NOT NULL,
     token INTEGER, pickup_by INTEGER, revoked INTEGER,
     priority INTEGER, stays INTEGER, bell INTEGER, under BLOB, upgrades INTEGER
 ) STRICT;
-CREATE TABLE filed (
+CREATE TABLE IF NOT EXISTS filed (
     waits INTEGER NOT NULL, key TEXT NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL,
     PRIMARY KEY (waits, key, rank, id)
 ) STRICT, WITHOUT ROWID;
@@ -73,10 +76,14 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
         Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
             return Err(StoreError::io("make", path, source));
         }
-        Ok(_) | Err(_) => {}
+        Ok(new) => {
+            access::inherit(&new, path.parent().unwrap_or(path))
+                .map_err(|source| StoreError::io("share", path, source))?;
+        }
+        Err(_) => {}
     }
     let connection = open(path, flags)?;
-    // No checkpoint at the end of every short command: a commit does it now and then.
+    // No checkpoint at the end of every short command: a commit truncates a long log.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|error| explain(path, error))?;
@@ -111,6 +118,7 @@ pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, St
     let found = match version(connection, path, FORMAT)? {
         None => return Ok(false),
         Some(VERSION) => return Ok(true),
+        Some(SAME_TABLES) => return Ok(false),
         Some(older) => older,
     };
     match number(connection, path, "SELECT (SELECT count(*) FROM lease) + (SELECT count(*) FROM ticket)")? {
@@ -164,11 +172,26 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
     use_log(connection, path)?;
     // Leases need no fsync: after a power cut all their holders are dead, and the database is created anew.
     connection
-        .execute_batch(&format!(
-            "PRAGMA synchronous = OFF; PRAGMA journal_size_limit = {LONG_LOG};
-             PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
-        ))
+        .execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0;")
         .map_err(|error| explain(path, error))
+}
+
+/// Truncates the write-ahead log if it is long. The caller holds the write lock.
+///
+/// The checkpoints of SQLite do not shorten the log of short commands: a command that starts alone reads the log anew, and does
+/// not know that its pages are in the database already. So nobody ever starts the log from its beginning. A process that reads
+/// an older snapshot at this moment prevents it, and the next commit tries again.
+pub(super) fn shorten_log(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if std::fs::metadata(log).map_or(0, |log| log.len()) < LONG_LOG {
+        return Ok(());
+    }
+    // Nobody waits for a reader here.
+    connection.busy_timeout(Duration::ZERO)?;
+    let done = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    connection.busy_timeout(BUSY_PATIENCE)?;
+    done
 }
 
 /// Switches the database to a write-ahead log. SQLite reports no error if it cannot, so the mode is checked.

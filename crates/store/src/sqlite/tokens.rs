@@ -4,26 +4,41 @@
 //! the file has the last number, which is written before the transaction that drew it commits. It also has a limit, which is
 //! synced to the disk before any number below it is given. In the same boot the last number counts. After another boot the
 //! limit counts, since the last writes may be lost.
+//!
+//! Files may be restored from a backup, or be deleted. So the limit has copies: in the database, in the file `gate`, and in an
+//! extended attribute of the folder that the state folder is in, which stays when the state folder is deleted. And `gate` has the
+//! change time (`ctime`) that `tokens` had after the last write. If it is another one, somebody else wrote or restored one of the
+//! two: then the last number is not trusted, and the numbers go on above the largest limit. If there is no attribute, because the
+//! file system has none, they also go on above a number made from the wall clock that grows faster than any store draws numbers.
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::StoreError;
-use lockkeeper_platform::fs::{open_private, open_to_read};
+use lockkeeper_platform::fs::{attribute, changed_at, open_private, open_to_read, set_attribute};
+use lockkeeper_platform::wall_clock::epoch_seconds;
+use lockkeeper_platform::write_lock::WriteLock;
 
 /// How many numbers one fsync is good for.
 const BLOCK: u64 = 4096;
 /// Every write is this long, so that each replaces the one before.
 const LENGTH: usize = 128;
 const HEADING: &str = "lockkeeper-tokens 1";
+/// 1 January 2020, in Unix time. Numbers from the wall clock count from here.
+const SECOND_ZERO: i64 = 1_577_836_800;
+/// How many numbers a second the wall clock stands for. A commit takes 20 µs at least, so no store draws as many.
+const NUMBERS_PER_SECOND: u64 = 1 << 17;
+/// Some file systems keep change times in whole seconds, or even ones (vfat), once the file is read from the disk again.
+const COARSE: u64 = 2_000_000_000;
 
 /// The file `tokens`. The caller holds the write lock while it draws.
 #[derive(Debug)]
 pub(super) struct Tokens {
     file: File,
     path: PathBuf,
+    folder: PathBuf,
     boot: String,
 }
 
@@ -39,14 +54,14 @@ impl Tokens {
     pub(super) fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         let path = folder.join("tokens");
         let file = open_private(&path).map_err(|source| StoreError::io("open", &path, source))?;
-        Ok(Self { file: file.into(), path, boot: boot.to_owned() })
+        Ok(Self { file: file.into(), path, folder: folder.to_owned(), boot: boot.to_owned() })
     }
 
     /// Opens an existing file that may not be written.
     pub(super) fn open_to_read(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         let path = folder.join("tokens");
         let file = open_to_read(&path).map_err(|source| StoreError::io("open", &path, source))?;
-        Ok(Self { file: file.into(), path, boot: boot.to_owned() })
+        Ok(Self { file: file.into(), path, folder: folder.to_owned(), boot: boot.to_owned() })
     }
 
     /// The boot in which numbers were last given; none when there is nothing yet.
@@ -64,16 +79,53 @@ impl Tokens {
         Ok(self.read()?.filter(|state| state.boot == self.boot).map(|state| state.last))
     }
 
-    /// Starts to draw numbers. `noted` is the limit in the database.
-    pub(super) fn draw(&self, noted: u64) -> Result<Drawing<'_>, StoreError> {
-        let (last, limit) = match self.read()? {
-            // The file is new, or an old copy: the limit of the database counts.
-            None => (noted, 0),
-            Some(state) if state.limit < noted => (noted, 0),
+    /// Starts to draw numbers. `noted` is the limit in the database. The caller holds the write lock.
+    pub(super) fn draw<'t>(&'t self, noted: u64, gate: &'t WriteLock) -> Result<Drawing<'t>, StoreError> {
+        let state = self.read()?;
+        // If it cannot be read, it is not there.
+        let (in_gate, written_at) = gate.noted().unwrap_or_default();
+        let known = noted.max(in_gate);
+        let (last, limit) = match state {
+            // The file is new.
+            None => (known.max(self.limit_outside().unwrap_or(0)), 0),
+            // One of the files is an old copy, or `gate` is new.
+            Some(state) if in_gate == 0 || !self.is_as_written_at(written_at)? => {
+                let outside = self.limit_outside().unwrap_or_else(number_by_wall_clock);
+                (known.max(state.limit).max(outside), 0)
+            }
+            Some(state) if state.limit < known => (known, 0),
             Some(state) if state.boot == self.boot => (state.last, state.limit),
             Some(state) => (state.limit, state.limit),
         };
-        Ok(Drawing { tokens: self, last, limit, noted, kept: true })
+        Ok(Drawing { tokens: self, gate, last, limit, noted, kept: true })
+    }
+
+    /// Whether nobody has written or restored the file since it had this change time. Version 0.1.0 does not note the time (0).
+    fn is_as_written_at(&self, noted: u64) -> Result<bool, StoreError> {
+        let found = changed_at(&self.file).map_err(|source| self.failed("look at", source))?;
+        let is_coarse = found.is_multiple_of(1_000_000_000) && found.abs_diff(noted) <= COARSE;
+        Ok(noted == 0 || noted == found || is_coarse)
+    }
+
+    /// The copy of the limit outside of the state folder.
+    fn limit_outside(&self) -> Option<u64> {
+        attribute(&self.folder.join(".."), &self.name_outside()?)?.parse().ok()
+    }
+
+    /// Writes the copy of the limit outside of the state folder, where the file system and its owner allow it. Folders that
+    /// many share, such as `/tmp`, are left alone: there is little room for attributes.
+    fn set_limit_outside(&self, limit: u64) {
+        let outside = self.folder.join("..");
+        let is_shared = outside.metadata().map_or(true, |facts| facts.mode() & 0o1000 != 0);
+        if !is_shared && let Some(name) = self.name_outside() {
+            let _ = set_attribute(&outside, &name, &limit.to_string());
+        }
+    }
+
+    /// The name of the attribute: several state folders may be in one folder.
+    fn name_outside(&self) -> Option<String> {
+        let folder = self.folder.canonicalize().ok()?;
+        Some(format!("user.lockkeeper.tokens.{}", folder.file_name()?.to_str()?))
     }
 
     fn read(&self) -> Result<Option<State>, StoreError> {
@@ -115,6 +167,7 @@ impl Tokens {
 /// Numbers that were drawn and not yet written to the file.
 pub(super) struct Drawing<'t> {
     tokens: &'t Tokens,
+    gate: &'t WriteLock,
     last: u64,
     limit: u64,
     /// The limit in the database.
@@ -140,14 +193,22 @@ impl Drawing<'_> {
         let moved = self.last >= self.limit;
         if moved {
             self.limit = self.last + BLOCK;
+            self.tokens.set_limit_outside(self.limit);
         }
         self.tokens.write(self.last, self.limit)?;
         if moved {
             self.tokens.file.sync_data().map_err(|source| self.tokens.failed("sync", source))?;
         }
+        // Copies may be missing: the next number then comes from above all limits.
+        let _ = changed_at(&self.tokens.file).and_then(|at| self.gate.note(self.limit, at));
         self.kept = true;
         Ok((self.limit != self.noted).then_some(self.limit))
     }
+}
+
+/// A number that is larger than every number that a store can have drawn until now.
+fn number_by_wall_clock() -> u64 {
+    u64::try_from(epoch_seconds() - SECOND_ZERO).unwrap_or(0).saturating_mul(NUMBERS_PER_SECOND)
 }
 
 impl State {
@@ -161,84 +222,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn draw(tokens: &Tokens, count: usize) -> Vec<u64> {
-        let mut drawing = tokens.draw(0).unwrap();
-        let drawn = (0..count).map(|_| drawing.next()).collect();
-        drawing.keep().unwrap();
-        drawn
-    }
-
-    /// Invariant 2.
-    #[test]
-    fn numbers_go_on_in_the_same_boot() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(draw(&Tokens::open(folder.path(), "boot-a").unwrap(), 3), [1, 2, 3]);
-        assert_eq!(draw(&Tokens::open(folder.path(), "boot-a").unwrap(), 1), [4]);
-    }
-
-    /// Invariant 2. What was written last may be lost with the power; the limit is not.
-    #[test]
-    fn another_boot_goes_on_above_the_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        draw(&Tokens::open(folder.path(), "boot-a").unwrap(), 3);
-        let after = draw(&Tokens::open(folder.path(), "boot-b").unwrap(), 1);
-        assert!(after[0] > BLOCK, "{after:?}");
-        assert_eq!(draw(&Tokens::open(folder.path(), "boot-b").unwrap(), 1), [after[0] + 1]);
-    }
-
-    #[test]
-    fn the_limit_stays_ahead_of_what_is_given() {
-        let folder = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
-        for _ in 0..3 {
-            draw(&tokens, BLOCK as usize - 1);
-            let state = tokens.read().unwrap().unwrap();
-            assert!(state.limit >= state.last, "{state:?}");
-        }
-    }
-
-    /// Invariant 2.
-    #[test]
-    fn a_lost_or_old_file_goes_on_above_what_the_database_knows() {
-        let folder = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
-        let mut drawing = tokens.draw(0).unwrap();
-        drawing.next();
-        let noted = drawing.keep().unwrap().expect("a new database is told of the limit");
-        assert_eq!(tokens.draw(noted).unwrap().next(), 2);
-        assert_eq!(tokens.draw(noted + 1).unwrap().next(), noted + 2);
-        std::fs::remove_file(folder.path().join("tokens")).unwrap();
-        assert_eq!(Tokens::open(folder.path(), "boot-a").unwrap().draw(noted).unwrap().next(), noted + 1);
-    }
-
-    /// Invariant 2. A database that was made anew learns the limit with the next number.
-    #[test]
-    fn a_new_database_is_told_of_the_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
-        draw(&tokens, 1);
-        let mut drawing = tokens.draw(0).unwrap();
-        assert_eq!(drawing.next(), 2);
-        assert_eq!(drawing.keep().unwrap(), Some(BLOCK + 1));
-        let mut drawing = tokens.draw(BLOCK + 1).unwrap();
-        drawing.next();
-        assert_eq!(drawing.keep().unwrap(), None);
-    }
-
-    /// Invariant 12.
-    #[test]
-    fn a_file_that_cannot_be_read_is_not_started_anew() {
-        let folder = tempfile::tempdir().unwrap();
-        for damage in
-            ["x", "lockkeeper-tokens 2 boot=a last=1 limit=2\n", "lockkeeper-tokens 1 boot=a last=9"]
-        {
-            std::fs::write(folder.path().join("tokens"), damage).unwrap();
-            let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
-            assert!(matches!(tokens.draw(0).err(), Some(StoreError::Damaged { .. })), "{damage}");
-            assert_eq!(std::fs::read_to_string(folder.path().join("tokens")).unwrap(), damage);
-        }
-    }
-}
+mod tests;

@@ -7,8 +7,8 @@ use lockkeeper_store::{Commit, LeaseStore, SqliteStore};
 
 use super::sample::{lease, name};
 
-/// A write-ahead log longer than this is truncated by the next checkpoint.
-const LONG_LOG: u64 = 512 * 1024;
+/// A write-ahead log longer than this is truncated by the next commit.
+const LONG_LOG: u64 = 64 * 1024;
 
 fn store() -> (TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();

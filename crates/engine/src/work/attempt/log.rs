@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::reusable_log::ReusableLog;
 use crate::runs::RunFolder;
-use lockkeeper_platform::fs as local;
+use lockkeeper_platform::{access, fs as local};
 
 /// How much of the beginning is kept.
 const HEAD: u64 = 1024 * 1024;
@@ -46,7 +46,7 @@ impl AttemptLog {
             rename_if_there(&folder.cut(), &folder.cut_of(attempt - 1))?;
             rename_if_there(&folder.output(), &folder.output_of(attempt - 1))?;
         }
-        drop(append_only().create(true).open(folder.output())?);
+        access::inherit(append_only().create(true).open(folder.output())?, folder.path())?;
         Ok(Self::new(folder, None, limit))
     }
 

@@ -5,15 +5,16 @@
 //! it, or the command takes longer, the file is renamed to the log of the run. `spare/WORKER/SLOT.run` names the run, so
 //! that a rescuer finds the log of a worker that was killed.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::{RunId, WorkerId};
 
 use super::log::append_only;
 use crate::runs::RunFolder;
+use lockkeeper_platform::access;
 use lockkeeper_platform::fs as local;
 use lockkeeper_platform::fs::has_writers;
 
@@ -37,12 +38,13 @@ impl ReusableLog {
     /// Makes the log of a slot, or opens the one that is there.
     pub(super) fn make(state: &Path, worker: &WorkerId, slot: u32) -> io::Result<Self> {
         let folder = folder(state).join(worker.as_str());
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        access::make_folder(&folder)?;
         let path = folder.join(slot.to_string());
-        drop(append_only().create(true).open(&path)?);
+        access::inherit(append_only().create(true).open(&path)?, &folder)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600).custom_flags(local::NO_FOLLOW);
         let run = options.open(name_of(&path))?;
+        access::inherit(&run, &folder)?;
         let log = Self { reader: open(&path)?, path, run };
         if log.is_unused()? { Ok(log) } else { Err(io::ErrorKind::AlreadyExists.into()) }
     }
