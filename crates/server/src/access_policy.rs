@@ -36,7 +36,8 @@ const SECURITY_HEADERS: [(HeaderName, HeaderValue); 7] = [
     ),
     (HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff")),
     (HeaderName::from_static("x-frame-options"), HeaderValue::from_static("DENY")),
-    (HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer")),
+    // Not `no-referrer`: browsers would send `Origin: null` with the forms of our own pages.
+    (HeaderName::from_static("referrer-policy"), HeaderValue::from_static("same-origin")),
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     (HeaderName::from_static("permissions-policy"), HeaderValue::from_static("interest-cohort=()")),
