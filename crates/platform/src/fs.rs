@@ -10,6 +10,9 @@ use rustix::fs::{FileType, Mode, OFlags};
 /// A flag for opening files: a symbolic link in the last place is an error.
 pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
 
+/// A flag for opening files: opening a named pipe does not wait for its other end.
+pub const NO_WAIT: i32 = libc::O_NONBLOCK;
+
 /// Names the network file system that `dir` lies on, or nothing when it is a local one.
 ///
 /// Network file systems lose locks with the connection, grant them per machine, or leave SQLite's shared memory

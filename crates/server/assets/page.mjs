@@ -52,6 +52,8 @@ async function update() {
   updating = true;
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    // The session has ended: the page that asks for the token is shown instead.
+    if (answer.status === 401 && !byId("log-in")) location.reload();
     if (answer.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch {
     // The event stream shows that the server is gone.
@@ -97,7 +99,11 @@ function listen() {
     });
   }
   stream.onopen = () => state("on", texts.liveOn);
-  stream.onerror = () => state("off", texts.liveOff);
+  stream.onerror = () => {
+    state("off", texts.liveOff);
+    // A refused stream is not opened again by the browser. The update finds out why.
+    if (stream?.readyState === EventSource.CLOSED) update();
+  };
 }
 
 // A browser opens only few connections to one server, so hidden pages close theirs.
@@ -244,6 +250,18 @@ document.addEventListener("keydown", (event) => {
   }
   document.querySelector(`.tabs a[data-key="${CSS.escape(event.key)}"]`)?.click();
 });
+
+// A link with a code that logs in once. The code leaves the address before it is used.
+function useCode() {
+  const code = location.hash.match(/^#code=(\w+)$/)?.[1];
+  const field = byId("code");
+  if (!code || !field) return;
+  history.replaceState(null, "", "/login");
+  field.value = code;
+  field.form.submit();
+}
+addEventListener("hashchange", useCode);
+useCode();
 
 readClock(document);
 tick();

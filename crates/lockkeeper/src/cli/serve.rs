@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use clap::ValueEnum;
@@ -21,8 +21,9 @@ use lockkeeper_platform::{browser, poll};
 use lockkeeper_server::log::{self, Format, Verbosity};
 use lockkeeper_server::token::AccessToken;
 use lockkeeper_server::{
-    self, AppState, BadEndpoint, DoctorSettings, Endpoint, Limits, ServeError, Settings, Shutdown,
+    self, AppState, BadEndpoint, DoctorSettings, Endpoint, Limits, ServeError, Settings, Shutdown, UnixSocket,
 };
+use rustix::process::geteuid;
 use serde_json::json;
 
 use super::context::{Context, Globals};
@@ -31,12 +32,15 @@ use super::submit::{defaults, queue_limit};
 use super::work::Place;
 use super::{Verb, group, print, task};
 
+/// The file of the token in the state folder.
+const TOKEN_FILE: &str = "server.token";
+
 /// Serve the HTTP API and the page
 #[derive(clap::Args)]
 #[command(
     after_help = "The page and the API see and change the same store as the commands; several servers may share \
-    it. On a loopback address every user of this machine is answered unless --token-file is given; any other address \
-    needs it. The first Ctrl-C answers open requests and waits for running commands, the second stops at once."
+    it. Every request needs the token in `server.token` in the state folder; programs of the same user need none on \
+    the Unix socket `server.sock` there. --open logs the browser in. The first Ctrl-C answers open requests and waits for running commands, the second stops at once."
 )]
 pub(super) struct Args {
     /// Where to listen; port 0 takes a free port
@@ -45,9 +49,18 @@ pub(super) struct Args {
     /// Show the page in a browser
     #[arg(long)]
     open: bool,
-    /// Require the token in this file, which is created if it does not exist
+    /// Print a link that logs a browser in, once, instead of the address
+    #[arg(long)]
+    print_url: bool,
+    /// Require the token in this file, which is created if it does not exist [default: server.token in the state folder]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Require no token: every user and program of this machine can run commands as you
+    #[arg(long, conflicts_with = "token_file")]
+    no_token: bool,
+    /// Confirm --no-token as root
+    #[arg(long, requires = "no_token")]
+    yes: bool,
     /// Another host name that the server accepts
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
@@ -98,21 +111,25 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     start_log(args);
-    let settings = settings(context, args)?;
+    check_no_token(args)?;
+    let leases = open_engine(&context.location.state)?;
+    let token_file = token_file(context, args);
+    let settings = settings(context, args, token_file.as_deref())?;
     let shutdown = Shutdown::new();
     let signals =
         Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(KeeperError::Machine)?;
-    let leases = open_engine(&context.location.state)?;
-    let listener = lockkeeper_server::listen(args.listen)?;
+    let listener = lockkeeper_server::listen(args.listen, &settings)?;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
     let state = AppState::new(leases, context.location.clone(), settings)?;
     let working = (args.work > 0).then(|| work(context, args, &state)).transpose()?;
-    print_address(context, args, address);
+    let socket = bind_socket(context);
+    let serving = Serving { address, token_file: token_file.as_deref(), socket: socket.as_ref() };
+    serving.print(context, args, &state)?;
     let signalled = shutdown.clone();
     let listening =
         thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &signalled));
     listening.map_err(KeeperError::Machine)?;
-    lockkeeper_server::run(listener, &state, &shutdown)?;
+    lockkeeper_server::run(listener, socket, &state, &shutdown)?;
     match working.map(JoinHandle::join) {
         None | Some(Ok(Ok(()))) => Ok(Exit::Done),
         Some(Ok(Err(error))) => Err(error.into()),
@@ -151,9 +168,40 @@ fn start_log(args: &Args) {
     log::start(format, verbosity);
 }
 
-fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
-    let token =
-        args.token_file.as_deref().map(AccessToken::load_or_create).transpose().map_err(ServeError::from)?;
+/// Refuses `--no-token` where it is too dangerous, before anything is made or claimed.
+fn check_no_token(args: &Args) -> Result<(), Report> {
+    if args.no_token && !args.listen.ip().is_loopback() {
+        return Err(ServeError::TokenNeeded(args.listen).into());
+    }
+    if args.no_token && !args.yes && geteuid().is_root() {
+        let message =
+            "without a token every user and program of this machine can run commands as root over the port";
+        return Err(Report::usage(message).with_hint("leave --no-token out, or confirm it with --yes"));
+    }
+    Ok(())
+}
+
+/// The file of the token; none without a token.
+fn token_file(context: &Context, args: &Args) -> Option<PathBuf> {
+    let default = || context.location.state.join(TOKEN_FILE);
+    (!args.no_token).then(|| args.token_file.clone().unwrap_or_else(default))
+}
+
+/// The Unix socket for programs. A server without one still serves its port.
+fn bind_socket(context: &Context) -> Option<UnixSocket> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    match UnixSocket::bind(&context.location.state, runtime.as_deref()) {
+        Ok(socket) => Some(socket),
+        Err(error) => {
+            let report = Report::from(error);
+            print::talk(&format!("no Unix socket: {report}; {}", report.hint().unwrap_or_default()));
+            None
+        }
+    }
+}
+
+fn settings(context: &Context, args: &Args, token_file: Option<&Path>) -> Result<Settings, Report> {
+    let token = token_file.map(AccessToken::load_or_create).transpose().map_err(ServeError::from)?;
     let ttl = match context.config.ttl("ttl") {
         Some(ttl) => ttl,
         None => Ttl::new(std::time::Duration::from_secs(300))?,
@@ -201,21 +249,44 @@ fn collector(named: Option<&str>) -> Result<Option<Endpoint>, Report> {
     }))
 }
 
-/// Prints the address of the page; stdout has it for programs.
-fn print_address(context: &Context, args: &Args, address: SocketAddr) {
-    let url = format!("http://{address}");
-    if context.json {
-        let token_file = args.token_file.as_ref().map(|file| file.display().to_string());
-        print::json(&json!({ "url": url, "state": context.location.state, "token_file": token_file }));
-    } else {
-        print::data(&url);
-        print::talk(&format!("serving {}; Ctrl-C to stop", context.location.state.display()));
-        if let Some(file) = &args.token_file {
-            print::talk(&format!("the token is in {}", file.display()));
+/// How the server can be reached.
+struct Serving<'s> {
+    address: SocketAddr,
+    token_file: Option<&'s Path>,
+    socket: Option<&'s UnixSocket>,
+}
+
+impl Serving<'_> {
+    /// Prints how the server can be reached; stdout has it for programs. Opens the page, if that was asked for.
+    fn print(&self, context: &Context, args: &Args, state: &AppState) -> Result<(), Report> {
+        let url = format!("http://{}", self.address);
+        let link =
+            || Ok::<_, KeeperError>(format!("{url}{}", state.login_path().map_err(KeeperError::Machine)?));
+        let login_url = args.print_url.then(link).transpose()?;
+        if context.json {
+            let mut said = json!({
+                "url": url,
+                "state": context.location.state,
+                "token_file": self.token_file.map(|file| file.display().to_string()),
+                "socket": self.socket.map(|socket| socket.path().display().to_string()),
+            });
+            if let Some(login_url) = login_url {
+                said["login_url"] = login_url.into();
+            }
+            print::json(&said);
+        } else {
+            print::data(login_url.as_ref().unwrap_or(&url));
+            print::talk(&format!("serving {}; Ctrl-C to stop", context.location.state.display()));
         }
-    }
-    if args.open && browser::open(&url).is_err() {
-        print::talk(&format!("no browser could be opened: open {url} yourself"));
+        match self.token_file {
+            None => print::talk("no token: every user and program of this machine can run commands as you"),
+            Some(file) if !context.json => print::talk(&format!("the token is in {}", file.display())),
+            Some(_) => {}
+        }
+        if args.open && browser::open(&link()?).is_err() {
+            print::talk(&format!("no browser could be opened: open {url} yourself"));
+        }
+        Ok(())
     }
 }
 
