@@ -1,13 +1,27 @@
-//! Which variables have values that are shown to nobody.
+//! Secrets in variables and commands: which values are shown to nobody.
+
+mod command;
 
 use std::borrow::Cow;
+
+pub use command::{shown_command, shown_line};
 
 /// What is shown in the place of a secret.
 pub const HIDDEN: &str = "***";
 
 /// A name that has one of these in it.
-const ANYWHERE: [&str; 9] =
-    ["TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "COOKIE", "PRIVATE", "APIKEY", "BEARER"];
+const ANYWHERE: [&str; 10] = [
+    "AUTHORIZATION",
+    "TOKEN",
+    "SECRET",
+    "PASSW",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "COOKIE",
+    "PRIVATE",
+    "APIKEY",
+    "BEARER",
+];
 /// A name of which one part ends like this.
 const PART_ENDS: [&str; 6] = ["KEY", "KEYS", "AUTH", "PASS", "PWD", "JWT"];
 /// What looks like one and is none.

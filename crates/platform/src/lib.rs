@@ -10,6 +10,7 @@ mod apple;
 pub mod browser;
 pub mod changes;
 pub mod clock;
+pub mod connection_owner;
 pub mod exclusion;
 pub mod exec;
 mod facts;

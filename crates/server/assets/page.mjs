@@ -118,11 +118,16 @@ function state(value, text) {
   shown.textContent = text;
 }
 
+/** Escapes characters that reverse text or that nobody sees, as the server does. */
+export function printable(text) {
+  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (one) => `\\u{${one.charCodeAt(0).toString(16)}}`);
+}
+
 // Actions of the user -------------------------------------------------------------------------------------------------
 
 function say(text, bad) {
   const line = document.createElement("div");
-  line.textContent = text;
+  line.textContent = printable(text);
   if (bad) line.className = "bad";
   byId("said").append(line);
   setTimeout(() => line.remove(), bad ? 12000 : 6000);

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use lockkeeper_platform::connection_owner;
 use rustix::process::{Uid, geteuid};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
@@ -30,8 +31,13 @@ const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Peer {
-    /// Somebody at this address.
-    Tcp(SocketAddr),
+    /// Somebody at an address.
+    Tcp {
+        /// The address.
+        address: SocketAddr,
+        /// Our own address of the connection.
+        local: SocketAddr,
+    },
     /// A process of this user, who the kernel knows.
     Unix(Uid),
 }
@@ -40,15 +46,27 @@ impl Peer {
     /// Whether the kernel says that it is the user of this server.
     pub(super) fn is_same_user(self) -> bool {
         match self {
-            Self::Tcp(_) => false,
+            Self::Tcp { .. } => false,
             Self::Unix(user) => user == geteuid(),
         }
+    }
+
+    /// Whether it is known to belong to another user of this machine, who is not root.
+    pub(super) fn is_other_user(self) -> bool {
+        let user = match self {
+            Self::Tcp { address, local } if address.ip().is_loopback() => {
+                connection_owner::user_of(address, local).map(Uid::from_raw)
+            }
+            Self::Tcp { .. } => None,
+            Self::Unix(user) => Some(user),
+        };
+        user.is_some_and(|user| user != geteuid() && !user.is_root())
     }
 
     /// Whether it is a process of this machine.
     pub(super) fn is_on_this_machine(self) -> bool {
         match self {
-            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Tcp { address, .. } => address.ip().is_loopback(),
             Self::Unix(_) => true,
         }
     }
@@ -79,7 +97,8 @@ impl Listeners {
                 let (stream, address) = accepted?;
                 // Responses are written as a whole, so Nagle's algorithm would only delay them.
                 let _ = stream.set_nodelay(true);
-                Ok((Box::new(stream), Peer::Tcp(address)))
+                let local = stream.local_addr()?;
+                Ok((Box::new(stream), Peer::Tcp { address, local }))
             }
             accepted = local => {
                 let (stream, _) = accepted?;

@@ -42,6 +42,8 @@ pub use unix_socket::UnixSocket;
 
 /// The largest number of blocking threads, which call the engine.
 const BLOCKING_THREADS: usize = 16;
+/// How often a stopping server looks for runs that it has to cancel.
+const STOP_AGAIN: Duration = Duration::from_millis(200);
 /// How long blocking calls may go on after the last connection has closed.
 const BLOCKING_GRACE: Duration = Duration::from_secs(2);
 
@@ -79,9 +81,22 @@ async fn finish_runs(state: &AppState, shutdown: &Shutdown) {
     tokio::select! {
         () = state.run_spawner().ended() => {}
         () = shutdown.stopped() => {
-            state.run_spawner().stop(state.runs());
             let limit = state.settings().grace + BLOCKING_GRACE;
-            let _ = tokio::time::timeout(limit, state.run_spawner().ended()).await;
+            let _ = tokio::time::timeout(limit, stop_runs(state)).await;
+        }
+    }
+}
+
+/// Cancels the runs that this server executes, until none is left. The queue may have claimed one just after it was asked to
+/// stop, so they are looked for again.
+async fn stop_runs(state: &AppState) {
+    loop {
+        let stopped = state.blocking(|state| Ok(state.run_spawner().stop(state.runs())?)).await;
+        if let Err(error) = stopped {
+            tracing::error!(?error, "cannot cancel what is executed");
+        }
+        if tokio::time::timeout(STOP_AGAIN, state.run_spawner().ended()).await.is_ok() {
+            return;
         }
     }
 }

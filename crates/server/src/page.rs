@@ -29,6 +29,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
+use lockkeeper_core::printable::printable_lines;
 use lockkeeper_engine::messages::Language;
 
 use crate::access_policy::Access;
@@ -148,5 +149,6 @@ fn render(page: &impl Template) -> Result<Response, ApiError> {
     let text =
         page.render().map_err(|error| ApiError::internal(format!("a page cannot be rendered: {error}")))?;
     let headers = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CACHE_CONTROL, "no-store")];
-    Ok((headers, text).into_response())
+    // Templates have no such characters, so they are all from the texts that a page shows.
+    Ok((headers, printable_lines(&text).into_owned()).into_response())
 }

@@ -55,9 +55,10 @@ impl RunFolder {
         write_whole(path, bytes)
     }
 
-    /// Makes it, for its owner only.
+    /// Makes it, for its owner only. A symbolic link in its place is refused.
     pub fn make(&self) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        local::require_folder(&self.path)
     }
 
     /// Removes it with everything in it; that it is not there is no failure.
@@ -73,13 +74,14 @@ impl RunFolder {
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
-    let mut file = OpenOptions::new()
+    let opened = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .custom_flags(local::NO_FOLLOW)
-        .open(&name)?;
+        .custom_flags(local::NO_FOLLOW | local::NO_WAIT)
+        .open(&name);
+    let mut file = local::only_regular(opened, Path::new(&name))?;
     file.write_all(bytes)?;
     fs::rename(&name, path)
 }

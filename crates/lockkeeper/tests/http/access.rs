@@ -119,6 +119,38 @@ fn a_server_that_may_not_listen_claims_nothing() {
     assert!(!files::is_there(&world.path("ran")));
 }
 
+/// The link is in the list of processes while the browser is started.
+#[test]
+fn another_user_cannot_use_the_link_and_does_not_use_it_up() {
+    if !is_root() {
+        return skip("root, to become another user");
+    }
+    let world = world!().with_state();
+    let mut server = world.start(["serve", "--listen", "127.0.0.1:0", "--print-url"]);
+    let link = server.line();
+    let (address, code) = link.strip_prefix("http://").unwrap().split_once("/login#").unwrap();
+    let script = "import socket, sys
+host, port = sys.argv[1].split(':'); s = socket.create_connection((host, int(port)))
+s.sendall(('POST /login HTTP/1.1\\r\\nhost: ' + sys.argv[1] + '\\r\\nconnection: close\\r\\ncontent-type: '
+    'application/x-www-form-urlencoded\\r\\ncontent-length: %d\\r\\n\\r\\n' % len(sys.argv[2]) + sys.argv[2]).encode())
+print(s.recv(100).split()[1].decode())";
+    let mut other = world.command("setpriv");
+    // Programs that every user may execute.
+    other.env("PATH", "/usr/bin:/bin").args([
+        "--reuid=65534",
+        "--clear-groups",
+        "python3",
+        "-c",
+        script,
+        address,
+        code,
+    ]);
+    assert_eq!(Finished::of(&mut other).code(0).stdout().trim(), "401");
+    let form = Request::new(address.parse().unwrap(), "POST", "/login");
+    let form = form.header("content-type", "application/x-www-form-urlencoded").raw_body(code);
+    assert_eq!(form.send().status, 303);
+}
+
 /// The browser is a program that writes down what it was asked to open.
 #[test]
 fn the_link_for_a_browser_logs_in_once_and_is_not_the_token() {

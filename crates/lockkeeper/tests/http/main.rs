@@ -5,6 +5,7 @@ mod access;
 mod bulk;
 mod description;
 mod events;
+mod hostile;
 mod languages;
 mod limits;
 mod locks;

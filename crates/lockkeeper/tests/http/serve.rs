@@ -62,6 +62,27 @@ fn the_second_signal_stops_at_once() {
     server.wait().code(0);
 }
 
+/// Invariant 10. Without the second signal the server waits for the command.
+#[test]
+fn the_second_signal_ends_the_command_of_the_auto_run() {
+    let world = world!().with_state();
+    let server = ServerProcess::start(&world, &[]);
+    let command = json!(["sh", "-c", "echo $$ >new && mv new pid; exec sleep 1000"]);
+    server.post("/api/requests", &json!({ "id": "RQ-1", "command": command })).expect(201);
+    server.post("/api/queue/run-next", &json!({ "auto": true })).expect(202);
+    let pid = processes::pid_in(&world.path("pid"));
+    server.signal(Signal::TERM);
+    // Nothing new is taken in from now on: the first signal has arrived.
+    while TcpStream::connect(server.address()).is_ok() {
+        std::thread::yield_now();
+    }
+    assert!(processes::is_alive(pid));
+    server.signal(Signal::TERM);
+    let ended = server.wait().code(0);
+    assert!(!processes::is_alive(pid), "{}", ended.stderr());
+    assert_eq!(world.json(&["runs"])["runs"][0]["status"], "canceled");
+}
+
 #[test]
 fn two_servers_on_one_store_share_it() {
     let world = world!().with_state();

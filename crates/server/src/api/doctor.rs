@@ -54,7 +54,9 @@ pub(crate) async fn examine(
 #[utoipa::path(post, path = "/api/doctor", operation_id = "repair", tag = "doctor", request_body = ModeBody, responses(
     (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = Object),
     (status = BAD_REQUEST, description = "No such mode", body = ErrorView),
-    (status = UNSUPPORTED_MEDIA_TYPE, description = "The body is not said to be JSON", body = ErrorView),
+    (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+    (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+    (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
 ))]
 pub(crate) async fn repair(
     State(state): State<AppState>,

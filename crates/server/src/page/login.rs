@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use crate::access_policy::{Access, AccessPolicy, NO_TOKEN, WRONG_TOKEN, token_needed};
+use crate::connections::Peer;
 use crate::error::ApiError;
 use crate::state::AppState;
 
@@ -34,6 +35,7 @@ pub(super) async fn page(State(state): State<AppState>) -> Response {
 pub(super) async fn log_in(
     State(state): State<AppState>,
     Extension(policy): Extension<AccessPolicy>,
+    Extension(peer): Extension<Peer>,
     form: Result<Form<Fields>, FormRejection>,
 ) -> Result<Response, ApiError> {
     let Some(token) = &state.settings().token else { return Ok(Redirect::to("/").into_response()) };
@@ -41,7 +43,9 @@ pub(super) async fn log_in(
     let (sessions, now) = (state.sessions(), Instant::now());
     let by_code = || {
         let version = token.version();
-        sessions.use_code(&fields.code, version, now).then_some(version)
+        // Other users may have read the code in the list of processes while the browser was started.
+        let is_right = !peer.is_other_user() && sessions.use_code(&fields.code, version, now);
+        is_right.then_some(version)
     };
     let version = token.check(fields.token.trim()).or_else(by_code);
     let version = version.ok_or_else(|| {
