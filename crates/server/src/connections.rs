@@ -1,5 +1,6 @@
 //! Connections: accepts them up to a limit, serves them, and drains them at the end.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -72,6 +73,15 @@ impl Peer {
     }
 }
 
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { address, .. } => address.fmt(f),
+            Self::Unix(user) => write!(f, "user {}", user.as_raw()),
+        }
+    }
+}
+
 /// The sockets that connections come from.
 pub(super) struct Listeners {
     pub(super) tcp: TcpListener,
@@ -129,7 +139,7 @@ pub(super) async fn serve(listeners: Listeners, router: Router, limits: Limits, 
             }
         };
         let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
-            tracing::warn!(?peer, limit = limits.connections, "rejected: too many connections");
+            tracing::warn!(%peer, limit = limits.connections, "rejected: too many connections");
             tokio::spawn(reject(stream));
             continue;
         };
@@ -172,7 +182,7 @@ async fn serve_connection(
         }
     };
     if let Err(error) = served {
-        tracing::debug!(?peer, %error, "a connection ended early");
+        tracing::debug!(%peer, %error, "a connection ended early");
     }
 }
 

@@ -206,3 +206,17 @@ pub(super) fn not_started(error: &StartError, otherwise: &'static str) -> Report
     };
     Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_colours_reach_the_terminal() {
+        let style = AnsiColor::Red.on_default().bold();
+        let ours = format!("{style}dead{style:#}\n\tdb");
+        assert_eq!(for_terminal(&ours), ours);
+        assert_eq!(for_terminal("a\x1b[2Jb\x1b]0;t\x07\u{202e}"), "a\\u{1b}[2Jb\\u{1b}]0;t\\u{7}\\u{202e}");
+        assert_eq!(for_terminal("\x1b["), "\\u{1b}[");
+    }
+}

@@ -1,5 +1,7 @@
 //! `serve`: the HTTP API and the page.
 
+mod access;
+
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -16,24 +18,20 @@ use lockkeeper_engine::runs::new_request::Defaults;
 use lockkeeper_engine::work::Worker;
 use lockkeeper_formats::group::Folders;
 use lockkeeper_formats::status::StatusLog;
+use lockkeeper_platform::poll;
 use lockkeeper_platform::signal::{Signal, Signals};
-use lockkeeper_platform::{browser, poll};
 use lockkeeper_server::log::{self, Format, Verbosity};
 use lockkeeper_server::token::AccessToken;
 use lockkeeper_server::{
-    self, AppState, BadEndpoint, DoctorSettings, Endpoint, Limits, ServeError, Settings, Shutdown, UnixSocket,
+    self, AppState, BadEndpoint, DoctorSettings, Endpoint, Limits, ServeError, Settings, Shutdown,
 };
-use rustix::process::geteuid;
-use serde_json::json;
 
+use self::access::{Serving, bind_socket, check_no_token, token_file};
 use super::context::{Context, Globals};
 use super::obtain::{grace, ticket_ttl};
 use super::submit::{defaults, queue_limit};
 use super::work::Place;
 use super::{Verb, group, print, task};
-
-/// The file of the token in the state folder.
-const TOKEN_FILE: &str = "server.token";
 
 /// Serve the HTTP API and the page
 #[derive(clap::Args)]
@@ -168,38 +166,6 @@ fn start_log(args: &Args) {
     log::start(format, verbosity);
 }
 
-/// Refuses `--no-token` where it is too dangerous, before anything is made or claimed.
-fn check_no_token(args: &Args) -> Result<(), Report> {
-    if args.no_token && !args.listen.ip().is_loopback() {
-        return Err(ServeError::TokenNeeded(args.listen).into());
-    }
-    if args.no_token && !args.yes && geteuid().is_root() {
-        let message =
-            "without a token every user and program of this machine can run commands as root over the port";
-        return Err(Report::usage(message).with_hint("leave --no-token out, or confirm it with --yes"));
-    }
-    Ok(())
-}
-
-/// The file of the token; none without a token.
-fn token_file(context: &Context, args: &Args) -> Option<PathBuf> {
-    let default = || context.location.state.join(TOKEN_FILE);
-    (!args.no_token).then(|| args.token_file.clone().unwrap_or_else(default))
-}
-
-/// The Unix socket for programs. A server without one still serves its port.
-fn bind_socket(context: &Context) -> Option<UnixSocket> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    match UnixSocket::bind(&context.location.state, runtime.as_deref()) {
-        Ok(socket) => Some(socket),
-        Err(error) => {
-            let report = Report::from(error);
-            print::talk(&format!("no Unix socket: {report}; {}", report.hint().unwrap_or_default()));
-            None
-        }
-    }
-}
-
 fn settings(context: &Context, args: &Args, token_file: Option<&Path>) -> Result<Settings, Report> {
     let token = token_file.map(AccessToken::load_or_create).transpose().map_err(ServeError::from)?;
     let ttl = match context.config.ttl("ttl") {
@@ -247,47 +213,6 @@ fn collector(named: Option<&str>) -> Result<Option<Endpoint>, Report> {
             None
         }
     }))
-}
-
-/// How the server can be reached.
-struct Serving<'s> {
-    address: SocketAddr,
-    token_file: Option<&'s Path>,
-    socket: Option<&'s UnixSocket>,
-}
-
-impl Serving<'_> {
-    /// Prints how the server can be reached; stdout has it for programs. Opens the page, if that was asked for.
-    fn print(&self, context: &Context, args: &Args, state: &AppState) -> Result<(), Report> {
-        let url = format!("http://{}", self.address);
-        let link =
-            || Ok::<_, KeeperError>(format!("{url}{}", state.login_path().map_err(KeeperError::Machine)?));
-        let login_url = args.print_url.then(link).transpose()?;
-        if context.json {
-            let mut said = json!({
-                "url": url,
-                "state": context.location.state,
-                "token_file": self.token_file.map(|file| file.display().to_string()),
-                "socket": self.socket.map(|socket| socket.path().display().to_string()),
-            });
-            if let Some(login_url) = login_url {
-                said["login_url"] = login_url.into();
-            }
-            print::json(&said);
-        } else {
-            print::data(login_url.as_ref().unwrap_or(&url));
-            print::talk(&format!("serving {}; Ctrl-C to stop", context.location.state.display()));
-        }
-        match self.token_file {
-            None => print::talk("no token: every user and program of this machine can run commands as you"),
-            Some(file) if !context.json => print::talk(&format!("the token is in {}", file.display())),
-            Some(_) => {}
-        }
-        if args.open && browser::open(&link()?).is_err() {
-            print::talk(&format!("no browser could be opened: open {url} yourself"));
-        }
-        Ok(())
-    }
 }
 
 /// The first signal drains, the second stops.

@@ -5,13 +5,14 @@ use std::time::Instant;
 use axum::Form;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Extension, State};
-use axum::http::StatusCode;
 use axum::http::header::{LOCATION, SET_COOKIE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use crate::access_policy::{Access, AccessPolicy, NO_TOKEN, WRONG_TOKEN, token_needed};
 use crate::connections::Peer;
+use crate::cookies::cookie;
 use crate::error::ApiError;
 use crate::state::AppState;
 
@@ -36,6 +37,7 @@ pub(super) async fn log_in(
     State(state): State<AppState>,
     Extension(policy): Extension<AccessPolicy>,
     Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
     form: Result<Form<Fields>, FormRejection>,
 ) -> Result<Response, ApiError> {
     let Some(token) = &state.settings().token else { return Ok(Redirect::to("/").into_response()) };
@@ -55,6 +57,9 @@ pub(super) async fn log_in(
             (true, true) => NO_TOKEN,
         })
     })?;
+    if let Some(before) = cookie(&headers, policy.cookie_name()) {
+        sessions.end(before);
+    }
     let begun = sessions.begin(version, now);
     let secret = begun.map_err(|error| ApiError::internal(format!("a session cannot be begun: {error}")))?;
     Ok(go_to("/", &policy, &secret, ""))
