@@ -4,7 +4,8 @@ mod command;
 
 use std::borrow::Cow;
 
-pub use command::{shown_command, shown_line};
+use self::command::without_passwords;
+pub use self::command::{shown_command, shown_line};
 
 /// What is shown in the place of a secret.
 pub const HIDDEN: &str = "***";
@@ -43,21 +44,7 @@ pub fn shown<'v>(name: &str, value: &'v str) -> Cow<'v, str> {
     if is_secret(name) && !value.is_empty() {
         return Cow::Borrowed(HIDDEN);
     }
-    without_password(value)
-}
-
-/// `postgres://user:secret@host/` without the middle.
-fn without_password(value: &str) -> Cow<'_, str> {
-    let Some((scheme, rest)) = value.split_once("://") else { return Cow::Borrowed(value) };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    let Some((user, host)) = authority.rsplit_once('@') else { return Cow::Borrowed(value) };
-    match user.split_once(':') {
-        Some((user, password)) if !password.is_empty() => {
-            let behind = &rest[authority.len()..];
-            Cow::Owned(format!("{scheme}://{user}:{HIDDEN}@{host}{behind}"))
-        }
-        Some(_) | None => Cow::Borrowed(value),
-    }
+    if value.contains("://") { Cow::Owned(without_passwords(value)) } else { Cow::Borrowed(value) }
 }
 
 #[cfg(test)]

@@ -12,8 +12,12 @@ const USER_FLAGS: [&str; 4] = ["-u", "--user", "-U", "--proxy-user"];
 const HARMLESS_ENDS: [&str; 6] = ["FILE", "PATH", "DIR", "NAME", "TYPE", "TTL"];
 /// A flag whose name begins with one of these has no value.
 const HARMLESS_BEGINS: [&str; 3] = ["NO", "PRINT", "SHOW"];
+/// A name of a user in an address that is this long is a token.
+const TOKEN_LENGTH: usize = 20;
 /// What separates values within one word, such as parts of a query.
 const SEPARATORS: [char; 9] = ['?', '&', ',', ';', '{', '}', '(', ')', '|'];
+
+const QUOTES: [char; 2] = ['\'', '"'];
 
 /// The words of a command without its secrets.
 pub fn shown_command<W: AsRef<str>>(words: &[W]) -> Vec<String> {
@@ -53,6 +57,8 @@ enum Before {
     Secret,
     /// The next word is a name and a password.
     User,
+    /// The next word is a script.
+    Script,
 }
 
 impl Before {
@@ -60,6 +66,9 @@ impl Before {
         let word = unquoted(word);
         if USER_FLAGS.contains(&word) {
             return Self::User;
+        }
+        if word.starts_with('-') && !word.starts_with("--") && word.ends_with('c') {
+            return Self::Script;
         }
         let is_flag = word.starts_with('-') && !word.contains(['=', ':', ' ']);
         if (is_flag && is_secret_flag(word.trim_start_matches('-'))) || word.eq_ignore_ascii_case("bearer") {
@@ -76,7 +85,13 @@ impl Before {
                 Some((user, _)) => format!("{user}:{HIDDEN}"),
                 None => shown_word(word),
             },
-            Self::Nothing | Self::Secret | Self::User => shown_word(word),
+            Self::Script if unquoted(word).contains(char::is_whitespace) => {
+                let inner = unquoted(word);
+                let begin = word.len() - word.trim_start_matches(QUOTES).len();
+                let end = begin + inner.len();
+                format!("{}{}{}", &word[..begin], shown_line(inner), &word[end..])
+            }
+            Self::Nothing | Self::Secret | Self::User | Self::Script => shown_word(word),
         }
     }
 }
@@ -92,11 +107,18 @@ fn is_secret_flag(name: &str) -> bool {
 
 /// One word without its secrets.
 fn shown_word(word: &str) -> String {
-    if let Some(quote) = word.chars().next().filter(|first| matches!(first, '\'' | '"'))
+    if let Some(quote) = word.chars().next().filter(|first| QUOTES.contains(first))
         && word.len() > 1
-        && word.ends_with(quote)
+        && word[1..].find(quote) == Some(word.len() - 2)
     {
         return format!("{quote}{}{quote}", shown_word(&word[1..word.len() - 1]));
+    }
+    if let Some((before, value)) = word.split_once('=')
+        && !value.is_empty()
+        && before.trim_start_matches('-') == name_at_end(before)
+        && is_secret(name_at_end(before))
+    {
+        return format!("{before}={HIDDEN}");
     }
     if let Some(end) = header_end(word) {
         return format!("{} {HIDDEN}", &word[..end]);
@@ -104,39 +126,68 @@ fn shown_word(word: &str) -> String {
     if word_length(word) < word.len() {
         return shown_line(word);
     }
-    let word = without_passwords(word);
+    within_quotes(&without_values(&without_passwords(word)))
+}
+
+/// Hides the value of `NAME=VALUE` and of `"NAME": VALUE`, wherever the name is that of a secret.
+fn without_values(word: &str) -> String {
     let mut shown = String::with_capacity(word.len());
-    for part in word.split_inclusive(SEPARATORS) {
-        let end = part.trim_end_matches(SEPARATORS).len();
-        shown.push_str(&shown_part(&part[..end]));
-        shown.push_str(&part[end..]);
+    let (mut copied, mut at) = (0, 0);
+    while let Some(found) = word[at..].find(['=', ':']) {
+        let separator = at + found;
+        at = separator + 1;
+        let before = &word[copied..separator];
+        // A colon is too common between other words.
+        let is_pair = word[separator..].starts_with('=') || before.ends_with(QUOTES);
+        if !is_pair || !is_secret(name_at_end(before)) {
+            continue;
+        }
+        let length = value_length(&word[at..]);
+        if length > 0 {
+            shown.push_str(&word[copied..at]);
+            shown.push_str(HIDDEN);
+            at += length;
+            copied = at;
+        }
     }
+    shown.push_str(&word[copied..]);
     shown
 }
 
-/// `NAME=VALUE` and `"NAME":VALUE` without the value, if the name is that of a secret.
-fn shown_part(part: &str) -> String {
-    for (at, separator) in part.char_indices().filter(|(_, c)| matches!(c, '=' | ':')) {
-        let before = &part[..at];
-        let is_quoted = before.ends_with(['"', '\'']);
-        // A colon is too common between other words.
-        if (separator == '=' || is_quoted) && at + 1 < part.len() && is_secret(name_at_end(before)) {
-            return format!("{before}{separator}{HIDDEN}");
+/// The length of a value at the beginning of a text: up to its closing quote, or to the next separator.
+fn value_length(text: &str) -> usize {
+    let value = text.trim_start();
+    // Within a quoted script, quotes have a backslash.
+    let bare = value.strip_prefix('\\').unwrap_or(value);
+    let begin = text.len() - bare.len();
+    match bare.chars().next().filter(|first| QUOTES.contains(first)) {
+        Some(quote) => begin + bare[1..].find(quote).map_or(bare.len(), |end| end + 2),
+        None => {
+            let is_end = |c: char| SEPARATORS.contains(&c) || QUOTES.contains(&c) || c.is_whitespace();
+            begin + bare.find(is_end).unwrap_or(bare.len())
         }
     }
-    match part.split_once(['"', '\'']) {
-        // What is quoted may be a command line: `x="--token y"`.
-        Some((before, quoted)) => {
-            let quote = &part[before.len()..=before.len()];
-            match quoted.split_once(quote) {
-                Some((inner, after)) => {
-                    format!("{before}{quote}{}{quote}{}", shown_word(inner), shown_part(after))
-                }
-                None => part.to_owned(),
-            }
-        }
-        None => part.to_owned(),
+}
+
+/// Hides secrets in what is quoted, which may be a command line: `x="--token y"`.
+fn within_quotes(word: &str) -> String {
+    let mut shown = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some(begin) = rest.find(QUOTES) {
+        let quote = &rest[begin..=begin];
+        let Some(length) = rest[begin + 1..].find(quote) else { break };
+        let inner = &rest[begin + 1..begin + 1 + length];
+        shown.push_str(&rest[..=begin]);
+        shown.push_str(&if inner.contains(char::is_whitespace) {
+            shown_line(inner)
+        } else {
+            inner.to_owned()
+        });
+        shown.push_str(quote);
+        rest = &rest[begin + length + 2..];
     }
+    shown.push_str(rest);
+    shown
 }
 
 /// Where the name of a header ends whose value is a secret: behind the colon of `Authorization: Bearer x`.
@@ -149,15 +200,16 @@ fn header_end(word: &str) -> Option<usize> {
 
 /// The name at the end of a text, without its quotes.
 fn name_at_end(text: &str) -> &str {
-    let text = text.trim_end_matches(['"', '\'']);
+    let text = text.trim_end_matches(['"', '\'', '\\']);
     let begin = text.rfind(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')));
     let name =
         begin.map_or(text, |begin| &text[begin + text[begin..].chars().next().map_or(1, char::len_utf8)..]);
     name.trim_start_matches('-')
 }
 
-/// Addresses without the passwords in them, wherever they begin.
-fn without_passwords(word: &str) -> String {
+/// Addresses without the passwords in them, wherever they begin. A very long name of a user is a token, as in
+/// `https://TOKEN@host/`.
+pub(super) fn without_passwords(word: &str) -> String {
     let mut shown = String::with_capacity(word.len());
     let mut rest = word;
     while let Some((scheme, after)) = rest.split_once("://") {
@@ -167,7 +219,8 @@ fn without_passwords(word: &str) -> String {
         rest = match authority.rsplit_once('@') {
             Some((user, _)) => {
                 let (name, password) = user.split_once(':').unwrap_or((user, ""));
-                shown.push_str(name);
+                let is_token = password.is_empty() && name.len() >= TOKEN_LENGTH;
+                shown.push_str(if is_token { HIDDEN } else { name });
                 if !password.is_empty() {
                     shown.push_str(&format!(":{HIDDEN}"));
                 }
@@ -216,6 +269,7 @@ mod tests {
         check(&["x", "--token", "abc", "file"], &["x", "--token", "***", "file"]);
         check(&["x", "-password", "abc"], &["x", "-password", "***"]);
         check(&["env", "FOO_TOKEN=abc", "A=b", "make"], &["env", "FOO_TOKEN=***", "A=b", "make"]);
+        check(&["x", "--password=a&b;c d", "A_TOKEN=\"a;b\""], &["x", "--password=***", "A_TOKEN=***"]);
         check(&["x", "--set", "db.password=abc"], &["x", "--set", "db.password=***"]);
         check(&["curl", "-u", "me:abc", "host"], &["curl", "-u", "me:***", "host"]);
     }
@@ -232,11 +286,17 @@ mod tests {
     #[test]
     fn passwords_in_addresses_and_queries_are_hidden() {
         check(&["git", "clone", "https://me:abc@host/x"], &["git", "clone", "https://me:***@host/x"]);
+        check(&["git", "push", "https://ghp_0123456789abcdef@host"], &["git", "push", "https://***@host"]);
         check(&["x", "--db=postgres://me:a@b:c@host/x"], &["x", "--db=postgres://me:***@host/x"]);
         check(&["curl", "https://host/?a=1&token=abc&b=2"], &["curl", "https://host/?a=1&token=***&b=2"]);
         check(
             &["x", "-d", r#"{"user":"me","password":"abc"}"#],
             &["x", "-d", r#"{"user":"me","password":***}"#],
+        );
+        check(&["x", r#"{"password": "a,b c", "x": 1}"#], &["x", r#"{"password": ***"#]);
+        check(
+            &["sh", "-c", r#"x -d "{\"password\":\"a;b\"}" y"#],
+            &["sh", "-c", r#"x -d "{\"password\":***}" y"#],
         );
     }
 
@@ -247,8 +307,46 @@ mod tests {
         check(&["sh", "-c", script], &["sh", "-c", shown]);
         assert_eq!(shown_line(script), shown);
         check(&["sh", "-c", "ssh h 'x --token=abc  y'"], &["sh", "-c", "ssh h 'x --token=***  y'"]);
+        check(&["bash", "-ec", "A_TOKEN=x make"], &["bash", "-ec", "A_TOKEN=*** make"]);
+        check(&["sh", "-c", "sh -c 'A_TOKEN=x make' y"], &["sh", "-c", "sh -c 'A_TOKEN=*** make' y"]);
+        check(&["env", "A_PASSWORD=correct horse"], &["env", "A_PASSWORD=***"]);
         check(&["sh", "-c", "a='x --token abc' b"], &["sh", "-c", "a='x --token ***' b"]);
         check(&["sh", "-c", "echo don't --token abc"], &["sh", "-c", "echo don't --token ***"]);
+    }
+
+    /// Whoever submits a request chooses its command.
+    #[test]
+    fn no_text_is_too_strange_or_too_long() {
+        for piece in [
+            "'",
+            "\"",
+            "'\"",
+            "'x' ",
+            "=",
+            "token=",
+            "\"token\":",
+            "://@",
+            "a://b:c@",
+            "\\",
+            "{'",
+            "é=",
+            "--token ",
+            ": ",
+        ] {
+            let text = piece.repeat(20_000);
+            assert!(
+                shown_line(&text).len() <= 4 * text.len() + 3 && shown_command(&[text.as_str()]).len() == 1
+            );
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_secret_is_hidden_beside_whatever_else(before in "[-a-z'\" =:;&{}é\\\\]{0,12}", after in "[-a-z'\" =:;&{}é]{0,12}") {
+            let shown = shown_command(&[before.as_str(), "--password=HUSH&HUSH", "--token", "HUSH'HUSH", after.as_str()]);
+            proptest::prop_assert!(!shown.concat().contains("HUSH"), "{shown:?}");
+            shown_line(&format!("{before} {after}"));
+        }
     }
 
     #[test]
