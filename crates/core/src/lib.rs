@@ -55,6 +55,7 @@ pub mod overlay;
 pub mod pattern;
 pub mod plan;
 pub mod predict;
+pub mod printable;
 pub mod queue;
 pub mod record;
 pub mod records;

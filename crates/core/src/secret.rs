@@ -1,13 +1,28 @@
-//! Secrets: which environment variables have values that are never shown.
+//! Secrets in variables and commands: which values are shown to nobody.
+
+mod command;
 
 use std::borrow::Cow;
+
+use self::command::without_passwords;
+pub use self::command::{shown_command, shown_line};
 
 /// The text that replaces a secret.
 pub const HIDDEN: &str = "***";
 
 /// A name that contains one of these is secret.
-const ANYWHERE: [&str; 9] =
-    ["TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "COOKIE", "PRIVATE", "APIKEY", "BEARER"];
+const ANYWHERE: [&str; 10] = [
+    "AUTHORIZATION",
+    "TOKEN",
+    "SECRET",
+    "PASSW",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "COOKIE",
+    "PRIVATE",
+    "APIKEY",
+    "BEARER",
+];
 /// A name is secret if one of its parts ends with one of these.
 const PART_ENDS: [&str; 6] = ["KEY", "KEYS", "AUTH", "PASS", "PWD", "JWT"];
 /// Names that are not secret, although they match.
@@ -29,21 +44,7 @@ pub fn shown<'v>(name: &str, value: &'v str) -> Cow<'v, str> {
     if is_secret(name) && !value.is_empty() {
         return Cow::Borrowed(HIDDEN);
     }
-    without_password(value)
-}
-
-/// Hides the password in `postgres://user:secret@host/`.
-fn without_password(value: &str) -> Cow<'_, str> {
-    let Some((scheme, rest)) = value.split_once("://") else { return Cow::Borrowed(value) };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    let Some((user, host)) = authority.rsplit_once('@') else { return Cow::Borrowed(value) };
-    match user.split_once(':') {
-        Some((user, password)) if !password.is_empty() => {
-            let behind = &rest[authority.len()..];
-            Cow::Owned(format!("{scheme}://{user}:{HIDDEN}@{host}{behind}"))
-        }
-        Some(_) | None => Cow::Borrowed(value),
-    }
+    if value.contains("://") { Cow::Owned(without_passwords(value)) } else { Cow::Borrowed(value) }
 }
 
 #[cfg(test)]

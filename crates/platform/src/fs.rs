@@ -13,6 +13,9 @@ use super::access;
 /// `O_NOFOLLOW`: opening fails when the last component of the path is a symbolic link.
 pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
 
+/// A flag for opening files: opening a named pipe does not wait for its other end.
+pub const NO_WAIT: i32 = libc::O_NONBLOCK;
+
 /// Returns the name of the network file system that `dir` is on, or `None` for a local file system.
 ///
 /// A network file system can lose locks when the connection drops, can grant them per machine, or does not keep
@@ -171,6 +174,44 @@ pub fn set_attribute(_path: &Path, _name: &str, _value: &str) -> io::Result<()> 
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Opens a file in a folder for reading. Neither the folder nor the file may be a symbolic link. Anything but a regular file
+/// is refused, and not waited for.
+pub fn open_in(folder: &Path, name: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let open = || rustix::fs::open(folder, flags | OFlags::DIRECTORY, Mode::empty());
+    let within = rustix::io::retry_on_intr(open).map_err(|error| match error {
+        rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP => not_a_folder(folder),
+        error => error.into(),
+    })?;
+    let open = || rustix::fs::openat(&within, name, flags | OFlags::NONBLOCK, Mode::empty());
+    only_regular(rustix::io::retry_on_intr(open).map(File::from).map_err(Into::into), &folder.join(name))
+}
+
+/// Refuses a symbolic link, or anything else that is not a folder.
+pub fn require_folder(path: &Path) -> io::Result<()> {
+    if std::fs::symlink_metadata(path)?.is_dir() { Ok(()) } else { Err(not_a_folder(path)) }
+}
+
+/// Refuses what was opened with [`NO_WAIT`] and is not a regular file, such as a named pipe.
+pub fn only_regular(opened: io::Result<File>, path: &Path) -> io::Result<File> {
+    let refused = || {
+        let message = format!("{} is not a regular file", path.display());
+        io::Error::new(io::ErrorKind::InvalidInput, message)
+    };
+    match opened {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Ok(_) => Err(refused()),
+        // A named pipe that nobody reads, opened for writing.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Err(refused()),
+        Err(error) => Err(error),
+    }
+}
+
+fn not_a_folder(path: &Path) -> io::Error {
+    let message = format!("{} is a symbolic link or a file, not a folder", path.display());
+    io::Error::new(io::ErrorKind::NotADirectory, message)
+}
+
 /// Frees the disk blocks of a range of a file. The range then reads as zeros, and the file keeps its length.
 #[cfg(target_os = "linux")]
 pub fn punch_hole(file: &File, from: u64, length: u64) -> io::Result<()> {
@@ -220,6 +261,24 @@ pub fn has_writers(descriptor: impl AsFd) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_regular_files_of_real_folders_are_opened() {
+        let temp = tempfile::tempdir().unwrap();
+        let (folder, link) = (temp.path().join("folder"), temp.path().join("link"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("file"), "text").unwrap();
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        std::os::unix::fs::symlink("file", folder.join("alias")).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap();
+        assert!(made.success());
+        open_in(&folder, Path::new("file")).unwrap();
+        assert_eq!(open_in(&link, Path::new("file")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(open_in(&folder, Path::new("pipe")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(open_in(&folder, Path::new("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(open_in(&folder, Path::new("alias")).is_err());
+        assert!(require_folder(&link).is_err() && require_folder(&folder).is_ok());
+    }
 
     #[test]
     fn a_missing_folder_is_an_error() {

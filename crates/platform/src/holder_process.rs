@@ -11,6 +11,7 @@
 use std::fmt;
 
 use lockkeeper_core::liveness::ProcessRef;
+use lockkeeper_core::secret::shown_command;
 use thiserror::Error;
 
 use super::process::{self, IdentifyError, MAX_PID};
@@ -241,7 +242,8 @@ fn has_command_option<'a>(mut words: impl Iterator<Item = &'a str>) -> bool {
 
 /// Formats a command line as one short line without control characters.
 fn shown(arguments: &[String]) -> String {
-    let line: String = arguments.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line = shown_command(arguments).join(" ");
+    let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,

@@ -11,6 +11,7 @@ pub mod answer;
 pub mod browser;
 pub mod changes;
 pub mod clock;
+pub mod connection_owner;
 pub mod exec;
 pub mod flock;
 pub mod folder;

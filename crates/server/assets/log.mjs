@@ -1,6 +1,8 @@
 // Log viewer: a window over the output of a run. The output may be very long; the page keeps only a few chunks of it.
 // Output is always inserted as text, never as markup.
 
+import { printable } from "/assets/page.mjs";
+
 const CHUNK = 64 * 1024;
 // How many chunks are kept. Chunks at the other end are removed first.
 const MAX_CHUNKS = 6;
@@ -42,7 +44,7 @@ async function read(query, signal) {
 
 function piece({ from, to, text }) {
   const node = document.createElement("span");
-  node.textContent = text;
+  node.textContent = printable(text);
   return { from, to, node };
 }
 

@@ -52,6 +52,8 @@ async function update() {
   updating = true;
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    // The session has ended: the page that asks for the token is shown instead.
+    if (answer.status === 401 && !byId("log-in")) location.reload();
     if (answer.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch {
     // The event stream shows that the server is gone.
@@ -97,7 +99,11 @@ function listen() {
     });
   }
   stream.onopen = () => state("on", texts.liveOn);
-  stream.onerror = () => state("off", texts.liveOff);
+  stream.onerror = () => {
+    state("off", texts.liveOff);
+    // A refused stream is not opened again by the browser. The update finds out why.
+    if (stream?.readyState === EventSource.CLOSED) update();
+  };
 }
 
 // A browser opens only few connections to one server, so hidden pages close theirs.
@@ -112,11 +118,16 @@ function state(value, text) {
   shown.textContent = text;
 }
 
+/** Escapes characters that reverse text or that nobody sees, as the server does. */
+export function printable(text) {
+  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (one) => `\\u{${one.charCodeAt(0).toString(16)}}`);
+}
+
 // Actions of the user -------------------------------------------------------------------------------------------------
 
 function say(text, bad) {
   const line = document.createElement("div");
-  line.textContent = text;
+  line.textContent = printable(text);
   if (bad) line.className = "bad";
   byId("said").append(line);
   setTimeout(() => line.remove(), bad ? 12000 : 6000);
@@ -244,6 +255,18 @@ document.addEventListener("keydown", (event) => {
   }
   document.querySelector(`.tabs a[data-key="${CSS.escape(event.key)}"]`)?.click();
 });
+
+// A link with a code that logs in once. The code leaves the address before it is used.
+function useCode() {
+  const code = location.hash.match(/^#code=(\w+)$/)?.[1];
+  const field = byId("code");
+  if (!code || !field) return;
+  history.replaceState(null, "", "/login");
+  field.value = code;
+  field.form.submit();
+}
+addEventListener("hashchange", useCode);
+useCode();
 
 readClock(document);
 tick();

@@ -78,7 +78,7 @@ fn documented_routes(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
         .routes(routes!(queue::show))
         .routes(routes!(queue::run_next))
         .routes(routes!(queue::stop))
-        .routes(routes!(doctor::examine))
+        .routes(routes!(doctor::examine, doctor::repair))
         .routes(routes!(conflicts::check))
         .routes(routes!(stages::list))
         .routes(routes!(stages::show))

@@ -28,9 +28,11 @@ use axum::http::HeaderMap;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use lockkeeper_core::printable::printable_lines;
 use lockkeeper_engine::messages::Language;
 
+use crate::access_policy::Access;
 use crate::cookies::cookie;
 use crate::error::{ApiError, RequestLanguage};
 use crate::state::AppState;
@@ -55,6 +57,7 @@ pub(super) fn routes(reference: ApiReference) -> Router<AppState> {
         .route("/stages/{id}", get(execution::page))
         .route("/doctor", get(doctor::page))
         .route("/login", get(login::page).post(login::log_in))
+        .route("/logout", post(login::log_out))
         .merge(reference.routes())
         .merge(assets::routes())
 }
@@ -66,6 +69,8 @@ struct Layout {
     theme: &'static str,
     tab: &'static str,
     queue: Option<Banner>,
+    /// Whether the browser has a session that it can end.
+    has_session: bool,
 }
 
 /// Banner that is shown while the queue is executed.
@@ -90,7 +95,7 @@ impl Layout {
             Some("dark") => "dark",
             Some(_) | None => "auto",
         };
-        Self { language, texts: Texts::of(language), theme, tab: "", queue: None }
+        Self { language, texts: Texts::of(language), theme, tab: "", queue: None, has_session: false }
     }
 
     /// Sets the current tab.
@@ -134,7 +139,8 @@ impl FromRequestParts<AppState> for Layout {
             current: auto.current.map(|run| run.to_string()),
             stopping: auto.stop,
         });
-        Ok(Self { queue, ..Self::new(language, &parts.headers) })
+        let has_session = matches!(parts.extensions.get::<Access>(), Some(Access::Session(_)));
+        Ok(Self { queue, has_session, ..Self::new(language, &parts.headers) })
     }
 }
 
@@ -143,5 +149,6 @@ fn render(page: &impl Template) -> Result<Response, ApiError> {
     let text =
         page.render().map_err(|error| ApiError::internal(format!("a page cannot be rendered: {error}")))?;
     let headers = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CACHE_CONTROL, "no-store")];
-    Ok((headers, text).into_response())
+    // Templates have no such characters, so they are all from the texts that a page shows.
+    Ok((headers, printable_lines(&text).into_owned()).into_response())
 }

@@ -16,13 +16,16 @@ use lockkeeper_engine::doctor::{Pass, Status as Health};
 use lockkeeper_engine::open::open_engine;
 use lockkeeper_engine::queue::{self, QueueBusy, QueueRunner};
 use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::{RunError, Runs};
+use lockkeeper_engine::runs::{RunError, RunFilter, Runs};
 use lockkeeper_engine::work::{ClaimResult, Claimed, ControlListener, Worker};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::wall_clock::WallTime;
 use tokio::sync::mpsc;
 
 use crate::state::AppState;
+
+/// How many runs are looked at for those of the queue.
+const MAX_RUNNING: usize = 10_000;
 
 /// Executes runs on threads of this process.
 pub(super) struct RunSpawner {
@@ -143,7 +146,7 @@ impl RunSpawner {
         if let Some(worker) = locked(&self.worker).upgrade() {
             tracing::info!(worker = %worker.worker.id(), "waiting for running commands");
         }
-        let ours = locked(&self.queue_worker).take();
+        let ours = locked(&self.queue_worker).clone();
         if let Some(Err(error)) = ours.map(|worker| state.runs().stop_auto_run_of(&worker)) {
             tracing::warn!(%error, "cannot ask the queue to end");
         }
@@ -154,12 +157,20 @@ impl RunSpawner {
         self.all_ended.lock().await.recv().await;
     }
 
-    /// Cancels the runs that are executed.
-    pub(super) fn stop(&self, runs: &Runs) {
-        for id in locked(&self.busy).iter() {
+    /// Cancels the runs that are executed, also that of the queue.
+    pub(super) fn stop(&self, runs: &Runs) -> Result<(), RunError> {
+        let mut ours: Vec<RunId> = locked(&self.busy).iter().cloned().collect();
+        if let Some(worker) = locked(&self.queue_worker).clone() {
+            let filter =
+                RunFilter { statuses: vec![Status::Running], limit: MAX_RUNNING, ..RunFilter::default() };
+            let running = runs.entries(&filter)?.into_iter().map(|entry| entry.run);
+            ours.extend(running.filter(|run| run.worker() == Some(&worker)).map(|run| run.id));
+        }
+        for id in &ours {
             // It fails when the run has just ended.
             let _ = runs.cancel(id, Some("the server was stopped"));
         }
+        Ok(())
     }
 
     /// Executes a run to its end, including further attempts.

@@ -1,7 +1,9 @@
 //! Application state: the engine, the settings, and what all HTTP requests share.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::http::StatusCode;
 use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN};
@@ -22,6 +24,7 @@ use crate::log;
 use crate::metrics::HttpMetrics;
 use crate::otlp::{Exporter, Span};
 use crate::run_spawner::RunSpawner;
+use crate::sessions::Sessions;
 use crate::settings::{Limits, Settings};
 
 /// State shared by all HTTP requests. Clones share one instance.
@@ -39,6 +42,7 @@ struct Inner {
     runs: Runs,
     run_spawner: RunSpawner,
     exporter: Option<Exporter>,
+    sessions: Sessions,
 }
 
 impl AppState {
@@ -57,6 +61,7 @@ impl AppState {
             runs,
             run_spawner: RunSpawner::new(),
             exporter,
+            sessions: Sessions::default(),
         })))
     }
 
@@ -129,6 +134,23 @@ impl AppState {
 
     pub(super) fn http_metrics(&self) -> &HttpMetrics {
         &self.0.http_metrics
+    }
+
+    /// The sessions of browsers.
+    pub(super) fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
+    /// Makes the path of a page that logs a browser in, once. Without a token it is the first page.
+    pub fn login_path(&self) -> io::Result<String> {
+        match &self.settings().token {
+            // Browsers do not send what follows the `#`: no log of a server or proxy has the code.
+            Some(token) => {
+                let code = self.sessions().new_code(token.version(), Instant::now())?;
+                Ok(format!("/login#code={code}"))
+            }
+            None => Ok(String::new()),
+        }
     }
 
     /// The span exporter, if a collector is set.

@@ -221,7 +221,7 @@ fn group(planned: &PhasePlan, place: usize) -> GroupView {
         can_parallel: group.can_parallel.value,
         max_concurrent: group.slots(),
         conflict_paths: group.conflict_paths.iter().map(|path| path.value.as_str().to_owned()).collect(),
-        command: group.command.clone(),
+        command: group.command.as_deref().map(lockkeeper_core::secret::shown_command),
         estimated_seconds: planned.estimates[place].as_secs_f64(),
         ..GroupView::default()
     };

@@ -15,6 +15,11 @@ pub trait Http {
     /// Where it listens.
     fn address(&self) -> SocketAddr;
 
+    /// The token that its requests and streams send.
+    fn token(&self) -> Option<&str> {
+        None
+    }
+
     /// The URL of a path.
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address())
@@ -22,7 +27,11 @@ pub trait Http {
 
     /// A request to be completed and sent.
     fn request(&self, method: &str, path: &str) -> Request {
-        Request::new(self.address(), method, path)
+        let request = Request::new(self.address(), method, path);
+        match self.token() {
+            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        }
     }
 
     /// Sends a GET.
@@ -42,7 +51,9 @@ pub trait Http {
 
     /// Opens the stream of all events from now on.
     fn listen(&self) -> Events {
-        Events::open(self.address(), "/api/events", None)
+        let bearer = self.token().map(|token| format!("Bearer {token}"));
+        let headers: Vec<_> = bearer.iter().map(|bearer| ("authorization", bearer.as_str())).collect();
+        Events::open_as(self.address(), "/api/events", None, &headers)
     }
 }
 

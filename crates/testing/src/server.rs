@@ -12,6 +12,7 @@ use crate::{Finished, Signal, Started, World};
 pub struct ServerProcess {
     process: Started,
     address: SocketAddr,
+    token: Option<String>,
 }
 
 impl ServerProcess {
@@ -30,7 +31,10 @@ impl ServerProcess {
         let said = process.try_json().unwrap_or(Value::Null);
         let url = said["url"].as_str().and_then(|url| url.strip_prefix("http://")?.parse().ok());
         match url {
-            Some(address) => Self { process, address },
+            Some(address) => {
+                let token = said["token_file"].as_str().map(|path| std::fs::read_to_string(path).unwrap());
+                Self { process, address, token: token.map(|token| token.trim().to_owned()) }
+            }
             None => panic!("it does not serve: {said}; {}", process.wait().stderr()),
         }
     }
@@ -64,6 +68,10 @@ impl ServerProcess {
 impl Http for ServerProcess {
     fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    fn token(&self) -> Option<&str> {
+        self.token.as_deref()
     }
 }
 

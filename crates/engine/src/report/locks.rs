@@ -2,6 +2,7 @@
 
 use lockkeeper_core::deadlock::Link;
 use lockkeeper_core::lease::NotCurrent;
+use lockkeeper_core::printable::printable;
 use lockkeeper_core::waiting::Blocker;
 use lockkeeper_formats::aiflow::AiflowError;
 use lockkeeper_formats::group::GroupError;
@@ -123,27 +124,28 @@ impl From<RegistryError> for Report {
 /// Says in one line what a request waits for: "`db`, held by worker:1 (deploy), behind exec:2".
 pub fn reason(blockers: &[Blocker]) -> String {
     let parts = blockers.iter().map(|blocker| {
-        let mut text = blocker.resource.target.to_string();
+        let mut text = plain(&blocker.resource.target.to_string());
         if let Some(found) = blocker.leases.first() {
-            text.push_str(&format!(", held by {}", found.record.claim.owner));
+            text.push_str(&format!(", held by {}", plain(found.record.claim.owner.as_str())));
             if let Some(reason) = &found.record.claim.reason {
                 text.push_str(&format!(" ({})", plain(reason)));
             }
             if found.witness != blocker.resource.target.as_str() {
-                text.push_str(&format!(", both match {}", found.witness));
+                text.push_str(&format!(", both match {}", plain(&found.witness)));
             }
         }
         if let Some(found) = blocker.tickets.first() {
-            text.push_str(&format!(", behind {}", found.record.claim.owner));
+            text.push_str(&format!(", behind {}", plain(found.record.claim.owner.as_str())));
         }
         text
     });
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// Replaces control characters, so that text of others cannot send escape sequences to a terminal.
+/// Escapes control characters and characters that reverse text, so that text of others cannot steer a terminal or look like
+/// something else.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    printable(text).into_owned()
 }
 
 /// Reports a deadlock: the wait would close a cycle.

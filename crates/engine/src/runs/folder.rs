@@ -55,9 +55,10 @@ impl RunFolder {
         write_whole(path, bytes)
     }
 
-    /// Creates it, with access for its owner only.
+    /// Creates it, with access for its owner only. A symbolic link in its place is refused.
     pub fn make(&self) -> io::Result<()> {
-        access::make_folder(&self.path).map(drop)
+        access::make_folder(&self.path)?;
+        local::require_folder(&self.path)
     }
 
     /// Removes it with everything in it. It is no error if it does not exist.
@@ -73,13 +74,14 @@ impl RunFolder {
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
-    let mut file = OpenOptions::new()
+    let opened = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .custom_flags(local::NO_FOLLOW)
-        .open(&name)?;
+        .custom_flags(local::NO_FOLLOW | local::NO_WAIT)
+        .open(&name);
+    let mut file = local::only_regular(opened, Path::new(&name))?;
     access::inherit(&file, path.parent().unwrap_or(path))?;
     file.write_all(bytes)?;
     fs::rename(&name, path)

@@ -9,6 +9,7 @@ use lockkeeper_core::pattern::PatternError;
 use lockkeeper_core::record::{Priority, PriorityError};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_core::secret::shown_command;
 use lockkeeper_core::time::{SpanError, parse_span};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -221,7 +222,8 @@ fn limit(what: &'static str, length: usize, limit: usize) -> Result<(), BadReque
 
 /// A title made from the command: one line, cut if it is too long.
 fn made_title(command: &[String]) -> String {
-    let words: Vec<&str> = match command {
+    let command = shown_command(command);
+    let words: Vec<&str> = match &command[..] {
         // The script says more than the name of the shell.
         [shell, flag, script, ..] if flag == "-c" && shell.ends_with("sh") => vec![script],
         words => words.iter().map(String::as_str).collect(),

@@ -1,20 +1,23 @@
 //! Reads the output of a run in windows, so that memory does not grow with the size of the file or the length of its lines.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::RunFolder;
-use lockkeeper_platform::fs::NO_FOLLOW;
+use lockkeeper_platform::fs as local;
 
 /// How many bytes are read at once when lines are counted from the end.
 const STEP: u64 = 64 * 1024;
 /// How many bytes from the end are searched for lines. An output with longer lines is shown from there.
 const MAX_SEARCH: u64 = 8 * 1024 * 1024;
+
+/// The longest file that names what was cut out.
+const LONGEST_CUT: u64 = 4096;
 
 /// A part of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,18 +59,9 @@ impl Output {
             None => (folder.output(), folder.cut()),
             Some(attempt) => (folder.output_of(attempt), folder.cut_of(attempt)),
         };
-        let file = match File::options().read(true).custom_flags(NO_FOLLOW).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
-        };
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{} is no file", path.display()),
-            ));
-        }
-        Ok(Some(Self { file, inode: metadata.ino(), cut_path }))
+        let Some(file) = open(&path)? else { return Ok(None) };
+        let inode = file.metadata()?.ino();
+        Ok(Some(Self { file, inode, cut_path }))
     }
 
     /// Opens the output of this attempt, whether it has ended or not; none if it has written nothing yet.
@@ -175,11 +169,20 @@ impl Output {
 }
 
 fn read_cut(path: &Path) -> io::Result<Option<Range<u64>>> {
-    match std::fs::read(path) {
-        // A file that is not written completely is ignored.
-        Ok(text) => Ok(serde_json::from_slice::<Cut>(&text).ok().map(|cut| cut.cut_from..cut.cut_to)),
+    let Some(file) = open(path)? else { return Ok(None) };
+    let mut text = Vec::new();
+    file.take(LONGEST_CUT).read_to_end(&mut text)?;
+    // A file that is not written completely is ignored.
+    Ok(serde_json::from_slice::<Cut>(&text).ok().map(|cut| cut.cut_from..cut.cut_to))
+}
+
+/// Opens a file of a run folder. The command of the run could have put anything there: links are not followed, and pipes
+/// are not waited for.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+    match local::open_in(folder, name.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+        opened => opened.map(Some),
     }
 }
 

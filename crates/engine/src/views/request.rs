@@ -88,7 +88,7 @@ impl RequestView {
             status: stored.status.to_string(),
             locked: stored.status == RequestStatus::Running,
             latest_run: stored.latest.as_ref().map(|run| LatestRun::Id(run.to_string())),
-            command: request.command.clone(),
+            command: secret::shown_command(&request.command),
             cwd: request.dir.clone(),
             env: env.collect(),
             locks: texts(&request.locks),

@@ -1,5 +1,7 @@
 //! Messages about a lock, in the language of the user.
 
+use lockkeeper_core::printable::printable;
+
 use super::decide::Question;
 use super::judgement::{Judged, hours};
 use super::translations::{Lang, Text};
@@ -47,7 +49,7 @@ pub(super) fn fill(text: Text, judged: &Judged, lang: Lang) -> String {
 
 /// Replaces control characters. Another program wrote the text, and it must not control the terminal.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    printable(text).into_owned()
 }
 
 #[cfg(test)]
@@ -86,7 +88,7 @@ mod tests {
             lines[1..4],
             [
                 "- PID: 12345 (进程状态: alive)",
-                "- Session: sprint-1\u{fffd}[2J",
+                "- Session: sprint-1\\u{1b}[2J",
                 "- 启动时间: 2026-02-07T22:30:00Z (2.5h ago)",
             ]
         );

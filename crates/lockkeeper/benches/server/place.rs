@@ -31,7 +31,7 @@ impl Server {
         let mut command = Command::new(lockkeeper());
         command.current_dir(folder).env("AI_SWARM_DIR", folder.join("swarm"));
         command.arg("--dir").arg(folder.join("state")).args(["--json", "serve", "--listen", "127.0.0.1:0"]);
-        command.args(["--log-level", "warn"]);
+        command.args(["--no-token", "--yes", "--log-level", "warn"]);
         Self::of(command, |line| {
             let told: Value = serde_json::from_str(line).unwrap();
             told["url"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap()

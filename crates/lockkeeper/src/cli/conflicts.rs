@@ -16,7 +16,7 @@ use lockkeeper_engine::views::PatternConflictView;
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
-use super::{Verb, predict, print};
+use super::{Verb, predict, print, table};
 
 /// Compare patterns: can two of them match the same path?
 #[derive(clap::Args)]
@@ -94,7 +94,7 @@ fn check(context: &Context, texts: &[String]) -> Result<Exit, Report> {
         for (a, b, meeting) in &found {
             let witness =
                 meeting.witness.as_ref().map_or_else(String::new, |path| format!("  both match {path}"));
-            print::data(&format!("{}  {a}  {b}{witness}", meeting.relation));
+            print::data(&table::plain(&format!("{}  {a}  {b}{witness}", meeting.relation)));
         }
         if !conflict {
             print::talk("no conflict: no path is matched by two of them");

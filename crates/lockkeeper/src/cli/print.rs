@@ -7,11 +7,12 @@ use anstyle::{AnsiColor, Style};
 use lockkeeper_core::alert::Alert;
 use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::liveness::Verdict;
+use lockkeeper_core::printable::printable_lines;
 use lockkeeper_core::record::{Claim, Lease, Ticket};
 use lockkeeper_core::time::{Moment, format_span};
 use lockkeeper_core::waiting::Blocker;
 pub(super) use lockkeeper_engine::report::deadlock;
-use lockkeeper_engine::report::{Exit, Report, reason};
+use lockkeeper_engine::report::{Exit, Report, plain, reason};
 use lockkeeper_engine::views::{LeaseView, TicketView, obstacles};
 use lockkeeper_platform::exec::{Ending, StartError};
 use lockkeeper_platform::signal::Signal;
@@ -55,15 +56,33 @@ fn to_json(view: &impl Serialize) -> String {
     serde_json::to_string(view).expect("strings and numbers can always be serialized")
 }
 
-/// Prints text on stdout. A reader that closed the pipe, as `head` does, is not an error.
+/// Prints text for people on stdout. A reader that closed the pipe, as `head` does, is not an error.
 pub(super) fn out(text: &str) {
+    document(&for_terminal(text));
+}
+
+/// Prints text on stdout that programs read, as it is.
+pub(super) fn document(text: &str) {
     let mut stdout = anstream::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 /// Prints one line for people on stderr.
 pub(super) fn talk(line: &str) {
-    let _ = writeln!(anstream::stderr(), "{line}");
+    let _ = writeln!(anstream::stderr(), "{}", for_terminal(line));
+}
+
+/// Escapes characters that steer a terminal or reverse text, except our own colours.
+pub(super) fn for_terminal(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let mut shown = printable_lines(parts.next().unwrap_or_default()).into_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_digit() && c != ';');
+        let is_colour = end.is_some_and(|end| part[end..].starts_with('m'));
+        shown.push_str(if is_colour { "\x1b[" } else { "\\u{1b}[" });
+        shown.push_str(&printable_lines(part));
+    }
+    shown
 }
 
 /// Prints an error report: as JSON on stdout, or as a sentence, its causes and a hint on stderr.
@@ -74,9 +93,9 @@ pub(super) fn report(report: &Report, as_json: bool) {
     }
     let mut stderr = anstream::stderr().lock();
     let written: io::Result<()> = (|| {
-        writeln!(stderr, "{ERROR}error{ERROR:#}: {report}")?;
+        writeln!(stderr, "{ERROR}error{ERROR:#}: {}", for_terminal(&report.to_string()))?;
         match report.hint() {
-            Some(hint) => writeln!(stderr, "{HINT}hint{HINT:#}: {hint}"),
+            Some(hint) => writeln!(stderr, "{HINT}hint{HINT:#}: {}", for_terminal(hint)),
             None => Ok(()),
         }
     })();
@@ -107,7 +126,7 @@ pub(super) fn span(span: Duration) -> String {
 
 /// The targets of a claim, as people read them.
 pub(super) fn targets(claim: &Claim) -> String {
-    claim.targets().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    claim.targets().map(|target| plain(&target.to_string())).collect::<Vec<_>>().join(", ")
 }
 
 /// The view of a lease as JSON.
@@ -186,4 +205,18 @@ pub(super) fn not_started(error: &StartError, otherwise: &'static str) -> Report
         StartError::Other { .. } => otherwise,
     };
     Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_colours_reach_the_terminal() {
+        let style = AnsiColor::Red.on_default().bold();
+        let ours = format!("{style}dead{style:#}\n\tdb");
+        assert_eq!(for_terminal(&ours), ours);
+        assert_eq!(for_terminal("a\x1b[2Jb\x1b]0;t\x07\u{202e}"), "a\\u{1b}[2Jb\\u{1b}]0;t\\u{7}\\u{202e}");
+        assert_eq!(for_terminal("\x1b["), "\\u{1b}[");
+    }
 }

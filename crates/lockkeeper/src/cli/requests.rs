@@ -151,7 +151,7 @@ fn as_text(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Strin
         let why = why(run, request, entry.blocked.as_ref(), leases, now);
         lines.extend(Some(why).filter(|why| !why.is_empty()).map(|why| ("why", why)));
     }
-    lines.push(("command", table::plain(&request.command.join(" "))));
+    lines.push(("command", table::plain(&secret::shown_command(&request.command).join(" "))));
     lines.push(("folder", table::plain(&request.dir)));
     let join = |words: Vec<String>| words.join(", ");
     let held: Vec<String> = request.resources().iter().map(|held| held.target.to_string()).collect();

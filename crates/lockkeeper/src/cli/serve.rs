@@ -1,8 +1,10 @@
 //! `serve`: the HTTP API and the page.
 
+mod access;
+
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use clap::ValueEnum;
@@ -15,15 +17,15 @@ use lockkeeper_engine::runs::new_request::Defaults;
 use lockkeeper_engine::work::Worker;
 use lockkeeper_formats::group::Folders;
 use lockkeeper_formats::status::StatusLog;
+use lockkeeper_platform::poll;
 use lockkeeper_platform::signal::{Signal, Signals};
-use lockkeeper_platform::{browser, poll};
 use lockkeeper_server::log::{self, Format, Verbosity};
 use lockkeeper_server::token::AccessToken;
 use lockkeeper_server::{
     self, AppState, BadEndpoint, DoctorSettings, Endpoint, Limits, ServeError, Settings, Shutdown,
 };
-use serde_json::json;
 
+use self::access::{Serving, bind_socket, check_no_token, token_file};
 use super::context::{Context, Globals};
 use super::obtain::{grace, ticket_ttl};
 use super::submit::{defaults, queue_limit};
@@ -34,8 +36,8 @@ use super::{Verb, group, print, task};
 #[derive(clap::Args)]
 #[command(
     after_help = "The page and the API see and change the same store as the commands; several servers may share \
-    it. On a loopback address every user of this machine is answered unless --token-file is given; any other address \
-    needs it. The first Ctrl-C answers open requests and waits for running commands, the second stops at once."
+    it. Every request needs the token in `server.token` in the state folder; programs of the same user need none on \
+    the Unix socket `server.sock` there. --open logs the browser in. The first Ctrl-C answers open requests and waits for running commands, the second stops at once."
 )]
 pub(super) struct Args {
     /// Where to listen; port 0 takes a free port
@@ -44,9 +46,18 @@ pub(super) struct Args {
     /// Show the page in a browser
     #[arg(long)]
     open: bool,
-    /// Require the token in this file, which is created if it does not exist
+    /// Print a link that logs a browser in, once, instead of the address
+    #[arg(long)]
+    print_url: bool,
+    /// Require the token in this file, which is created if it does not exist [default: server.token in the state folder]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Require no token: every user and program of this machine can run commands as you
+    #[arg(long, conflicts_with = "token_file")]
+    no_token: bool,
+    /// Confirm --no-token as root
+    #[arg(long, requires = "no_token")]
+    yes: bool,
     /// Another host name that the server accepts
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
@@ -97,20 +108,24 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     start_log(args);
-    let settings = settings(context, args)?;
+    check_no_token(args)?;
+    let leases = open_engine(&context.location.state)?;
+    let token_file = token_file(context, args);
+    let settings = settings(context, args, token_file.as_deref())?;
     let shutdown = Shutdown::new();
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
-    let leases = open_engine(&context.location.state)?;
-    let listener = lockkeeper_server::listen(args.listen)?;
+    let listener = lockkeeper_server::listen(args.listen, &settings)?;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
     let state = AppState::new(leases, context.location.clone(), settings)?;
     let working = (args.work > 0).then(|| work(context, args, &state)).transpose()?;
-    print_address(context, args, address);
+    let socket = bind_socket(context);
+    let serving = Serving { address, token_file: token_file.as_deref(), socket: socket.as_ref() };
+    serving.print(context, args, &state)?;
     let signalled = shutdown.clone();
     let listening =
         thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&signals, &signalled));
     listening.map_err(OpenError::Machine)?;
-    lockkeeper_server::run(listener, &state, &shutdown)?;
+    lockkeeper_server::run(listener, socket, &state, &shutdown)?;
     match working.map(JoinHandle::join) {
         None | Some(Ok(Ok(()))) => Ok(Exit::Done),
         Some(Ok(Err(error))) => Err(error.into()),
@@ -148,9 +163,8 @@ fn start_log(args: &Args) {
     log::start(format, verbosity);
 }
 
-fn settings(context: &Context, args: &Args) -> Result<Settings, Report> {
-    let token =
-        args.token_file.as_deref().map(AccessToken::load_or_create).transpose().map_err(ServeError::from)?;
+fn settings(context: &Context, args: &Args, token_file: Option<&Path>) -> Result<Settings, Report> {
+    let token = token_file.map(AccessToken::load_or_create).transpose().map_err(ServeError::from)?;
     let ttl = match context.config.ttl("ttl") {
         Some(ttl) => ttl,
         None => Ttl::new(std::time::Duration::from_secs(300))?,
@@ -196,24 +210,6 @@ fn collector(named: Option<&str>) -> Result<Option<Endpoint>, Report> {
             None
         }
     }))
-}
-
-/// Prints the address of the page; stdout has it for programs.
-fn print_address(context: &Context, args: &Args, address: SocketAddr) {
-    let url = format!("http://{address}");
-    if context.json {
-        let token_file = args.token_file.as_ref().map(|file| file.display().to_string());
-        print::json(&json!({ "url": url, "state": context.location.state, "token_file": token_file }));
-    } else {
-        print::data(&url);
-        print::talk(&format!("serving {}; Ctrl-C to stop", context.location.state.display()));
-        if let Some(file) = &args.token_file {
-            print::talk(&format!("the token is in {}", file.display()));
-        }
-    }
-    if args.open && browser::open(&url).is_err() {
-        print::talk(&format!("no browser could be opened: open {url} yourself"));
-    }
 }
 
 /// The first signal drains, the second stops.

@@ -105,7 +105,7 @@ fn run(context: &Context, args: &Args) -> Exit {
     if context.json {
         print::json(&answer.to_json(&args.mode));
     } else {
-        print::out(&answer.to_yaml(&args.mode));
+        print::document(&answer.to_yaml(&args.mode));
     }
     print_problems(&answer);
     if answer.status == Status::Acquired {

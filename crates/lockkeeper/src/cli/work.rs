@@ -188,7 +188,7 @@ fn lines(json: bool, quiet: bool) -> Box<Listener> {
         } else if quiet && !matches!(event, WorkerEvent::Trouble(_)) {
             Ok(())
         } else {
-            writeln!(std::io::stderr().lock(), "{}", in_words(event))
+            writeln!(std::io::stderr().lock(), "{}", print::for_terminal(&in_words(event)))
         };
     })
 }

@@ -87,13 +87,19 @@ fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
 }
 
 #[test]
-fn the_page_that_asks_for_the_token_passes_the_rules_of_wcag_in_both_schemes() {
+fn the_pages_before_and_after_logging_in_pass_the_rules_of_wcag_in_both_schemes() {
     let axe = axe();
     let folder = tempfile::tempdir().unwrap();
     let token = AccessToken::load_or_create(&folder.path().join("token")).unwrap();
     let server = Server::with(Settings { token: Some(token), ..settings() });
     let mut browser = Browser::start();
     assert_usable(&mut browser, &axe, &[at(&server, "/login")]);
+    browser.open(&at(&server, &server.login_path()));
+    browser.wait("document.querySelector('#log-out')");
+    assert_usable(&mut browser, &axe, &[at(&server, "/")]);
+    browser.resize(360, 740);
+    assert_usable(&mut browser, &axe, &[at(&server, "/locks?lang=ja")]);
+    assert_eq!(browser.run("document.documentElement.scrollWidth <= window.innerWidth"), true);
 }
 
 #[test]

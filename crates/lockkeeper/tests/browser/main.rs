@@ -4,6 +4,7 @@
 mod a11y;
 mod bulk;
 mod chromium;
+mod login;
 mod logs;
 mod pages;
 #[expect(dead_code, reason = "the tests of the API use all of it")]

@@ -91,6 +91,60 @@ fn control_characters_of_others_are_not_printed() {
     }
 }
 
+/// Such characters let a name look like another one.
+#[test]
+fn characters_that_turn_text_around_are_printed_escaped() {
+    let world = world!().set("TERM", "xterm");
+    world.acquire(&["d\u{202e}b", "--reason", "a\u{2066}b", "--owner", "test:x\u{200f}y"]);
+    let name = "'d\u{202e}b'";
+    let commands = [
+        "locks".to_owned(),
+        format!("why {name}"),
+        format!("acquire {name}"),
+        format!("exec {name} --no-wait -- true"),
+    ];
+    for args in commands {
+        let shown = world.on_terminal(&format!("'{}' {args}", world.program())).stdout();
+        assert!(shown.contains("\\u{202e}") && shown.contains("x\\u{200f}y"), "{args}: {shown:?}");
+        assert!(!shown.contains(['\u{202e}', '\u{2066}', '\u{200f}']), "{args}: {shown:?}");
+    }
+    assert_eq!(world.json(&["locks"])["leases"][0]["owner"], "test:x\u{200f}y");
+}
+
+/// The command itself keeps them: it prints them to its own output.
+#[test]
+fn secrets_in_commands_are_shown_to_nobody() {
+    let world = world!().with_state().git();
+    let script = "echo \"$0\" \"$@\"; DB_PASSWORD=hush1 true https://me:hush2@host --token hush3";
+    let command = ["sh", "-c", script, "--password=hush4", "Authorization: Bearer hush5"];
+    let _ = world.run([&["submit", "--id", "RQ-1", "--"], &command[..]].concat()).code(0);
+    let worked = world.run(["work", "--drain"]).code(0);
+    let run = world.json(&["runs"])["runs"][0]["id"].as_str().unwrap().to_owned();
+    let mut shown = vec![worked.stdout(), worked.stderr()];
+    for args in [
+        &["requests"][..],
+        &["requests", "show", "RQ-1"],
+        &["--json", "requests", "show", "RQ-1"],
+        &["runs"],
+        &["run", "show", &run],
+        &["--json", "run", "show", &run],
+    ] {
+        let said = world.run(args).code(0);
+        shown.extend([said.stdout(), said.stderr()]);
+    }
+    shown.extend(world.tree().into_iter().filter_map(|(path, content)| {
+        let is_text = path.extension().is_some_and(|end| end == "json" || end == "jsonl")
+            || path.ends_with("status.log");
+        is_text.then(|| String::from_utf8_lossy(&content).into_owned())
+    }));
+    for text in &shown {
+        assert!(!text.contains("hush"), "{text}");
+    }
+    assert!(shown.iter().any(|text| text.contains("--password=***")), "{shown:?}");
+    let printed = world.run(["run", "logs", &run]).code(0).stdout();
+    assert!(printed.contains("hush4") && printed.contains("hush5"), "{printed}");
+}
+
 #[test]
 fn a_command_that_cannot_be_run_leaves_the_terminal_to_the_script() {
     let world = world!();

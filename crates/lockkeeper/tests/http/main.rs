@@ -1,9 +1,11 @@
 //! End-to-end tests of the HTTP API: programs, browsers and attackers.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+mod access;
 mod bulk;
 mod description;
 mod events;
+mod hostile;
 mod languages;
 mod limits;
 mod locks;

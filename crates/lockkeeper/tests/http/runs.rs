@@ -374,8 +374,8 @@ fn the_doctor_looks_over_http_and_only_our_own_page_has_it_change_anything() {
     let found = server.get("/api/doctor").expect(200);
     assert!(matches!(found["summary"]["status"].as_str(), Some("PASS" | "WARN" | "FAIL")), "{found}");
     assert!(!found["checks"].as_array().unwrap().is_empty());
-    let foreign = server.request("GET", "/api/doctor?mode=full").header("origin", "http://evil.example");
-    foreign.send().error(403, "FOREIGN_ORIGIN");
+    let foreign = server.request("POST", "/api/doctor").header("origin", "http://evil.example");
+    foreign.json(&json!({ "mode": "full" })).send().error(403, "FOREIGN_ORIGIN");
     server.get("/api/doctor?mode=half").error(400, "BAD_INPUT");
 }
 

@@ -3,7 +3,7 @@
 use lockkeeper_engine::open::open_engine;
 use lockkeeper_server::Settings;
 use lockkeeper_server::token::AccessToken;
-use lockkeeper_testing::http::Http;
+use lockkeeper_testing::http::{Events, Http};
 use serde_json::json;
 
 use super::server::{Server, settings};
@@ -110,9 +110,75 @@ fn without_the_token_nothing_is_answered_but_that_the_server_lives() {
     untouched(&server);
     let right = server.request("POST", "/api/locks").header("authorization", format!("Bearer {text}"));
     assert_eq!(right.json(&wish()).send().status, 201);
-    let cookie =
-        server.request("GET", "/api/locks").header("cookie", format!("a=b; lockkeeper_token={text}"));
-    assert_eq!(cookie.send().status, 200);
+    for name in ["lockkeeper_token".to_owned(), format!("lockkeeper_session_{}", server.address.port())] {
+        let cookie = server.request("GET", "/api/locks").header("cookie", format!("a=b; {name}={text}"));
+        cookie.send().error(401, "TOKEN_REQUIRED");
+    }
+}
+
+/// Logs in with the token, and returns the cookie of the session.
+fn log_in(server: &Server, token: &str) -> String {
+    let form = server.request("POST", "/login").header("content-type", "application/x-www-form-urlencoded");
+    let entered = form.raw_body(format!("token={token}")).send();
+    assert_eq!(entered.status, 303);
+    entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_session_ends_with_log_out_and_with_its_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    // A character that forms do not send as it is.
+    std::fs::write(&path, "a+token/of=16&characters").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let token = AccessToken::load_or_create(&path).unwrap();
+    let server = Server::with(Settings { token: Some(token), ..settings() });
+    let ask = |cookie: &str| server.request("GET", "/api/locks").header("cookie", cookie).send();
+    let token = "a%2Btoken%2Fof%3D16%26characters";
+    let (one, two) = (log_in(&server, token), log_in(&server, token));
+    assert!(one != two && !one.contains("token"), "{one}");
+    assert_eq!((ask(&one).status, ask(&two).status), (200, 200));
+    let left = server.request("POST", "/logout").header("cookie", &*one).send();
+    assert_eq!((left.status, left.header("location")), (303, Some("/login")));
+    ask(&one).error(401, "TOKEN_REQUIRED");
+    let mut stream = Events::open_as(server.address, "/api/events", None, &[("cookie", &two)]);
+    assert_eq!(stream.event().name, "hello");
+    let link = server.login_path();
+    std::fs::remove_file(&path).unwrap();
+    let code = link.strip_prefix("/login#").unwrap();
+    let form = server.request("POST", "/login").header("content-type", "application/x-www-form-urlencoded");
+    form.raw_body(code).send().error(401, "TOKEN_REQUIRED");
+    ask(&two).error(401, "TOKEN_REQUIRED");
+    let fresh = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(ask(&log_in(&server, fresh.trim())).status, 200);
+    // The open stream says nothing more.
+    let _held = server.keeper.lock("db").acquire().unwrap();
+    assert_eq!(stream.try_event(), None);
+}
+
+#[test]
+fn a_session_cannot_be_begun_or_ended_by_a_page_of_another_origin() {
+    let server = Server::start();
+    for path in ["/login", "/logout"] {
+        let request = server.request("POST", path).header("origin", "http://evil.example");
+        request.send().error(403, "FOREIGN_ORIGIN");
+    }
+}
+
+/// An image of a foreign page is a GET without an origin.
+#[test]
+fn a_get_never_repairs_however_it_is_spelled() {
+    let server = Server::start();
+    for query in ["mode=full", "mode=%66ull", "mode=f%75ll", "%6dode=full", "mode=quick&mode=full"] {
+        let answer = server.get(&format!("/api/doctor?{query}"));
+        assert!(matches!(answer.status, 400 | 405), "{query}: {}", answer.text());
+    }
+    server.get("/api/doctor?mode=quick").expect(200);
+    let foreign = server.request("POST", "/api/doctor").header("sec-fetch-site", "cross-site");
+    foreign.json(&json!({ "mode": "full" })).send().error(403, "FOREIGN_ORIGIN");
+    assert_eq!(server.post("/api/doctor", &json!({ "mode": "full" })).expect(200)["mode"], "full");
+    assert_eq!(server.post("/api/doctor", &json!({})).expect(200)["mode"], "quick");
+    server.post("/api/doctor", &json!({ "mode": "other" })).error(400, "BAD_INPUT");
 }
 
 /// Requirement 204.

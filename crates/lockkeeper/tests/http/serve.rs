@@ -19,9 +19,10 @@ fn the_first_signal_serves_those_who_are_there_to_their_end() {
     let body = json!({ "names": ["db"] }).to_string();
     let head = format!(
         "POST /api/locks HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-         expect: 100-continue\r\n\r\n",
+         authorization: Bearer {}\r\nexpect: 100-continue\r\n\r\n",
         server.address(),
-        body.len()
+        body.len(),
+        server.token().unwrap()
     );
     stream.write_all(head.as_bytes()).unwrap();
     // The server asks for the body once it has begun to answer: from then on it owes one.
@@ -44,8 +45,10 @@ fn the_second_signal_stops_at_once() {
     let server = ServerProcess::start(&world, &[]);
     let mut stream = connect(server.address());
     let head = format!(
-        "POST /api/locks HTTP/1.1\r\nhost: {}\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n",
-        server.address()
+        "POST /api/locks HTTP/1.1\r\nhost: {}\r\ncontent-length: 9\r\nauthorization: Bearer {}\r\n\
+         expect: 100-continue\r\n\r\n",
+        server.address(),
+        server.token().unwrap()
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.read_exact(&mut [0; 8]).unwrap();
@@ -57,6 +60,27 @@ fn the_second_signal_stops_at_once() {
     }
     server.signal(Signal::INT);
     server.wait().code(0);
+}
+
+/// Invariant 10. Without the second signal the server waits for the command.
+#[test]
+fn the_second_signal_ends_the_command_of_the_auto_run() {
+    let world = world!().with_state();
+    let server = ServerProcess::start(&world, &[]);
+    let command = json!(["sh", "-c", "echo $$ >new && mv new pid; exec sleep 1000"]);
+    server.post("/api/requests", &json!({ "id": "RQ-1", "command": command })).expect(201);
+    server.post("/api/queue/run-next", &json!({ "auto": true })).expect(202);
+    let pid = processes::pid_in(&world.path("pid"));
+    server.signal(Signal::TERM);
+    // Nothing new is taken in from now on: the first signal has arrived.
+    while TcpStream::connect(server.address()).is_ok() {
+        std::thread::yield_now();
+    }
+    assert!(processes::is_alive(pid));
+    server.signal(Signal::TERM);
+    let ended = server.wait().code(0);
+    assert!(!processes::is_alive(pid), "{}", ended.stderr());
+    assert_eq!(world.json(&["runs"])["runs"][0]["status"], "canceled");
 }
 
 #[test]
@@ -96,7 +120,7 @@ fn a_port_that_is_taken_is_told_with_the_way_out() {
 #[test]
 fn other_machines_are_let_in_only_with_a_token() {
     let world = world!().with_state();
-    world.run(["serve", "--listen", "0.0.0.0:0"]).code(2).says("--token-file");
+    world.run(["serve", "--listen", "0.0.0.0:0", "--no-token", "--yes"]).code(2).says("--token-file");
 }
 
 /// Requirements 186 and 197. The command goes on, so that its request stays locked; nothing else does.
@@ -200,10 +224,11 @@ except OSError:
 env = {'PATH': folder + '/programs', 'HOME': folder, 'AI_SWARM_DIR': folder + '/swarm'}
 server = subprocess.Popen([program, '--json', 'serve', '--listen', '127.0.0.1:0', '--lock-format', 'aiflow'],
     cwd=folder, env=env, stdout=subprocess.PIPE)
-base = json.loads(server.stdout.readline())['url']
+told = json.loads(server.stdout.readline())
+base, token = told['url'], open(told['token_file']).read().strip()
 def ask(path, body=None):
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(base + path, data, {'content-type': 'application/json'})
+    request = urllib.request.Request(base + path, data, {'content-type': 'application/json', 'authorization': 'Bearer ' + token})
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
         return answer.read()
 commit = 'git init -q r && cd r && git -c user.name=t -c user.email=t@t commit -q --allow-empty -m t && git log --oneline'

@@ -22,6 +22,7 @@ use lockkeeper_testing::{World, world};
 pub struct Server {
     pub address: SocketAddr,
     pub keeper: Keeper,
+    state: AppState,
     shutdown: Shutdown,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
     folder: PathBuf,
@@ -73,12 +74,10 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let (site, told) = (
-            AppState::new(open_engine(&location.state).unwrap(), location, settings).unwrap(),
-            shutdown.clone(),
-        );
-        let thread = Some(thread::spawn(move || lockkeeper_server::run(listener, &site, &told)));
-        Self { address, keeper, shutdown, thread, folder: folder.to_owned(), world: None }
+        let state = AppState::new(open_engine(&location.state).unwrap(), location, settings).unwrap();
+        let (site, told) = (state.clone(), shutdown.clone());
+        let thread = Some(thread::spawn(move || lockkeeper_server::run(listener, None, &site, &told)));
+        Self { address, keeper, state, shutdown, thread, folder: folder.to_owned(), world: None }
     }
 
     pub fn folder(&self) -> &Path {
@@ -88,6 +87,11 @@ impl Server {
     /// The world of [`Server::start`] and [`Server::with`].
     pub fn world(&self) -> &World {
         self.world.as_ref().expect("a server over a given folder has no world")
+    }
+
+    /// The path of a link that logs a browser in once.
+    pub fn login_path(&self) -> String {
+        self.state.login_path().unwrap()
     }
 
     pub fn stop(&self) {

@@ -1,41 +1,81 @@
-//! `/api/doctor`: examines the installation; the full pass also repairs.
+//! `/api/doctor`: examines the installation. A GET only reads; the full pass also repairs, and is a POST.
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use lockkeeper_engine::doctor::Pass;
-use lockkeeper_engine::report::Report;
+use lockkeeper_engine::report::{Exit, Report};
 use serde::Deserialize;
 use serde_json::Value;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::error::{ApiError, ErrorView};
-use crate::extract::Params;
+use crate::extract::{Body, Params};
 use crate::state::AppState;
 
 /// The mode of the examination.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Mode {
+pub(crate) struct ModeQuery {
+    /// `quick`, which only reads.
+    mode: Option<String>,
+}
+
+/// The mode of the examination.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ModeBody {
     /// `quick` only reads; `full` also removes what is stale.
     mode: Option<String>,
 }
 
-/// Runs all checks of the doctor.
-#[utoipa::path(get, path = "/api/doctor", operation_id = "examine", tag = "doctor", params(Mode), responses(
+/// Runs the quick checks of the doctor, which change nothing.
+#[utoipa::path(get, path = "/api/doctor", operation_id = "examine", tag = "doctor", params(ModeQuery), responses(
     (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = Object),
     (status = BAD_REQUEST, description = "No such mode", body = ErrorView),
+    (status = METHOD_NOT_ALLOWED, description = "The full pass is a POST", body = ErrorView),
 ))]
 pub(crate) async fn examine(
     State(state): State<AppState>,
-    Params(mode): Params<Mode>,
+    Params(query): Params<ModeQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    let pass = match mode.mode.as_deref() {
-        None | Some("quick") => Pass::Quick,
-        Some("full") => Pass::Full,
+    match pass(query.mode.as_deref())? {
+        Pass::Quick => run(&state, Pass::Quick).await,
+        Pass::Full => {
+            let report =
+                Report::new(Exit::Usage, "METHOD_NOT_ALLOWED", "the full pass repairs, so it is no GET")
+                    .with_hint("send POST /api/doctor with {\"mode\":\"full\"}");
+            Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, report))
+        }
+    }
+}
+
+/// Runs all checks of the doctor; with `full` it also repairs.
+#[utoipa::path(post, path = "/api/doctor", operation_id = "repair", tag = "doctor", request_body = ModeBody, responses(
+    (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = Object),
+    (status = BAD_REQUEST, description = "No such mode", body = ErrorView),
+    (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+    (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+    (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
+))]
+pub(crate) async fn repair(
+    State(state): State<AppState>,
+    Body(body): Body<ModeBody>,
+) -> Result<Json<Value>, ApiError> {
+    run(&state, pass(body.mode.as_deref())?).await
+}
+
+fn pass(mode: Option<&str>) -> Result<Pass, Report> {
+    match mode {
+        None | Some("quick") => Ok(Pass::Quick),
+        Some("full") => Ok(Pass::Full),
         Some(other) => {
             let message = format!("`{}` is no mode", other.escape_debug());
-            return Err(Report::usage(message).with_hint("modes are quick and full").into());
+            Err(Report::usage(message).with_hint("modes are quick and full"))
         }
-    };
+    }
+}
+
+async fn run(state: &AppState, pass: Pass) -> Result<Json<Value>, ApiError> {
     Ok(Json(state.blocking(move |state| Ok(state.examine(pass).to_json())).await?))
 }

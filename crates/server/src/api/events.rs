@@ -19,6 +19,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access_policy::{Access, AccessPolicy};
 use crate::broadcast::{Event, Missed, Subscription};
 use crate::error::{ApiError, ErrorView};
 use crate::extract::Params;
@@ -67,6 +68,8 @@ async fn events(
     State(state): State<AppState>,
     Extension(streams): Extension<Streams>,
     Params(query): Params<StreamQuery>,
+    Extension(policy): Extension<AccessPolicy>,
+    Extension(access): Extension<Access>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let used = MAX_PERMITS - streams.permits.available_permits();
@@ -77,7 +80,7 @@ async fn events(
     let subscription = state.broadcaster().subscribe(header.or(query.last_event_id).as_deref());
     let topics = query.topics.map(|topics| topics.split(',').map(|topic| topic.trim().to_owned()).collect());
     let (sender, parts) = mpsc::channel(BUFFERED);
-    let writer = StreamWriter { state, topics, sender, _permit: permit };
+    let writer = StreamWriter { state, policy, access, topics, sender, _permit: permit };
     tokio::spawn(async move {
         tokio::select! {
             () = writer.run(subscription) => {}
@@ -91,6 +94,8 @@ async fn events(
 /// Writes events to one client.
 struct StreamWriter {
     state: AppState,
+    policy: AccessPolicy,
+    access: Access,
     topics: Option<Vec<String>>,
     sender: mpsc::Sender<Bytes>,
     /// Released when the stream ends.
@@ -147,9 +152,9 @@ impl StreamWriter {
         self.write(format!("retry: 1000\nid: {id}\nevent: {name}\ndata: {{}}\n\n")).await
     }
 
-    /// Writes a part of the stream; false when the client has disconnected.
+    /// Writes a part of the stream; false when the client has disconnected, has logged out, or the token was rotated.
     async fn write(&self, text: String) -> bool {
-        self.sender.send(Bytes::from(text)).await.is_ok()
+        self.policy.still_allows(&self.access) && self.sender.send(Bytes::from(text)).await.is_ok()
     }
 }
 

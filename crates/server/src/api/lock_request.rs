@@ -87,7 +87,7 @@ impl LockRequest {
         let Some(pid) = self.pid else {
             return Ok((Voucher::Time, Contract::Lease, given.or(Some(state.settings().ttl))));
         };
-        if !peer.0.ip().is_loopback() {
+        if !peer.is_on_this_machine() {
             let message = "the number of a process means nothing on another machine";
             return Err(Report::usage(message).with_hint("leave `pid` out and give a `ttl`"));
         }

@@ -1,5 +1,6 @@
 //! Filter of the board: the query string that its form sends.
 
+use lockkeeper_core::printable::is_disruptive;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::RequestFilter;
@@ -48,7 +49,7 @@ impl Query {
         for (key, value) in [("text", filled(&self.text)), ("worker", filled(&self.worker))] {
             body.extend(value.map(|value| (key.to_owned(), Value::from(value))));
         }
-        Value::Object(body).to_string()
+        json_attribute(&Value::Object(body))
     }
 
     /// The options of the status field.
@@ -60,6 +61,19 @@ impl Query {
         };
         RequestStatus::ALL.into_iter().map(choice).collect()
     }
+}
+
+/// JSON for an attribute of a page: what a page would escape is written as JSON escapes it.
+fn json_attribute(value: &Value) -> String {
+    let mut text = String::new();
+    for character in value.to_string().chars() {
+        if is_disruptive(character) {
+            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            text.push(character);
+        }
+    }
+    text
 }
 
 fn filled(text: &str) -> Option<&str> {

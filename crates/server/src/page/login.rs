@@ -1,37 +1,86 @@
-//! Login page: takes the access token and sets it as an HttpOnly cookie.
+//! Login and logout: exchange the token, or a code that works once, for a session in an HttpOnly cookie.
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::SET_COOKIE;
+use std::time::Instant;
+
+use axum::Form;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Extension, State};
+use axum::http::header::{LOCATION, SET_COOKIE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
 
-use crate::access_policy::{TOKEN_COOKIE, token_needed};
+use crate::access_policy::{Access, AccessPolicy, NO_TOKEN, WRONG_TOKEN, token_needed};
+use crate::connections::Peer;
+use crate::cookies::cookie;
 use crate::error::ApiError;
 use crate::state::AppState;
 
-/// The lifetime of the cookie, in seconds.
-const COOKIE_SECONDS: u64 = 30 * 24 * 60 * 60;
+/// The fields of the form: one of them is filled.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Fields {
+    token: String,
+    code: String,
+}
 
-/// Shows the form: the same error page that every page without a valid token is.
+/// Shows the form: the same error page that every page without a valid session is.
 pub(super) async fn page(State(state): State<AppState>) -> Response {
     match state.settings().token {
-        Some(_) => token_needed(false).into_response(),
+        Some(_) => token_needed(NO_TOKEN).into_response(),
         None => Redirect::to("/").into_response(),
     }
 }
 
-/// Checks the token of the form, and sets the cookie.
-pub(super) async fn log_in(State(state): State<AppState>, body: Bytes) -> Result<Response, ApiError> {
+/// Checks the token or the code of the form, and begins a session.
+pub(super) async fn log_in(
+    State(state): State<AppState>,
+    Extension(policy): Extension<AccessPolicy>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    form: Result<Form<Fields>, FormRejection>,
+) -> Result<Response, ApiError> {
     let Some(token) = &state.settings().token else { return Ok(Redirect::to("/").into_response()) };
-    // Not percent-decoded: a generated token has only hexadecimal digits, which forms send as they are.
-    let form = String::from_utf8_lossy(&body);
-    let given = form.split('&').find_map(|pair| pair.strip_prefix("token=")).unwrap_or_default().trim();
-    if !token.matches(given) {
-        return Err(token_needed(true));
+    let Form(fields) = form.unwrap_or_default();
+    let (sessions, now) = (state.sessions(), Instant::now());
+    let by_code = || {
+        let version = token.version();
+        // Other users may have read the code in the list of processes while the browser was started.
+        let is_right = !peer.is_other_user() && sessions.use_code(&fields.code, version, now);
+        is_right.then_some(version)
+    };
+    let version = token.check(fields.token.trim()).or_else(by_code);
+    let version = version.ok_or_else(|| {
+        token_needed(match (fields.token.is_empty(), fields.code.is_empty()) {
+            (false, _) => WRONG_TOKEN,
+            (true, false) => "the link was used already, or is too old",
+            (true, true) => NO_TOKEN,
+        })
+    })?;
+    if let Some(before) = cookie(&headers, policy.cookie_name()) {
+        sessions.end(before);
     }
-    let cookie =
-        format!("{TOKEN_COOKIE}={given}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict");
-    Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, cookie), (axum::http::header::LOCATION, "/".to_owned())])
-        .into_response())
+    let begun = sessions.begin(version, now);
+    let secret = begun.map_err(|error| ApiError::internal(format!("a session cannot be begun: {error}")))?;
+    Ok(go_to("/", &policy, &secret, ""))
+}
+
+/// Ends the session of the browser.
+pub(super) async fn log_out(
+    State(state): State<AppState>,
+    Extension(policy): Extension<AccessPolicy>,
+    Extension(access): Extension<Access>,
+) -> Response {
+    if let Access::Session(secret) = access {
+        state.sessions().end(&secret);
+    }
+    go_to("/login", &policy, "", "; Max-Age=0")
+}
+
+/// Sends a browser to a page with another session cookie. The cookie ends with the browser; the server decides when the
+/// session ends before that.
+fn go_to(page: &'static str, policy: &AccessPolicy, secret: &str, more: &str) -> Response {
+    let name = policy.cookie_name();
+    let cookie = format!("{name}={secret}; Path=/; HttpOnly; SameSite=Strict{more}");
+    (StatusCode::SEE_OTHER, [(SET_COOKIE, cookie), (LOCATION, page.to_owned())]).into_response()
 }

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::id::RequestId;
 use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::secret::shown_command;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::RunFilter;
 use lockkeeper_engine::stages::execution_of;
@@ -59,7 +60,7 @@ pub(super) async fn page(
         title: request.title.clone(),
         badge: of_request(entry.request.status, texts),
         locked: entry.request.status == RequestStatus::Running,
-        command: request.command.join(" "),
+        command: shown_command(&request.command).join(" "),
         dir: request.dir.clone(),
         holds: request.resources().iter().map(|resource| resource.target.to_string()).collect(),
         after: request.after.iter().map(ToString::to_string).collect(),

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Status;
+use lockkeeper_core::secret::shown_command;
 use lockkeeper_engine::report::Report;
 
 use super::activity::EventRow;
@@ -81,7 +82,7 @@ pub(super) async fn page(
         id: run.id.to_string(),
         request: run.request.to_string(),
         title: request.title.clone(),
-        command: request.command.join(" "),
+        command: shown_command(&request.command).join(" "),
         badge: of_run(run.status(), texts),
         locked: matches!(run.status(), Status::Running | Status::Cancelling),
         attempt: run.attempt(),

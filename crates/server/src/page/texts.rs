@@ -121,6 +121,8 @@ pub(super) struct Texts {
     pub(super) overdue: &'static str,
     /// Heading and button.
     pub(super) login: &'static str,
+    /// Button.
+    pub(super) logout: &'static str,
     /// Label of the field.
     pub(super) token_label: &'static str,
     /// Column heading.

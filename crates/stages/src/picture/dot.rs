@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use lockkeeper_core::plan::Cause;
+use lockkeeper_core::printable::printable;
 
 use crate::plan::PhasePlan;
 
@@ -59,9 +60,7 @@ fn phase(text: &mut String, number: usize, planned: &PhasePlan) -> std::fmt::Res
 }
 
 fn quoted(text: &str) -> String {
-    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!(
-        "\"{}\"",
-        escaped.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>()
-    )
+    let lines: Vec<_> = text.split('\n').map(printable).collect();
+    let escaped: Vec<_> = lines.iter().map(|line| line.replace('\\', "\\\\").replace('"', "\\\"")).collect();
+    format!("\"{}\"", escaped.join("\\n"))
 }

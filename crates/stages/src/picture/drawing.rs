@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use lockkeeper_core::conflict::Severity;
+use lockkeeper_core::printable::printable;
 
 use super::labels::{Labels, filled};
 use super::layout::{BOX_TEXT, BOX_WIDTH, Card, Layout, fitted};
@@ -172,14 +173,14 @@ pub(super) fn class(severity: &str) -> &'static str {
 /// Escapes a text for XML.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in printable(text).chars() {
         match character {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             // XML cannot contain these characters.
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => safe.push('\u{fffd}'),
+            '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }

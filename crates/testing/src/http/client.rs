@@ -96,7 +96,7 @@ impl Response {
     /// Reads an answer to its end.
     #[must_use]
     #[track_caller]
-    pub fn read(stream: TcpStream) -> Self {
+    pub fn read(stream: impl Read) -> Self {
         let mut reader = BufReader::new(stream);
         let mut response = Self::read_head(&mut reader);
         let length = response.header("content-length").map(|text| text.parse().unwrap());

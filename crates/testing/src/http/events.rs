@@ -28,10 +28,20 @@ impl Events {
     #[must_use]
     #[track_caller]
     pub fn open(address: SocketAddr, path: &str, last: Option<&str>) -> Self {
+        Self::open_as(address, path, last, &[])
+    }
+
+    /// The same with more headers, such as a token.
+    #[must_use]
+    #[track_caller]
+    pub fn open_as(address: SocketAddr, path: &str, last: Option<&str>, headers: &[(&str, &str)]) -> Self {
         let mut stream = connect(address);
         let mut head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n");
         if let Some(last) = last {
             head.push_str(&format!("last-event-id: {last}\r\n"));
+        }
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
         }
         stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
         let mut reader = BufReader::new(stream);

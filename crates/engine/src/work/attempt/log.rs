@@ -46,7 +46,9 @@ impl AttemptLog {
             rename_if_there(&folder.cut(), &folder.cut_of(attempt - 1))?;
             rename_if_there(&folder.output(), &folder.output_of(attempt - 1))?;
         }
-        access::inherit(append_only().create(true).open(folder.output())?, folder.path())?;
+        let path = folder.output();
+        let file = local::only_regular(append_only().create(true).open(&path), &path)?;
+        access::inherit(&file, folder.path())?;
         Ok(Self::new(folder, None, limit))
     }
 
@@ -121,7 +123,7 @@ impl AttemptLog {
 /// Logs are opened for appending: each write goes to the end, whichever process makes it.
 pub(super) fn append_only() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.append(true).mode(0o600).custom_flags(local::NO_FOLLOW);
+    options.append(true).mode(0o600).custom_flags(local::NO_FOLLOW | local::NO_WAIT);
     options
 }
 

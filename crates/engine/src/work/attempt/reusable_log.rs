@@ -127,7 +127,7 @@ fn name_of(path: &Path) -> PathBuf {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    File::options().read(true).custom_flags(local::NO_FOLLOW).open(path)
+    File::options().read(true).custom_flags(local::NO_FOLLOW | local::NO_WAIT).open(path)
 }
 
 #[cfg(test)]

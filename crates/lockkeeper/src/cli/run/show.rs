@@ -1,5 +1,6 @@
 //! `run show` and `run events`.
 
+use lockkeeper_core::secret::shown_command;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{RunDetail, StoredEvent};
 use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunView, time};
@@ -68,7 +69,7 @@ fn as_text(view: &RunDetail, why: &str, age: &str, log: &str) -> String {
     }
     lines.push(("attempt", format!("{} of {}", run.attempt(), request.retry.limit + 1)));
     lines.extend(run.worker().as_ref().map(|worker| ("worker", format!("{worker}, claim {}", run.claim()))));
-    lines.push(("command", table::plain(&request.command.join(" "))));
+    lines.push(("command", table::plain(&shown_command(&request.command).join(" "))));
     let command = run.process().and_then(|process| process.command);
     lines.extend(command.map(|command| ("pid", command.pid.to_string())));
     lines.extend(run.lease().map(|(lease, token)| ("lease", format!("{lease}, token {token}"))));

@@ -61,6 +61,7 @@ pub(super) const EN: Texts = Texts {
     expired: "expired",
     overdue: "overdue",
     login: "Log in",
+    logout: "Log out",
     token_label: "Token, from the file that the server named when it started",
     parameter: "Name",
     place: "Where, type",

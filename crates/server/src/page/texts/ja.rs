@@ -61,6 +61,7 @@ pub(super) const JA: Texts = Texts {
     expired: "期限切れ",
     overdue: "超過",
     login: "ログイン",
+    logout: "ログアウト",
     token_label: "トークン（サーバー起動時に表示されたファイルにあります）",
     parameter: "名前",
     place: "場所・型",

@@ -61,6 +61,7 @@ pub(super) const ZH: Texts = Texts {
     expired: "已过期",
     overdue: "超时",
     login: "登录",
+    logout: "退出登录",
     token_label: "令牌（见服务器启动时显示的文件）",
     parameter: "名称",
     place: "位置和类型",
