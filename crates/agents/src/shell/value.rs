@@ -78,7 +78,7 @@ impl Marked {
         }
     }
 
-    /// The fields that the word becomes. `Err`: too many.
+    /// The fields that the word becomes. Too many of them are one that is not known.
     pub(super) fn fields(self, home: Option<&Path>, globstar: bool) -> Vec<Value> {
         if self.unknown {
             return vec![Value::Unknown];
@@ -188,8 +188,11 @@ fn field(characters: &[(char, Mark)], home: Option<&Path>, globstar: bool) -> Va
             _ => return Value::Unknown,
         }
     }
-    let counts = |(character, mark): &(char, Mark)| *mark != Mark::Quoted && "*?[".contains(*character);
-    if !rest.iter().any(counts) {
+    // A `[` without its `]` is only a character; so is the name of the program `[`.
+    let is = |at: usize, c: char| rest.get(at).is_some_and(|(found, mark)| *found == c && *mark != Mark::Quoted);
+    let last_close = (0..rest.len()).rev().find(|at| is(*at, ']')).unwrap_or(0);
+    let opens = |at: usize| is(at, '[') && at + 1 < last_close;
+    if !(0..rest.len()).any(|at| is(at, '*') || is(at, '?') || opens(at)) {
         text.extend(rest.iter().map(|(character, _)| character));
         return Value::Text(text);
     }
@@ -201,7 +204,9 @@ fn field(characters: &[(char, Mark)], home: Option<&Path>, globstar: bool) -> Va
             '*' if wild && !globstar && pattern.ends_with('*') && !pattern.ends_with(r"\*") => {}
             // `@(a|b)` is a wildcard that the grammar of patterns does not have.
             '(' if wild && at > 0 => return Value::Unknown,
-            '*' | '?' | '[' | ']' if wild => pattern.push(*character),
+            '*' | '?' if wild => pattern.push(*character),
+            '[' if opens(at) => pattern.push('['),
+            ']' if wild && (0..at).any(opens) => pattern.push(']'),
             _ => pattern.push_str(&escaped(character.encode_utf8(&mut [0; 4]))),
         }
     }
