@@ -47,6 +47,10 @@ pub(super) struct Marked {
 
 /// A word may become this many fields; more are not followed.
 const MAX_FIELDS: usize = 64;
+/// Variables may make a word this long, in characters. `x=$x$x` doubles.
+const MAX_EXPANDED: usize = 1 << 16;
+/// A word may have this many opening braces that count.
+const MAX_BRACES: usize = 32;
 
 impl Marked {
     pub(super) fn push_text(&mut self, text: &str, mark: Mark) {
@@ -55,7 +59,9 @@ impl Marked {
 
     /// Adds the value of a variable.
     pub(super) fn push_value(&mut self, value: &Value, quoted: bool) {
+        let length = self.characters.len();
         match value {
+            Value::Text(text) | Value::Pattern(text) if length + text.len() > MAX_EXPANDED => self.unknown = true,
             Value::Text(text) if quoted => self.push_text(text, Mark::Quoted),
             Value::Text(text) => {
                 let mark = |c: char| if c.is_ascii_whitespace() { Mark::Split } else { Mark::Wildcard };
@@ -84,6 +90,10 @@ impl Marked {
             return vec![Value::Unknown];
         }
         let quotes = self.quotes;
+        let braces = self.characters.iter().filter(|character| **character == ('{', Mark::Plain)).count();
+        if braces > MAX_BRACES || (braces > 0 && self.characters.len() > MAX_EXPANDED) {
+            return vec![Value::Unknown];
+        }
         let mut words = Vec::new();
         if !expand_braces(self.characters, &mut words, 0) {
             return vec![Value::Unknown];

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use lockkeeper_agents::{join, lexical};
 use tempfile::TempDir;
@@ -43,20 +44,31 @@ const FILES: [(&str, &str); 17] = [
 ];
 
 impl Scratch {
+    /// A copy of one repository that is made once.
     pub fn new() -> Self {
+        static TEMPLATE: LazyLock<Scratch> = LazyLock::new(Scratch::template);
+        let scratch = Self::empty();
+        copy_folder(TEMPLATE.repository(), &scratch.repository);
+        scratch
+    }
+
+    fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The real name: /tmp may be a symlink.
+        // The real name: the folder for temporary files may be a symlink.
         let root = folder.path().canonicalize().unwrap();
-        let repository = root.join("repo");
+        fs::create_dir_all(root.join("home/notes")).unwrap();
+        Self { repository: root.join("repo"), folder }
+    }
+
+    fn template() -> Self {
+        let scratch = Self::empty();
         for (name, content) in FILES {
-            let path = repository.join(name);
+            let path = scratch.repository.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         }
-        fs::create_dir_all(root.join("home/notes")).unwrap();
-        let scratch = Self { folder, repository };
         let set_up = "git init -q -b main && git add -A && git commit -qm first && git branch other && \
-                      echo changed >> docs/old.md && git update-index --refresh -q; true";
+                      echo changed >> docs/old.md";
         assert!(scratch.bash(set_up).status().unwrap().success());
         scratch
     }
@@ -122,6 +134,19 @@ impl Scratch {
             }
         }
         found
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
     }
 }
 
