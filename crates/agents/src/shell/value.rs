@@ -198,6 +198,10 @@ fn field(characters: &[(char, Mark)], home: Option<&Path>, globstar: bool) -> Va
             _ => return Value::Unknown,
         }
     }
+    // `@(a|b)` is a wildcard that the grammar of patterns does not have. The parser leaves no other parenthesis unquoted.
+    if rest.contains(&('(', Mark::Plain)) {
+        return Value::Unknown;
+    }
     // A `[` without its `]` is only a character; so is the name of the program `[`.
     let is = |at: usize, c: char| rest.get(at).is_some_and(|(found, mark)| *found == c && *mark != Mark::Quoted);
     let last_close = (0..rest.len()).rev().find(|at| is(*at, ']')).unwrap_or(0);
@@ -212,8 +216,6 @@ fn field(characters: &[(char, Mark)], home: Option<&Path>, globstar: bool) -> Va
         match character {
             // Without `globstar` two stars are one.
             '*' if wild && !globstar && pattern.ends_with('*') && !pattern.ends_with(r"\*") => {}
-            // `@(a|b)` is a wildcard that the grammar of patterns does not have.
-            '(' if wild && at > 0 => return Value::Unknown,
             '*' | '?' if wild => pattern.push(*character),
             '[' if opens(at) => pattern.push('['),
             ']' if wild && (0..at).any(opens) => pattern.push(']'),
