@@ -26,7 +26,9 @@ impl Arguments {
             } else if text.starts_with("--") {
                 let (name, value) = match text.split_once('=') {
                     Some((name, value)) => (name, Some(Value::Text(value.to_owned()))),
-                    None if with_value.contains(&text) => (text, Some(rest.next().cloned().unwrap_or(Value::Unknown))),
+                    None if with_value.contains(&text) => {
+                        (text, Some(rest.next().cloned().unwrap_or(Value::Unknown)))
+                    }
                     None => (text, None),
                 };
                 parsed.options.push((name.to_owned(), value));

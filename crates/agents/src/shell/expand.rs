@@ -61,8 +61,10 @@ impl Reader<'_> {
                         word.quotes |= quoted;
                         word
                     };
-                    words =
-                        words.iter().flat_map(|word| values.iter().map(move |value| with(word, value))).collect();
+                    words = words
+                        .iter()
+                        .flat_map(|word| values.iter().map(move |value| with(word, value)))
+                        .collect();
                 }
                 Piece::Substitution(list) => {
                     let value = output(list, state);

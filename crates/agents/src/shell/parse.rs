@@ -177,7 +177,9 @@ impl Parser<'_> {
 
     /// Parses a compound command. `None`: here begins a simple one.
     fn compound(&mut self) -> Result<Option<Kind>, SyntaxError> {
-        if self.looking_at("((") && let Some(words) = self.arithmetic_command()? {
+        if self.looking_at("((")
+            && let Some(words) = self.arithmetic_command()?
+        {
             return Ok(Some(Kind::Test(words)));
         }
         if self.eat("(") {
@@ -365,7 +367,9 @@ impl Parser<'_> {
         }
         let mut end = length;
         if rest[end..].starts_with('[') {
-            let Some(close) = rest[end..].bytes().take(200).position(|byte| byte == b']') else { return Ok(None) };
+            let Some(close) = rest[end..].bytes().take(200).position(|byte| byte == b']') else {
+                return Ok(None);
+            };
             end += close + 1;
         }
         let append = rest[end..].starts_with('+');
@@ -405,7 +409,8 @@ impl Parser<'_> {
         if digits == 0 && self.looking_at("{") {
             let rest = self.rest();
             let close = rest.bytes().take(64).position(|byte| byte == b'}').unwrap_or(0);
-            let named = close > 1 && rest[1..close].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            let named =
+                close > 1 && rest[1..close].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
             if named && rest[close + 1..].starts_with(['<', '>']) {
                 self.at += close + 1;
             }
@@ -463,7 +468,11 @@ impl Parser<'_> {
             while self.at < self.text.len() {
                 let rest = self.rest();
                 let length = rest.find('\n').unwrap_or(rest.len());
-                let line = if pending.strip_tabs { rest[..length].trim_start_matches('\t') } else { &rest[..length] };
+                let line = if pending.strip_tabs {
+                    rest[..length].trim_start_matches('\t')
+                } else {
+                    &rest[..length]
+                };
                 let ends = line == pending.delimiter;
                 if !ends {
                     body.push_str(line);
@@ -501,7 +510,10 @@ impl Parser<'_> {
 
     /// Whether the byte before here belongs to a word, so that a `#` is no comment.
     fn word_goes_on(&self) -> bool {
-        !matches!(self.text.as_bytes()[self.at - 1], b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b'(' | b')')
+        !matches!(
+            self.text.as_bytes()[self.at - 1],
+            b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b'(' | b')'
+        )
     }
 
     pub(super) fn skip_blank_lines(&mut self) -> Result<(), SyntaxError> {

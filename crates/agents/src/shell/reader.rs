@@ -131,7 +131,8 @@ impl<'a> Reader<'a> {
             }
             Kind::For { name, words, body } => self.for_loop(name, words.as_deref(), body, state),
             Kind::Function { name, body } => {
-                let function = Function { body: Rc::new(body.as_ref().clone()), bodies: Rc::clone(&state.bodies) };
+                let function =
+                    Function { body: Rc::new(body.as_ref().clone()), bodies: Rc::clone(&state.bodies) };
                 state.functions.insert(name.clone(), function);
             }
             Kind::Test(words) => words.iter().for_each(|word| self.evaluate(word, state)),
@@ -203,7 +204,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Calls a function of the script. False: there is none of this name.
-    pub(super) fn function(&mut self, name: &str, arguments: &[Value], state: &mut State, input: &Input) -> bool {
+    pub(super) fn function(
+        &mut self,
+        name: &str,
+        arguments: &[Value],
+        state: &mut State,
+        input: &Input,
+    ) -> bool {
         let Some(function) = state.functions.get(name).cloned() else { return false };
         let saved = state.variables.clone();
         let bodies = std::mem::replace(&mut state.bodies, function.bodies);

@@ -61,7 +61,9 @@ impl Marked {
     pub(super) fn push_value(&mut self, value: &Value, quoted: bool) {
         let length = self.characters.len();
         match value {
-            Value::Text(text) | Value::Pattern(text) if length + text.len() > MAX_EXPANDED => self.unknown = true,
+            Value::Text(text) | Value::Pattern(text) if length + text.len() > MAX_EXPANDED => {
+                self.unknown = true
+            }
             Value::Text(text) if quoted => self.push_text(text, Mark::Quoted),
             Value::Text(text) => {
                 let mark = |c: char| if c.is_ascii_whitespace() { Mark::Split } else { Mark::Wildcard };
@@ -203,7 +205,8 @@ fn field(characters: &[(char, Mark)], home: Option<&Path>, globstar: bool) -> Va
         return Value::Unknown;
     }
     // A `[` without its `]` is only a character; so is the name of the program `[`.
-    let is = |at: usize, c: char| rest.get(at).is_some_and(|(found, mark)| *found == c && *mark != Mark::Quoted);
+    let is =
+        |at: usize, c: char| rest.get(at).is_some_and(|(found, mark)| *found == c && *mark != Mark::Quoted);
     let last_close = (0..rest.len()).rev().find(|at| is(*at, ']')).unwrap_or(0);
     let opens = |at: usize| is(at, '[') && at + 1 < last_close;
     if !(0..rest.len()).any(|at| is(at, '*') || is(at, '?') || opens(at)) {

@@ -13,11 +13,46 @@ use crate::writes::{GitPart, GitUse, Staged, Target};
 
 /// Commands that change neither files of the work tree nor what others share.
 const READING: [&str; 40] = [
-    "annotate", "blame", "cat-file", "check-attr", "check-ignore", "cherry", "count-objects", "describe", "diff",
-    "diff-files", "diff-index", "diff-tree", "for-each-ref", "fsck", "gc", "grep", "help", "log", "ls-files",
-    "ls-remote", "ls-tree", "maintenance", "merge-base", "merge-tree", "name-rev", "patch-id", "push", "range-diff",
-    "rev-list", "rev-parse", "shortlog", "show", "show-branch", "show-ref", "status", "var", "verify-commit",
-    "verify-tag", "version", "whatchanged",
+    "annotate",
+    "blame",
+    "cat-file",
+    "check-attr",
+    "check-ignore",
+    "cherry",
+    "count-objects",
+    "describe",
+    "diff",
+    "diff-files",
+    "diff-index",
+    "diff-tree",
+    "for-each-ref",
+    "fsck",
+    "gc",
+    "grep",
+    "help",
+    "log",
+    "ls-files",
+    "ls-remote",
+    "ls-tree",
+    "maintenance",
+    "merge-base",
+    "merge-tree",
+    "name-rev",
+    "patch-id",
+    "push",
+    "range-diff",
+    "rev-list",
+    "rev-parse",
+    "shortlog",
+    "show",
+    "show-branch",
+    "show-ref",
+    "status",
+    "var",
+    "verify-commit",
+    "verify-tag",
+    "version",
+    "whatchanged",
 ];
 
 /// One git command whose global options are read.
@@ -78,11 +113,13 @@ impl Reader<'_> {
                 self.git_move(git, &arguments.operands);
             }
             "apply" => {
-                let arguments = Arguments::parse(git.arguments, &["-p", "--directory", "--exclude", "--include"]);
+                let arguments =
+                    Arguments::parse(git.arguments, &["-p", "--directory", "--exclude", "--include"]);
                 if arguments.has(&["--check", "--stat", "--numstat", "--summary"]) {
                     return true;
                 }
-                let strip = arguments.value(&["-p"]).and_then(Value::text).map_or(Some(1), |n| n.parse().ok());
+                let strip =
+                    arguments.value(&["-p"]).and_then(Value::text).map_or(Some(1), |n| n.parse().ok());
                 let from_input = matches!(arguments.operands.as_slice(), [] | [Value::Text(_)])
                     && arguments.operands.first().and_then(Value::text).is_none_or(|text| text == "-");
                 if from_input && !arguments.has(&["--directory"]) {
@@ -121,7 +158,8 @@ impl Reader<'_> {
     /// Commands that concern the whole work tree, or what all sessions share.
     fn git_shared(&mut self, git: &Git<'_>) -> bool {
         use GitPart::{Head, Index, Refs, Stash};
-        let with_value = ["-m", "--message", "-F", "--file", "-C", "-c", "--author", "--date", "-t", "--trailer"];
+        let with_value =
+            ["-m", "--message", "-F", "--file", "-C", "-c", "--author", "--date", "-t", "--trailer"];
         let arguments = Arguments::parse(git.arguments, &with_value);
         let first = git.arguments.first().and_then(Value::text);
         match git.command {
@@ -160,7 +198,14 @@ impl Reader<'_> {
             "branch" | "tag" => {
                 let lists = git.arguments.is_empty()
                     || arguments.operands.is_empty()
-                    || arguments.has(&["-l", "--list", "--contains", "--merged", "--no-merged", "--points-at"]);
+                    || arguments.has(&[
+                        "-l",
+                        "--list",
+                        "--contains",
+                        "--merged",
+                        "--no-merged",
+                        "--points-at",
+                    ]);
                 if !lists {
                     self.use_git(git, &[Refs], false, Staged::Nothing);
                 }
@@ -179,7 +224,8 @@ impl Reader<'_> {
         let Some((destination, sources)) = operands.split_last() else { return };
         self.write_all(sources, &git.state, Extent::Below);
         let folder = |text: &str| {
-            text.ends_with('/') || git.state.cwd.as_deref().is_some_and(|cwd| self.is_folder(&join(cwd, text)))
+            text.ends_with('/')
+                || git.state.cwd.as_deref().is_some_and(|cwd| self.is_folder(&join(cwd, text)))
         };
         let into = sources.len() > 1 || destination.text().is_some_and(folder);
         let mut written = Vec::new();
@@ -257,8 +303,22 @@ impl Reader<'_> {
 
     fn commit(&mut self, git: &Git<'_>) {
         let with_value = [
-            "-m", "--message", "-F", "--file", "-C", "--reuse-message", "-c", "--reedit-message", "--author", "--date",
-            "-t", "--template", "--trailer", "--fixup", "--squash", "--pathspec-from-file",
+            "-m",
+            "--message",
+            "-F",
+            "--file",
+            "-C",
+            "--reuse-message",
+            "-c",
+            "--reedit-message",
+            "--author",
+            "--date",
+            "-t",
+            "--template",
+            "--trailer",
+            "--fixup",
+            "--squash",
+            "--pathspec-from-file",
         ];
         let arguments = Arguments::parse(git.arguments, &with_value);
         if arguments.has(&["--dry-run"]) {
