@@ -62,7 +62,12 @@ impl Arguments {
 
     /// The value of the last of these options.
     pub(super) fn value(&self, names: &[&str]) -> Option<&Value> {
-        let mut found = self.options.iter().rev().filter(|(name, _)| names.contains(&name.as_str()));
-        found.find_map(|(_, value)| value.as_ref())
+        self.values(names).last()
+    }
+
+    /// The values of these options, in their order.
+    pub(super) fn values(&self, names: &[&str]) -> impl Iterator<Item = &Value> {
+        let found = self.options.iter().filter(|(name, _)| names.contains(&name.as_str()));
+        found.filter_map(|(_, value)| value.as_ref())
     }
 }

@@ -95,8 +95,9 @@ pub(super) enum Piece {
     Substitution(List),
     /// `<( … )`, `>( … )`.
     Process(List),
-    /// An expansion whose value the reader does not work out. Substitutions within it still run.
-    Opaque(Vec<List>),
+    /// An expansion whose value the reader does not work out. Substitutions within it still run, and it may change variables:
+    /// `$((i++))`, `${X:=a}`.
+    Opaque { lists: Vec<List>, changes: Vec<String> },
 }
 
 impl Word {

@@ -131,9 +131,12 @@ impl Reader<'_> {
         if matches!(call.name, "rsync" | "scp") {
             let remote = destination.text().is_some_and(|text| text.contains(':'));
             if !remote {
-                self.write(&destination, state, Extent::Below);
+                self.writes.not_known("which files of a folder are copied");
             }
             return;
+        }
+        if arguments.has(&["-b", "--backup"]) {
+            self.writes.not_known("the name of a backup");
         }
         let recursive = call.name == "mv" || arguments.has(&["-r", "-R", "-a", "--recursive", "--archive"]);
         let extent = if recursive { Extent::Below } else { Extent::File };
@@ -164,8 +167,8 @@ impl Reader<'_> {
                     let folder = crate::shell::value::escaped(folder.trim_end_matches('/'));
                     self.write(&Value::Pattern(format!("{folder}/{name}")), state, extent);
                 }
-                // `cp -r a/. b` fills all of b.
-                (Some(_), _, folder @ Value::Text(_)) => self.write(folder, state, Extent::Below),
+                // `cp -r a/. b` writes some of b: not all of b is to be denied for that.
+                (Some(_), _, Value::Text(_)) => self.writes.not_known("which files of a folder are copied"),
                 _ => self.writes.not_known("a copy whose name only the shell knows"),
             }
         }
@@ -200,7 +203,7 @@ impl Reader<'_> {
                 self.write(&backup, state, Extent::File);
             }
         }
-        let scripts = arguments.operands.iter().take(script).chain(arguments.value(&["-e", "--expression"]));
+        let scripts = arguments.operands.iter().take(script).chain(arguments.values(&["-e", "--expression"]));
         if scripts.filter_map(Value::text).any(sed_writes) {
             self.writes.not_known("a sed script that writes files");
         }
@@ -323,11 +326,9 @@ impl Reader<'_> {
         if arguments.has(&["-O", "--remote-name", "--output-dir", "-J", "--remote-name-all"]) {
             self.writes.not_known("the name of a download");
         }
-        for option in ["-o", "--output", "-c", "--cookie-jar", "-D", "--dump-header"] {
-            if let Some(file) = arguments.value(&[option])
-                && file.text() != Some("-")
-            {
-                self.write(&file.clone(), state, Extent::File);
+        for file in arguments.values(&["-o", "--output", "-c", "--cookie-jar", "-D", "--dump-header"]) {
+            if file.text() != Some("-") {
+                self.write(file, state, Extent::File);
             }
         }
     }

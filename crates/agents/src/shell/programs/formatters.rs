@@ -109,7 +109,16 @@ impl Reader<'_> {
             }
             return true;
         }
-        self.write_all(paths, state, Extent::Below);
+        for path in paths {
+            match path.text() {
+                // Formatters expand wildcards that the shell has left alone.
+                Some(text) if text.starts_with('!') => {}
+                Some(text) if text.contains(['*', '?', '[', '{']) => {
+                    self.write(&Value::Pattern(text.to_owned()), state, Extent::File);
+                }
+                _ => self.write(path, state, Extent::Below),
+            }
+        }
         true
     }
 }

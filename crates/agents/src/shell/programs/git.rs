@@ -84,6 +84,10 @@ impl Reader<'_> {
             return true;
         };
         let git = Git { command, arguments, state };
+        if READING.contains(&command) {
+            let arguments = Arguments::parse(arguments, &["--output"]);
+            arguments.values(&["--output"]).for_each(|file| self.write(file, &git.state, Extent::File));
+        }
         if !READING.contains(&command) && !self.git_paths(&git, call) && !self.git_shared(&git) {
             let command: String = command.chars().take(40).collect();
             self.writes.not_known(format!("the command git {command:?} is not known"));
@@ -101,7 +105,7 @@ impl Reader<'_> {
                     return true;
                 }
                 if !arguments.has(&["--cached"]) {
-                    self.write_all(&arguments.operands, state, Extent::Below);
+                    self.write_all(&pathspecs(&arguments.operands), state, Extent::Below);
                 }
                 self.stage_paths(git, &arguments.operands);
             }
@@ -260,7 +264,7 @@ impl Reader<'_> {
             self.use_git(git, &[GitPart::Index], true, Staged::Nothing);
             return;
         }
-        self.write_all(paths, &git.state, Extent::Below);
+        self.write_all(&pathspecs(paths), &git.state, Extent::Below);
     }
 
     fn checkout(&mut self, git: &Git<'_>) {
@@ -341,7 +345,7 @@ impl Reader<'_> {
 
     fn targets(&mut self, git: &Git<'_>, paths: &[Value]) -> Staged {
         let mut targets: Vec<Target> = Vec::new();
-        for path in paths {
+        for path in &pathspecs(paths) {
             match self.target(path, &git.state, Extent::Below) {
                 Ok(target) => targets.extend(target),
                 Err(why) => self.writes.not_known(why),
@@ -362,4 +366,11 @@ impl Reader<'_> {
             None => self.writes.not_known("git in a folder that is not known before"),
         }
     }
+}
+
+/// Paths as git reads them. Its own wildcards and `:(…)` are not followed.
+fn pathspecs(paths: &[Value]) -> Vec<Value> {
+    let magic = |text: &str| text.starts_with(':') || text.contains(['*', '?', '[']);
+    let known = |path: &Value| if path.text().is_some_and(magic) { Value::Unknown } else { path.clone() };
+    paths.iter().map(known).collect()
 }

@@ -3,7 +3,7 @@
 use crate::shell::value::Value;
 
 /// These write to standard output at most. Sorted.
-const READING: [&str; 163] = [
+const READING: [&str; 157] = [
     ":",
     "[",
     "ack",
@@ -20,7 +20,6 @@ const READING: [&str; 163] = [
     "break",
     "cat",
     "cksum",
-    "cloc",
     "cmp",
     "column",
     "comm",
@@ -64,7 +63,6 @@ const READING: [&str; 163] = [
     "history",
     "host",
     "hostname",
-    "iconv",
     "id",
     "ifconfig",
     "info",
@@ -75,8 +73,6 @@ const READING: [&str; 163] = [
     "killall",
     "last",
     "ldd",
-    "less",
-    "let",
     "locale",
     "locate",
     "logname",
@@ -88,7 +84,6 @@ const READING: [&str; 163] = [
     "lsof",
     "man",
     "md5sum",
-    "mktemp",
     "more",
     "netstat",
     "nl",
@@ -142,7 +137,6 @@ const READING: [&str; 163] = [
     "top",
     "tput",
     "tr",
-    "tree",
     "true",
     "tsort",
     "tty",
@@ -192,6 +186,12 @@ fn reads_with(name: &str, arguments: &[Value]) -> bool {
         // Dumps; with a second name, or backwards, it writes a file.
         "xxd" => texts.is_some_and(|texts| {
             !texts.contains(&"-r") && texts.iter().filter(|text| !text.starts_with('-')).count() <= 1
+        }),
+        // Makes a file of a new name: elsewhere, unless a place is given.
+        "mktemp" => texts.is_some_and(|texts| texts.iter().all(|text| matches!(*text, "-d" | "-t" | "-q"))),
+        "iconv" | "tree" | "less" | "cloc" => texts.is_some_and(|texts| {
+            let output = ["-o", "-O", "--out", "--report-file", "--LOG-FILE", "--log-file"];
+            !texts.iter().any(|text| output.iter().any(|option| text.starts_with(option)))
         }),
         "fd" | "fdfind" => texts.is_some_and(|texts| {
             !texts.iter().any(|t| matches!(*t, "-x" | "-X" | "--exec" | "--exec-batch"))
