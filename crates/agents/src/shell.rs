@@ -5,10 +5,12 @@
 //! becomes a reason in [`Writes::unknown`].
 
 mod arguments;
+mod compound;
 mod expand;
 mod parse;
 mod programs;
 mod reader;
+mod redirects;
 mod state;
 mod syntax;
 #[cfg(test)]

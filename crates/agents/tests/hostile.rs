@@ -1,5 +1,7 @@
 //! Hostile texts: no input, patch or command line makes a reader panic, overflow its stack or run without end.
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+#[path = "fuzz/readers.rs"]
+mod readers;
 
 use std::path::Path;
 
@@ -275,6 +277,12 @@ proptest! {
         shell(&text);
         quoted(&text);
         let _ = patch_paths(&text);
+    }
+
+    /// The fuzz target on some inputs. `scripts/fuzz agents` goes on for longer.
+    #[test]
+    fn the_fuzz_target_holds(text in fragments(), bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        readers::check(&[text.as_bytes(), &bytes].concat());
     }
 
     #[test]

@@ -40,8 +40,7 @@ impl Arguments {
     }
 
     fn cluster<'a>(&mut self, text: &str, with_value: &[&str], rest: &mut impl Iterator<Item = &'a Value>) {
-        let mut letters = text[1..].char_indices();
-        while let Some((at, letter)) = letters.next() {
+        for (at, letter) in text[1..].char_indices() {
             let name = format!("-{letter}");
             if with_value.contains(&name.as_str()) {
                 let attached = &text[1 + at + letter.len_utf8()..];

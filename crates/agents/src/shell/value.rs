@@ -62,7 +62,7 @@ impl Marked {
         let length = self.characters.len();
         match value {
             Value::Text(text) | Value::Pattern(text) if length + text.len() > MAX_EXPANDED => {
-                self.unknown = true
+                self.unknown = true;
             }
             Value::Text(text) if quoted => self.push_text(text, Mark::Quoted),
             Value::Text(text) => {
