@@ -164,7 +164,7 @@ impl Parser<'_> {
         loop {
             self.skip_blanks();
             let Some(redirect) = self.redirect()? else { return Ok(Command { kind, redirects }) };
-            redirects.extend(redirect);
+            redirects.push(redirect);
         }
     }
 
@@ -173,7 +173,7 @@ impl Parser<'_> {
         loop {
             self.skip_blanks();
             if let Some(redirect) = self.redirect()? {
-                redirects.extend(redirect);
+                redirects.push(redirect);
                 continue;
             }
             // `export A=(…)` and the like take arrays as well.

@@ -165,6 +165,15 @@ impl<'a> Reader<'a> {
                         self.write(&value, state, Extent::File);
                     }
                 }
+                Redirect::Copy(word) => {
+                    let is_number =
+                        |text: &str| text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+                    for value in self.values(word, state) {
+                        if !value.text().is_some_and(is_number) {
+                            self.write(&value, state, Extent::File);
+                        }
+                    }
+                }
                 Redirect::Read(word) => {
                     self.evaluate(word, state);
                     input = Input::Unknown;

@@ -12,12 +12,11 @@ pub(super) struct Pending {
 }
 
 impl Parser<'_> {
-    /// Parses one redirection. `Some(None)`: one that names no file, such as `2>&1`.
-    #[expect(clippy::option_option, reason = "no redirection, and one without a file, are different answers")]
-    pub(super) fn redirect(&mut self) -> Result<Option<Option<Redirect>>, SyntaxError> {
+    /// Parses one redirection. `None`: none begins here.
+    pub(super) fn redirect(&mut self) -> Result<Option<Redirect>, SyntaxError> {
         let start = self.at;
         if self.eat("&>>") || self.eat("&>") {
-            return Ok(Some(Some(Redirect::Write(self.target()?))));
+            return Ok(Some(Redirect::Write(self.target()?)));
         }
         let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
         self.at += digits;
@@ -36,24 +35,19 @@ impl Parser<'_> {
             return Ok(None);
         }
         if self.eat("<<<") {
-            return Ok(Some(Some(Redirect::Read(self.target()?))));
+            return Ok(Some(Redirect::Read(self.target()?)));
         }
         if self.looking_at("<<") {
-            return Ok(Some(Some(self.here_document()?)));
+            return Ok(Some(self.here_document()?));
         }
         if self.eat(">&") || self.eat("<&") {
-            let word = self.target()?;
-            // `>&2`, `2>&-` copy or close a descriptor; `>&file` writes a file.
-            let descriptor = word
-                .plain()
-                .is_some_and(|text| text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit()));
-            return Ok(Some((!descriptor).then_some(Redirect::Write(word))));
+            return Ok(Some(Redirect::Copy(self.target()?)));
         }
         if self.eat(">>") || self.eat(">|") || self.eat("<>") || self.eat(">") {
-            return Ok(Some(Some(Redirect::Write(self.target()?))));
+            return Ok(Some(Redirect::Write(self.target()?)));
         }
         self.expect("<")?;
-        Ok(Some(Some(Redirect::Read(self.target()?))))
+        Ok(Some(Redirect::Read(self.target()?)))
     }
 
     fn target(&mut self) -> Result<Word, SyntaxError> {

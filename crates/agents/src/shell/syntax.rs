@@ -65,6 +65,8 @@ pub(super) struct Assignment {
 pub(super) enum Redirect {
     /// `> >> >| &> &>> <>` to a file.
     Write(Word),
+    /// `>&` to a word: a descriptor if it is a number, else a file.
+    Copy(Word),
     /// `<` from a file, `<<<` from a word.
     Read(Word),
     /// `<<`, `<<-`: the number of the body in [`Script::bodies`].

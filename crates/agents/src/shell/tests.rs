@@ -76,6 +76,7 @@ fn redirections_to_plain_words_are_edits() {
     ] {
         reads(command);
     }
+    known("exec 3> a; fd=3; echo x >&$fd; f=b; echo x >&$f", &["a", "b"]);
     not_known("echo x > $UNSET", &[]);
     not_known("echo x > $(date).txt", &[]);
 }
@@ -262,6 +263,7 @@ fn git_commands_that_write_paths() {
     known("git apply <<'E'\n--- a/x\n+++ b/x\nE", &["x"]);
     known("git rm --cached x; git restore --staged y", &[]);
     reads("git apply --check x.patch; git rm -n x");
+    known("git clean -fd build; git stash push -m wip -- x y", &["build/", "x/", "y/"]);
     not_known("git apply x.patch", &[]);
     not_known("git checkout -- '*.rs'", &[]);
     not_known("git rm ':(glob)**/x'", &[]);

@@ -189,11 +189,24 @@ impl Reader<'_> {
                 Some("drop" | "clear" | "create" | "store") => {
                     self.use_git(git, &[Stash], false, Staged::Nothing);
                 }
-                _ => self.use_git(git, &[Index, Stash], true, Staged::Nothing),
+                // `git stash push -- PATH…` takes only these.
+                _ => match arguments.before_dashes {
+                    Some(before) if before < arguments.operands.len() => {
+                        self.restore_paths(git, &arguments.operands[before..]);
+                        self.use_git(git, &[Index, Stash], false, Staged::Nothing);
+                    }
+                    _ => self.use_git(git, &[Index, Stash], true, Staged::Nothing),
+                },
             },
             "clean" => {
-                if !arguments.has(&["-n", "--dry-run"]) {
+                let arguments = Arguments::parse(git.arguments, &["-e", "--exclude"]);
+                if arguments.has(&["-n", "--dry-run"]) {
+                    return true;
+                }
+                if arguments.operands.is_empty() {
                     self.use_git(git, &[], true, Staged::Nothing);
+                } else {
+                    self.restore_paths(git, &arguments.operands);
                 }
             }
             "add" | "stage" => self.add(git, &arguments),
