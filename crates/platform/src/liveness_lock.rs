@@ -117,7 +117,9 @@ impl LivenessFile {
 
     /// Blocks the calling thread until no process of the holder is left.
     pub fn wait_free(&self, holder: HolderId) -> io::Result<()> {
-        locks::wait_free(&self.path, self.newer_file(holder)?, holder)
+        // A description of its own: closing it gives the read lock back.
+        let file = self.newer_file(holder)?;
+        locks::wait_free(&self.path, file.as_fd(), holder)
     }
 }
 
@@ -224,9 +226,8 @@ mod ofd_locks {
         Ok(range.l_type != NONE)
     }
 
-    pub(super) fn wait_free(_path: &Path, file: OwnedFd, holder: HolderId) -> io::Result<()> {
-        // Closing the descriptor gives the read lock back.
-        control(file.as_fd(), libc::F_OFD_SETLKW, &mut byte(holder, READ)?)
+    pub(super) fn wait_free(_path: &Path, file: BorrowedFd<'_>, holder: HolderId) -> io::Result<()> {
+        control(file, libc::F_OFD_SETLKW, &mut byte(holder, READ)?)
     }
 
     pub(super) fn release(descriptor: BorrowedFd<'_>, holder: HolderId) -> io::Result<()> {
@@ -312,7 +313,7 @@ mod flock_files {
         Ok(false)
     }
 
-    pub(super) fn wait_free(path: &Path, _file: OwnedFd, holder: HolderId) -> io::Result<()> {
+    pub(super) fn wait_free(path: &Path, _file: BorrowedFd<'_>, holder: HolderId) -> io::Result<()> {
         let own_path = own_path(path, holder);
         let Some(descriptor) = open_existing(&own_path)? else { return Ok(()) };
         rustix::io::retry_on_intr(|| flock(&descriptor, FlockOperation::LockShared))?;
