@@ -60,9 +60,8 @@ pub fn has_store(folder: &Path) -> bool {
     SqliteStore::exists(folder)
 }
 
-/// Makes an owner that nobody else has: `kind:pid.random`.
+/// Makes an owner that nobody else has: `kind:pid.random`, with 64 random bits. Every container has a process 1.
 pub fn unique_owner(kind: &str) -> io::Result<Owner> {
-    let number = random::number()?;
-    let text = format!("{kind}:{}.{:08x}", std::process::id(), number & 0xffff_ffff);
+    let text = format!("{kind}:{}.{:016x}", std::process::id(), random::number()?);
     text.parse().map_err(io::Error::other)
 }

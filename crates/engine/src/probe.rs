@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use lockkeeper_core::id::HolderId;
-use lockkeeper_core::liveness::{LivenessProbe, LockState, Observation, Origin, ProcessRef, Proof, Voucher};
+use lockkeeper_core::liveness::{
+    LivenessProbe, LockState, Observation, Origin, ProcessRef, ProcessState, Proof, Voucher,
+};
 
 use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::watches::Watches;
-use lockkeeper_platform::{pipe, process};
+use lockkeeper_platform::{nested, pipe, process};
 
 /// Looks at the processes and kernel locks of this machine.
 pub struct MachineProbe {
@@ -66,7 +68,12 @@ impl LivenessProbe for MachineProbe {
         }
         match proof.voucher {
             Voucher::KernelLock { holder, .. } => Observation::Lock(self.life.look(holder)),
-            Voucher::Process(_) if !self.shares_pids_with(&proof.origin) => Observation::OtherPidNamespace,
+            Voucher::Process(process) if !self.shares_pids_with(&proof.origin) => {
+                match nested::look(proof.origin.pid_namespace, process) {
+                    ProcessState::Unreadable => Observation::OtherPidNamespace,
+                    state => Observation::Process(state),
+                }
+            }
             Voucher::Process(process) => Observation::Process(process::look(process)),
             Voucher::Time | Voucher::TimeFor(_) => Observation::Nothing,
         }

@@ -19,17 +19,59 @@ pub const NO_WAIT: i32 = libc::O_NONBLOCK;
 /// Returns the name of the network file system that `dir` is on, or `None` for a local file system.
 ///
 /// A network file system can lose locks when the connection drops, can grant them per machine, or does not keep
-/// SQLite's shared memory coherent. A store there would be unsafe, and nobody would notice. Cluster file systems
-/// (GFS2, OCFS2) keep their locks and pass. FUSE passes too: its many kinds look the same here.
+/// SQLite's shared memory coherent. A store there would be unsafe, and nobody would notice. The same is true for folders that a
+/// virtual machine shares with its host. Cluster file systems (GFS2, OCFS2) keep their locks and pass. FUSE passes only if
+/// the table of mounts names a kind that is known to be local.
 pub fn network_file_system(dir: &Path) -> io::Result<Option<&'static str>> {
     let stat = rustix::fs::statfs(dir)?;
-    Ok(network_name(&stat))
+    Ok(network_name(&stat, dir))
 }
 
 #[cfg(target_os = "linux")]
-fn network_name(stat: &rustix::fs::StatFs) -> Option<&'static str> {
+fn network_name(stat: &rustix::fs::StatFs, dir: &Path) -> Option<&'static str> {
     // Some machines sign-extend the kernel's 32-bit magic numbers.
-    name_of_magic(stat.f_type as u32)
+    match stat.f_type as u32 {
+        FUSE => {
+            let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            let device = rustix::fs::stat(dir).map_or(0, |facts| facts.st_dev);
+            let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+            fuse_name(type_in(&mounts, &device).unwrap_or_default())
+        }
+        magic => name_of_magic(magic),
+    }
+}
+
+/// The magic number of all kinds of FUSE, and of virtiofs.
+#[cfg(target_os = "linux")]
+const FUSE: u32 = 0x6573_5546;
+
+/// The type of the file system on a device (`MAJOR:MINOR`) in the text of `/proc/self/mountinfo`.
+#[cfg(target_os = "linux")]
+fn type_in<'m>(mounts: &'m str, device: &str) -> Option<&'m str> {
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(device))?;
+    // After the separator come the type, the source and the options.
+    line.split_once(" - ")?.1.split(' ').next()
+}
+
+/// The name of a kind of FUSE whose locks are not reliable; `None` for kinds that are local.
+#[cfg(target_os = "linux")]
+fn fuse_name(kind: &str) -> Option<&'static str> {
+    match kind {
+        // A local disk (NTFS, exFAT), and layers over local folders.
+        "fuseblk"
+        | "fuse.fuse-overlayfs"
+        | "fuse.gocryptfs"
+        | "fuse.encfs"
+        | "fuse.cryfs"
+        | "fuse.mergerfs"
+        | "fuse.bindfs"
+        | "fuse.lxcfs" => None,
+        "virtiofs" => Some("virtiofs"),
+        "fuse.sshfs" => Some("sshfs"),
+        "fuse.vmhgfs-fuse" => Some("vmhgfs"),
+        "fuse.grpcfuse" | "fuse.osxfs" | "fakeowner" => Some("a folder shared by Docker Desktop"),
+        _ => Some("FUSE"),
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -44,12 +86,14 @@ fn name_of_magic(magic: u32) -> Option<&'static str> {
         0x00c3_6400 => Some("ceph"),
         0x7375_7245 => Some("coda"),
         0x0000_564c => Some("ncp"),
+        0x786f_4256 => Some("vboxsf"),
+        0xbacb_acbc => Some("vmhgfs"),
         _ => None,
     }
 }
 
 #[cfg(target_vendor = "apple")]
-fn network_name(stat: &rustix::fs::StatFs) -> Option<&'static str> {
+fn network_name(stat: &rustix::fs::StatFs, _dir: &Path) -> Option<&'static str> {
     if stat.f_flags & (libc::MNT_LOCAL as u32) != 0 {
         return None;
     }
@@ -65,7 +109,7 @@ fn network_name(stat: &rustix::fs::StatFs) -> Option<&'static str> {
 
 /// Not implemented on other systems: a store on a network file system is not detected there.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
-fn network_name(_stat: &rustix::fs::StatFs) -> Option<&'static str> {
+fn network_name(_stat: &rustix::fs::StatFs, _dir: &Path) -> Option<&'static str> {
     None
 }
 
@@ -305,19 +349,30 @@ mod tests {
     #[test]
     fn local_file_systems_pass_and_network_ones_are_named() {
         assert_eq!(network_file_system(Path::new("/proc")).unwrap(), None);
-        // ext4, btrfs, xfs, tmpfs, overlayfs, fuse, gfs2, ocfs2.
-        let local = [
-            0xef53,
-            0x9123_683e,
-            0x5846_5342,
-            0x0102_1994,
-            0x794c_7630,
-            0x6573_5546,
-            0x0116_1970,
-            0x7461_636f,
-        ];
+        // ext4, btrfs, xfs, tmpfs, overlayfs, gfs2, ocfs2.
+        let local = [0xef53, 0x9123_683e, 0x5846_5342, 0x0102_1994, 0x794c_7630, 0x0116_1970, 0x7461_636f];
         assert!(local.into_iter().all(|magic| name_of_magic(magic).is_none()));
+        assert_eq!(name_of_magic(0x786f_4256), Some("vboxsf"));
+        assert_eq!(name_of_magic(0xbacb_acbc), Some("vmhgfs"));
         assert_eq!(name_of_magic(0x6969), Some("nfs"));
         assert_eq!(name_of_magic(0xff53_4d42_u32 as i32 as i64 as u32), Some("cifs"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn fuse_passes_only_where_it_is_known_to_be_local() {
+        let mounts = "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw\n\
+            40 35 0:52 / /home/me/shared rw,relatime - virtiofs shared rw\n\
+            41 35 0:53 / /mnt/x rw shared:7 - fuse.sshfs me@host:/ rw\n";
+        assert_eq!(type_in(mounts, "98:0"), Some("ext3"));
+        assert_eq!(type_in(mounts, "0:52").and_then(fuse_name), Some("virtiofs"));
+        assert_eq!(type_in(mounts, "0:53").and_then(fuse_name), Some("sshfs"));
+        assert_eq!(type_in(mounts, "0:54"), None);
+        for local in ["fuseblk", "fuse.fuse-overlayfs"] {
+            assert_eq!(fuse_name(local), None, "{local}");
+        }
+        for unknown in ["", "fuse", "fuse.s3fs"] {
+            assert_eq!(fuse_name(unknown), Some("FUSE"), "{unknown}");
+        }
     }
 }

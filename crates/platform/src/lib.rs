@@ -22,6 +22,7 @@ pub mod load;
 pub mod lock_holders;
 pub mod lock_probe;
 mod macos;
+pub mod nested;
 pub mod origin;
 mod pidfd;
 pub mod pipe;

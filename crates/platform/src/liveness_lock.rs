@@ -117,6 +117,11 @@ impl LivenessFile {
         if is_of(holder, tag_of(&file)?) { Ok(file) } else { Err(io::Error::other("the file was replaced")) }
     }
 
+    /// Whether any process holds a lock here. True if that cannot be read.
+    pub fn has_holders(&self) -> bool {
+        locks::has_holders(&self.path, self.looking.as_fd()).unwrap_or(true)
+    }
+
     /// The other processes of a holder, where the system shows them. It reads every process of the machine.
     pub fn processes(&self, holder: HolderId) -> Vec<ProcessRef> {
         match rustix::fs::fstat(&self.looking) {
@@ -127,7 +132,9 @@ impl LivenessFile {
 
     /// Blocks the calling thread until no process of the holder is left.
     pub fn wait_free(&self, holder: HolderId) -> io::Result<()> {
-        locks::wait_free(&self.path, self.newer_file(holder)?, holder)
+        // A description of its own: closing it gives the read lock back.
+        let file = self.newer_file(holder)?;
+        locks::wait_free(&self.path, file.as_fd(), holder)
     }
 }
 
@@ -226,9 +233,16 @@ mod ofd_locks {
         Ok(range.l_type != NONE)
     }
 
-    pub(super) fn wait_free(_path: &Path, file: OwnedFd, holder: HolderId) -> io::Result<()> {
-        // Closing the descriptor gives the read lock back.
-        control(file.as_fd(), libc::F_OFD_SETLKW, &mut byte(holder, READ)?)
+    pub(super) fn has_holders(_path: &Path, looking: BorrowedFd<'_>) -> io::Result<bool> {
+        let mut range = byte(HolderId(0), READ)?;
+        // The whole file.
+        range.l_len = 0;
+        control(looking, libc::F_OFD_GETLK, &mut range)?;
+        Ok(range.l_type != NONE)
+    }
+
+    pub(super) fn wait_free(_path: &Path, file: BorrowedFd<'_>, holder: HolderId) -> io::Result<()> {
+        control(file, libc::F_OFD_SETLKW, &mut byte(holder, READ)?)
     }
 
     pub(super) fn release(descriptor: BorrowedFd<'_>, holder: HolderId) -> io::Result<()> {
@@ -302,7 +316,19 @@ mod flock_files {
         }
     }
 
-    pub(super) fn wait_free(path: &Path, _file: OwnedFd, holder: HolderId) -> io::Result<()> {
+    pub(super) fn has_holders(path: &Path, _looking: BorrowedFd<'_>) -> io::Result<bool> {
+        for entry in std::fs::read_dir(path.with_extension("d"))? {
+            let Some(descriptor) = open_existing(&entry?.path())? else { continue };
+            match flock(&descriptor, FlockOperation::NonBlockingLockShared) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    pub(super) fn wait_free(path: &Path, _file: BorrowedFd<'_>, holder: HolderId) -> io::Result<()> {
         let own_path = own_path(path, holder);
         let Some(descriptor) = open_existing(&own_path)? else { return Ok(()) };
         rustix::io::retry_on_intr(|| flock(&descriptor, FlockOperation::LockShared))?;

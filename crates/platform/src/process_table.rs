@@ -174,7 +174,7 @@ mod linux {
         let line = std::fs::read(format!("/proc/{}/stat", process.pid)).ok()?;
         let fields = fields(&line)?;
         let field = |number: usize| fields.get(number - FIRST_FIELD).copied();
-        let same = field(22)?.parse() == Ok(process.started);
+        let same = field(22)?.parse().map(without_shift) == Ok(process.started);
         // To a user who may not see the status the kernel shows 0, which would mean success.
         let may_look = std::fs::metadata(format!("/proc/{}", process.pid)).is_ok_and(|meta| {
             use std::os::unix::fs::MetadataExt;
@@ -226,8 +226,19 @@ mod linux {
             // The process ended between the two calls.
             if error.raw_os_error() == Some(libc::ESRCH) { io::ErrorKind::NotFound.into() } else { error }
         })?;
-        parse(&buffer[..length])
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("odd {path}")))
+        let shown = parse(&buffer[..length]);
+        let info = shown.map(|shown| ProcessInfo { started: without_shift(shown.started), ..shown });
+        info.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("odd {path}")))
+    }
+
+    /// The start time in ticks as processes outside of all time namespaces see it.
+    fn without_shift(shown: u64) -> u64 {
+        let shift = crate::clock::shift_micros();
+        if shift == 0 {
+            return shown;
+        }
+        let ticks = i64::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100);
+        shown.wrapping_sub((shift * ticks / 1_000_000).cast_unsigned())
     }
 
     /// Parses a `stat` line. The name in parentheses may contain `)` and newlines: the fields start after the last `)`.

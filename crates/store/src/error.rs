@@ -75,6 +75,14 @@ pub enum StoreError {
         /// Which file system.
         kind: &'static str,
     },
+    /// The database is of another boot, and somebody may be using it.
+    #[error("{address} is in use by another machine: {why}")]
+    InUseElsewhere {
+        /// Which file.
+        address: String,
+        /// The sign of use.
+        why: &'static str,
+    },
     /// The folder was removed or replaced while in use.
     #[error("{address} was removed or replaced while in use")]
     Removed {
@@ -157,6 +165,10 @@ impl StoreError {
                  everything that uses {address}, then move {address} away; tokens go on where they were"
             ),
             Self::NetworkFileSystem { .. } => "choose a local folder with --dir or LOCKKEEPER_DIR".to_owned(),
+            Self::InUseElsewhere { address, .. } => format!(
+                "one store is for one machine: choose a folder that only this machine uses with --dir or LOCKKEEPER_DIR; if no other \
+                 machine uses it, move {address} away; tokens go on where they were"
+            ),
             Self::Removed { .. } => "start again; what was held there is not protected any more".to_owned(),
             Self::Unreachable { .. } => {
                 "nothing was changed; check that the store runs, then try again".to_owned()
@@ -183,6 +195,7 @@ impl StoreError {
             | Self::TooNew { .. }
             | Self::TooOld { .. }
             | Self::NetworkFileSystem { .. }
+            | Self::InUseElsewhere { .. }
             | Self::InDoubt { .. }
             | Self::Mismatch(_) => false,
         }

@@ -34,6 +34,7 @@ use rusqlite::Connection;
 use super::{Examination, Granted, LeaseStore, StoreError, Transaction, Waker};
 pub(super) use connections::{Connections, Pooled, Purpose};
 pub(super) use examine::pages;
+use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::write_lock::WriteLock;
 use lockkeeper_platform::{access, clock, fs as local, waker};
 use records::SqliteRecords;
@@ -278,12 +279,25 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), StoreError> {
 }
 
 /// Removes the database of another boot, whose holders are all dead. The caller holds the write lock.
+///
+/// A folder that two machines share looks the same to each of them. So it is removed only if nobody can be using it: no
+/// process holds a liveness lock, and nobody has written to it since this machine started.
 fn start_boot(tokens: &Tokens, write_lock: &WriteLock, path: &Path, boot: &str) -> Result<(), StoreError> {
     match tokens.boot()? {
         // Nothing is known about a database that is there. The open that follows checks it.
         None => return Ok(()),
         Some(last) if last == boot => return Ok(()),
         Some(_) => {}
+    }
+    let elsewhere = |why| StoreError::InUseElsewhere { address: path.display().to_string(), why };
+    let folder = path.parent().unwrap_or(path);
+    let life = LivenessFile::open(folder).map_err(|error| failed("open the locks in", folder, error))?;
+    let is_there = path.try_exists().unwrap_or(true);
+    if is_there && life.has_holders() {
+        return Err(elsewhere("processes hold locks there"));
+    }
+    if is_there && tokens.was_written_since_boot(write_lock)? {
+        return Err(elsewhere("it was written since this machine started"));
     }
     // It does not matter if a power cut has damaged it. But a file of another program is not removed.
     let known = schema::connect(path).and_then(|connection| schema::is_set_up(&connection, path));

@@ -26,6 +26,7 @@ impl From<StoreError> for Report {
             StoreError::TooNew { .. } => "STORE_TOO_NEW",
             StoreError::TooOld { .. } => "STORE_TOO_OLD",
             StoreError::NetworkFileSystem { .. } => "STORE_ON_NETWORK",
+            StoreError::InUseElsewhere { .. } => "STORE_IN_USE_ELSEWHERE",
             StoreError::Removed { .. } => "STORE_REMOVED",
             StoreError::Unreachable { .. } => "STORE_UNREACHABLE",
             StoreError::InDoubt { .. } => "STORE_IN_DOUBT",

@@ -14,6 +14,7 @@ mod history;
 mod injected;
 mod line;
 mod lost;
+mod namespaces;
 mod site;
 mod storm;
 mod storms;

@@ -17,6 +17,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::StoreError;
+use lockkeeper_platform::clock;
 use lockkeeper_platform::fs::{attribute, changed_at, open_private, open_to_read, set_attribute};
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use lockkeeper_platform::write_lock::WriteLock;
@@ -30,6 +31,8 @@ const HEADING: &str = "lockkeeper-tokens 1";
 const SECOND_ZERO: i64 = 1_577_836_800;
 /// How many numbers a second the wall clock stands for. A commit takes 20 µs at least, so no store draws as many.
 const NUMBERS_PER_SECOND: u64 = 1 << 17;
+/// By how many seconds the wall clock may have been corrected since the boot.
+const CLOCK_SLACK: i64 = 60;
 /// Some file systems keep change times in whole seconds, or even ones (vfat), once the file is read from the disk again.
 const COARSE: u64 = 2_000_000_000;
 
@@ -105,6 +108,19 @@ impl Tokens {
         let found = changed_at(&self.file).map_err(|source| self.failed("look at", source))?;
         let is_coarse = found.is_multiple_of(1_000_000_000) && found.abs_diff(noted) <= COARSE;
         Ok(noted == 0 || noted == found || is_coarse)
+    }
+
+    /// Whether the last write was made while this machine was running. A file that was copied or restored since was not written
+    /// by a process that uses it. A time in the future says that the wall clock is wrong, and nothing else.
+    pub(super) fn was_written_since_boot(&self, gate: &WriteLock) -> Result<bool, StoreError> {
+        let (_, noted) = gate.noted().unwrap_or_default();
+        if noted == 0 || !self.is_as_written_at(noted)? {
+            return Ok(false);
+        }
+        let written = i64::try_from(noted / 1_000_000_000).unwrap_or(i64::MAX);
+        let now = epoch_seconds();
+        let boot = now - clock::now().as_micros() / 1_000_000;
+        Ok(boot + CLOCK_SLACK < written && written <= now + CLOCK_SLACK)
     }
 
     /// The copy of the limit outside of the state folder.
