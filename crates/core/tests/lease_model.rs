@@ -246,6 +246,7 @@ impl Trial {
         let call = AgentCall {
             owner: format!("worker:{}", OWNERS[owner]).parse().unwrap(),
             claims: claims.collect(),
+            checks: Vec::new(),
             ttl: seconds(40),
             stays: seconds(STAYS),
         };

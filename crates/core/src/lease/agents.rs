@@ -24,6 +24,8 @@ pub struct AgentCall {
     pub owner: Owner,
     /// One claim for each file, all of this owner.
     pub claims: Vec<Claim>,
+    /// What must not be held by another owner now, but is not claimed: the files of a command that sweeps over a folder.
+    pub checks: Vec<Claim>,
     /// How long the claims of the agent last without a further call.
     pub ttl: Ttl,
     /// How long a ticket stays in line without a further call.
@@ -51,7 +53,7 @@ pub struct Denial {
     pub claim: Claim,
     /// Who has it, and who waits before the agent.
     pub blockers: Vec<Blocker>,
-    /// The place in line. None if waiting would never end.
+    /// The place in line. None if waiting would never end, or if it was only a check.
     pub ticket: Option<Ticket>,
     /// The cycle that waiting would close.
     pub cycle: Vec<Link>,
@@ -115,7 +117,7 @@ fn renew_leases<E>(
 
 /// Claims all files or none. Returns nothing if a ticket was granted meanwhile: then the round starts again.
 fn claim_files<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<Option<AgentAnswer>, E> {
-    for claim in &call.claims {
+    for claim in call.claims.iter().chain(&call.checks) {
         reap_dead(overlay, claim)?;
     }
     // Waiters come before a new claim, also for what a dead holder leaves.
@@ -137,10 +139,18 @@ fn claim_files<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<Opti
         }
         missing.push((claim, ticket));
     }
-    if blocked.is_empty() {
+    let mut denied = Vec::new();
+    for claim in &call.checks {
+        // Those who wait do not work on it yet.
+        let first = Rank::of_upgrade(LeaseId(0));
+        let blockers = blockers(overlay, Asker { claim, rank: first, whole_line: false })?;
+        if !blockers.is_empty() {
+            denied.push(Denial { claim: claim.clone(), blockers, ticket: None, cycle: Vec::new() });
+        }
+    }
+    if blocked.is_empty() && denied.is_empty() {
         return grant_all(overlay, missing).map(Some);
     }
-    let mut denied = Vec::new();
     for (claim, ticket, in_the_way) in blocked {
         let ticket = match ticket {
             Some(ticket) => {

@@ -176,7 +176,7 @@ fn known_ticket(
 }
 
 /// Continues the wait of an earlier command.
-fn resume(
+pub(super) fn resume(
     context: &Context,
     engine: &Engine,
     id: LeaseId,
