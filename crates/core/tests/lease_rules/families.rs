@@ -190,7 +190,12 @@ fn a_resting_agent_keeps_uncommitted_work_for_a_while() {
     assert_eq!((holders(&world, "clean"), holders(&world, "dirty").len()), (vec![], 1));
     assert_eq!(calls(&mut world, "b", &["dirty"]).denied.len(), 1);
     world.pass(61);
-    assert_eq!(calls(&mut world, "b", &["dirty"]).granted.len(), 1);
+    assert!(calls(&mut world, "b", &["dirty"]).denied.is_empty());
+    assert_eq!(holders(&world, "dirty"), ["worker:b"]);
+    assert!(
+        world.records.leases().all(|lease| lease.pickup_by.is_none()),
+        "it was picked up by the same call"
+    );
 }
 
 /// A lease that was renewed since it was looked at belongs to a new turn.
