@@ -131,7 +131,8 @@ fn an_input_that_never_ends_lets_the_edit_pass() {
 #[test]
 fn with_bad_settings_the_defaults_hold() {
     let world = repository().write("lockkeeper.toml", "[agents]\nworking = \"soon\"\n");
-    Agent::claude(&world, "c").edit("src/a.rs").passes();
+    let claude = Agent::claude(&world, "c");
+    claude.edit("src/a.rs").passes();
     Agent::claude(&world, "d").edit("src/a.rs").is_denied();
 }
 
