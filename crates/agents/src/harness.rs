@@ -90,12 +90,16 @@ pub(crate) fn detect(
     let session = text("session_id");
     let is_session = |mark: &Option<String>| session.is_some() && mark.as_deref() == session;
     let transcript = text("transcript_path");
-    let below = |folder: &str| transcript.is_some_and(|path| Path::new(path).iter().any(|part| part == folder));
+    let below =
+        |folder: &str| transcript.is_some_and(|path| Path::new(path).iter().any(|part| part == folder));
     let gemini_event =
         matches!(text("hook_event_name"), Some("BeforeTool" | "AfterTool" | "BeforeAgent" | "AfterAgent"));
     let foreign_transcript = below(".codex") || below(".qwen") || below("projects");
 
-    Ok(Some(if has("cursor_version") {
+    Ok(Some(if text("harness") == Some("opencode") {
+        // Our own plugin says so.
+        Harness::OpenCode
+    } else if has("cursor_version") {
         Harness::Cursor
     } else if has("agent_action_name") {
         Harness::Windsurf
@@ -112,8 +116,6 @@ pub(crate) fn detect(
         Harness::Copilot
     } else if below(".qwen") {
         Harness::Qwen
-    } else if text("harness") == Some("opencode") {
-        Harness::OpenCode
     } else if below("projects") && is_session(&marks.claude_session) {
         Harness::Claude
     } else {

@@ -11,20 +11,20 @@ use super::value::{Value, escaped};
 use crate::place::{Entry, Place, join, lexical};
 use crate::writes::{Target, Writes};
 
-/// Commands that are read before the reader gives up. Loops count once for each turn.
+/// Commands that are read before the reader gives up. Loops count once for each turn, and long words count more.
 const MAX_STEPS: usize = 5_000;
-/// How deep functions, `eval` and `bash -c` may nest.
-const MAX_CALLS: usize = 12;
+/// So many bytes of text count as one command.
+const STEP_BYTES: usize = 1_024;
+/// How deep lists may nest, also through functions, `eval` and `bash -c`.
+const MAX_DEPTH: usize = 100;
 
 pub(super) struct Reader<'a> {
     pub(super) place: Place<'a>,
     pub(super) writes: Writes,
-    /// `shopt -s globstar` may be on: `**` matches folders.
-    pub(super) globstar: bool,
     /// Folders that the script itself makes.
     made: BTreeSet<PathBuf>,
     steps: usize,
-    calls: usize,
+    depth: usize,
 }
 
 /// How much of an entry is written.
@@ -48,9 +48,9 @@ pub(super) enum Input {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(place: Place<'a>, globstar: bool) -> Self {
+    pub(super) fn new(place: Place<'a>) -> Self {
         let writes = Writes::default();
-        Self { place, writes, globstar, made: BTreeSet::new(), steps: 0, calls: 0 }
+        Self { place, writes, made: BTreeSet::new(), steps: 0, depth: 0 }
     }
 
     pub(super) fn run_script(&mut self, script: Script) {
@@ -61,28 +61,33 @@ impl<'a> Reader<'a> {
 
     /// Reads a script within a script: `bash -c`, `eval`.
     pub(super) fn run_text(&mut self, text: &str, state: &mut State) {
-        match parse::parse(text) {
+        self.spend(text.len());
+        match parse::parse_at_depth(text, self.depth) {
             Ok(script) => {
                 let bodies = std::mem::replace(&mut state.bodies, Rc::new(script.bodies));
-                self.call(|reader| reader.list(&script.list, state));
+                self.list(&script.list, state);
                 state.bodies = bodies;
             }
             Err(why) => self.writes.not_known(why.to_string()),
         }
     }
 
-    /// Runs `inner` one call deeper.
-    fn call(&mut self, inner: impl FnOnce(&mut Self)) {
-        if self.calls >= MAX_CALLS {
-            self.writes.not_known("calls nest too deeply");
-            return;
-        }
-        self.calls += 1;
-        inner(self);
-        self.calls -= 1;
+    /// Counts the work on a text of this length.
+    pub(super) fn spend(&mut self, bytes: usize) {
+        self.steps += bytes / STEP_BYTES;
     }
 
     pub(super) fn list(&mut self, list: &List, state: &mut State) {
+        if self.depth >= MAX_DEPTH {
+            self.writes.not_known("the script nests too deeply to follow");
+            return;
+        }
+        self.depth += 1;
+        self.items(list, state);
+        self.depth -= 1;
+    }
+
+    fn items(&mut self, list: &List, state: &mut State) {
         for item in list {
             self.steps += 1;
             if self.steps > MAX_STEPS {
@@ -116,6 +121,7 @@ impl<'a> Reader<'a> {
             Kind::Group(list) => self.list(list, state),
             Kind::Branches { words, lists, repeats } => {
                 words.iter().for_each(|word| self.evaluate(word, state));
+                Self::forget_changed(words, state);
                 for list in lists.iter().chain(lists.iter().filter(|_| *repeats)) {
                     let mut other = state.clone();
                     self.list(list, &mut other);
@@ -124,10 +130,14 @@ impl<'a> Reader<'a> {
             }
             Kind::For { name, words, body } => self.for_loop(name, words.as_deref(), body, state),
             Kind::Function { name, body } => {
-                let function = Function { body: Rc::new(body.as_ref().clone()), bodies: Rc::clone(&state.bodies) };
+                let function =
+                    Function { body: Rc::new(body.as_ref().clone()), bodies: Rc::clone(&state.bodies) };
                 state.functions.insert(name.clone(), function);
             }
-            Kind::Test(words) => words.iter().for_each(|word| self.evaluate(word, state)),
+            Kind::Test(words) => {
+                words.iter().for_each(|word| self.evaluate(word, state));
+                Self::forget_changed(words, state);
+            }
         }
     }
 
@@ -155,14 +165,27 @@ impl<'a> Reader<'a> {
                         self.write(&value, state, Extent::File);
                     }
                 }
+                Redirect::Copy(word) => {
+                    let is_number =
+                        |text: &str| text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+                    for value in self.values(word, state) {
+                        if !value.text().is_some_and(is_number) {
+                            self.write(&value, state, Extent::File);
+                        }
+                    }
+                }
                 Redirect::Read(word) => {
                     self.evaluate(word, state);
                     input = Input::Unknown;
                 }
                 Redirect::HereDocument(body) => {
-                    let word = state.bodies.get(*body).cloned().unwrap_or_default();
-                    self.evaluate(&word, state);
+                    let bodies = Rc::clone(&state.bodies);
+                    let Some(word) = bodies.get(*body) else { continue };
+                    self.evaluate(word, state);
                     input = word.literal().map_or(Input::Unknown, Input::Text);
+                    if let Input::Text(text) = &input {
+                        self.spend(text.len());
+                    }
                 }
             }
         }
@@ -171,6 +194,7 @@ impl<'a> Reader<'a> {
 
     fn simple(&mut self, assignments: &[Assignment], words: &[Word], state: &mut State, input: &Input) {
         let fields: Vec<Value> = words.iter().flat_map(|word| self.fields(word, state)).collect();
+        Self::forget_changed(words, state);
         for assignment in assignments {
             assignment.elements.iter().for_each(|word| self.evaluate(word, state));
             let values = match &assignment.value {
@@ -185,6 +209,7 @@ impl<'a> Reader<'a> {
             if fields.is_empty() {
                 state.set(&assignment.name, values);
             }
+            Self::forget_changed(&assignment.value, state);
         }
         if let Some((program, arguments)) = fields.split_first() {
             self.program(program, arguments, state, input);
@@ -192,7 +217,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Calls a function of the script. False: there is none of this name.
-    pub(super) fn function(&mut self, name: &str, arguments: &[Value], state: &mut State, input: &Input) -> bool {
+    pub(super) fn function(
+        &mut self,
+        name: &str,
+        arguments: &[Value],
+        state: &mut State,
+        input: &Input,
+    ) -> bool {
         let Some(function) = state.functions.get(name).cloned() else { return false };
         let saved = state.variables.clone();
         let bodies = std::mem::replace(&mut state.bodies, function.bodies);
@@ -200,7 +231,7 @@ impl<'a> Reader<'a> {
             let value = arguments.get(number - 1).cloned().unwrap_or(Value::Text(String::new()));
             state.set(&number.to_string(), vec![value]);
         }
-        self.call(|reader| reader.command(&function.body, state, input));
+        self.command(&function.body, state, input);
         state.bodies = bodies;
         for number in 1..=9 {
             let name = number.to_string();

@@ -37,7 +37,11 @@ impl Reader<'_> {
                 let extent = if arguments.has(&["-R", "--recursive"]) { Extent::Below } else { file };
                 // The mode `-x` looks like an option, so that all operands are files then.
                 let mode = !arguments.has(&["--reference", "-x", "-r", "-w"]);
-                self.write_all(arguments.operands.get(usize::from(mode)..).unwrap_or_default(), state, extent);
+                self.write_all(
+                    arguments.operands.get(usize::from(mode)..).unwrap_or_default(),
+                    state,
+                    extent,
+                );
             }
             "cp" | "mv" | "install" | "ln" | "rsync" | "scp" => self.copy(call, state),
             "dd" => {
@@ -97,7 +101,9 @@ impl Reader<'_> {
     /// `cp`, `mv`, `install`, `ln`, `rsync`: the destination, and for `mv` the sources.
     fn copy(&mut self, call: &Call<'_>, state: &State) {
         let with_value: &[&str] = match call.name {
-            "install" => &["-t", "--target-directory", "-m", "--mode", "-o", "--owner", "-g", "--group", "-S"],
+            "install" => {
+                &["-t", "--target-directory", "-m", "--mode", "-o", "--owner", "-g", "--group", "-S"]
+            }
             "rsync" => &["-e", "--rsh", "--exclude", "--include", "--filter", "-f", "--files-from"],
             "scp" => &["-i", "-P", "-o", "-F", "-l", "-c", "-J", "-S"],
             _ => &["-t", "--target-directory", "-S", "--suffix"],
@@ -113,7 +119,8 @@ impl Reader<'_> {
         let mut sources = arguments.operands.clone();
         let folder = arguments.value(&["-t", "--target-directory"]).cloned();
         let into = folder.is_some();
-        let Some(destination) = folder.or_else(|| if sources.len() > 1 { sources.pop() } else { None }) else {
+        let Some(destination) = folder.or_else(|| if sources.len() > 1 { sources.pop() } else { None })
+        else {
             // `ln -s ../a` makes `a` here.
             if let ("ln", [Value::Text(target)]) = (call.name, sources.as_slice()) {
                 let name = target.rsplit('/').next().unwrap_or_default().to_owned();
@@ -124,9 +131,12 @@ impl Reader<'_> {
         if matches!(call.name, "rsync" | "scp") {
             let remote = destination.text().is_some_and(|text| text.contains(':'));
             if !remote {
-                self.write(&destination, state, Extent::Below);
+                self.writes.not_known("which files of a folder are copied");
             }
             return;
+        }
+        if arguments.has(&["-b", "--backup"]) {
+            self.writes.not_known("the name of a backup");
         }
         let recursive = call.name == "mv" || arguments.has(&["-r", "-R", "-a", "--recursive", "--archive"]);
         let extent = if recursive { Extent::Below } else { Extent::File };
@@ -157,8 +167,8 @@ impl Reader<'_> {
                     let folder = crate::shell::value::escaped(folder.trim_end_matches('/'));
                     self.write(&Value::Pattern(format!("{folder}/{name}")), state, extent);
                 }
-                // `cp -r a/. b` fills all of b.
-                (Some(_), _, folder @ Value::Text(_)) => self.write(folder, state, Extent::Below),
+                // `cp -r a/. b` writes some of b: not all of b is to be denied for that.
+                (Some(_), _, Value::Text(_)) => self.writes.not_known("which files of a folder are copied"),
                 _ => self.writes.not_known("a copy whose name only the shell knows"),
             }
         }
@@ -173,33 +183,29 @@ impl Reader<'_> {
     }
 
     fn sed(&mut self, call: &Call<'_>, state: &State) {
-        // `-i` has an attached suffix at most, so it must not swallow the letters after it.
-        let in_place = |text: &str| {
-            text.starts_with("--in-place")
-                || (text.starts_with('-') && !text.starts_with("--") && text.contains('i') && !text.contains('e'))
-                || text.starts_with("-i")
-        };
-        let writes = call.arguments.iter().filter_map(Value::text).any(in_place);
-        let is_suffix = |value: &Value| value.text().is_some_and(in_place);
-        let rest: Vec<Value> = call.arguments.iter().filter(|value| !is_suffix(value)).cloned().collect();
+        // `-i` and `--in-place` have a suffix at most, so they are taken out before the other options are read.
+        let suffix = call.arguments.iter().filter_map(Value::text).find_map(in_place_suffix);
+        let in_place = |value: &&Value| value.text().and_then(in_place_suffix).is_some();
+        let rest: Vec<Value> = call.arguments.iter().filter(|value| !in_place(value)).cloned().collect();
         let with_value = ["-e", "--expression", "-f", "--file", "-l", "--line-length"];
         let arguments = Arguments::parse(&rest, &with_value);
-        let script = !arguments.has(&["-e", "--expression", "-f", "--file"]);
-        if writes {
-            self.write_all(arguments.operands.get(usize::from(script)..).unwrap_or_default(), state, Extent::File);
-        }
-        // The commands `w` and `s///w` write files as well.
-        let mut scripts: Vec<&Value> = arguments.operands.iter().take(usize::from(script)).collect();
-        scripts.extend(arguments.value(&["-e", "--expression"]));
-        for script in scripts {
-            let text = script.text().unwrap_or_default();
-            let writes_file = text.split([';', '\n', '{', '}']).any(|command| {
-                let command = command.trim_start_matches(|c: char| c.is_ascii_digit() || " ,$!".contains(c));
-                command.starts_with("w ") || command.contains("/w ") || command.starts_with("/") && command.contains("/ w ")
-            });
-            if writes_file {
-                self.writes.not_known("a sed script that writes files");
+        let script = usize::from(!arguments.has(&["-e", "--expression", "-f", "--file"]));
+        let files = arguments.operands.get(script..).unwrap_or_default();
+        if let Some(suffix) = suffix {
+            self.write_all(files, state, Extent::File);
+            for file in files.iter().filter(|_| !suffix.is_empty()) {
+                let backup = match file {
+                    Value::Text(file) if !suffix.contains(['*', '/']) => {
+                        Value::Text(format!("{file}{suffix}"))
+                    }
+                    _ => Value::Unknown,
+                };
+                self.write(&backup, state, Extent::File);
             }
+        }
+        let scripts = arguments.operands.iter().take(script).chain(arguments.values(&["-e", "--expression"]));
+        if scripts.filter_map(Value::text).any(sed_writes) {
+            self.writes.not_known("a sed script that writes files");
         }
     }
 
@@ -231,7 +237,8 @@ impl Reader<'_> {
     }
 
     fn patch(&mut self, call: &Call<'_>, state: &State) {
-        let with_value = ["-p", "--strip", "-i", "--input", "-d", "--directory", "-o", "--output", "-r", "-F", "-D"];
+        let with_value =
+            ["-p", "--strip", "-i", "--input", "-d", "--directory", "-o", "--output", "-r", "-F", "-D"];
         let arguments = Arguments::parse(call.arguments, &with_value);
         if arguments.has(&["--dry-run", "-v"]) {
             return;
@@ -248,7 +255,8 @@ impl Reader<'_> {
             self.write(&file.clone(), &state, Extent::File);
             return;
         }
-        let strip = arguments.value(&["-p", "--strip"]).and_then(Value::text).map_or(Some(0), |n| n.parse().ok());
+        let strip =
+            arguments.value(&["-p", "--strip"]).and_then(Value::text).map_or(Some(0), |n| n.parse().ok());
         self.unified(call.input, strip, &state);
     }
 
@@ -284,19 +292,43 @@ impl Reader<'_> {
 
     fn curl(&mut self, call: &Call<'_>, state: &State) {
         let with_value = [
-            "-o", "--output", "-H", "--header", "-d", "--data", "-X", "--request", "-u", "--user", "-A", "-e", "-b",
-            "-c", "--cookie-jar", "-D", "--dump-header", "-F", "--form", "-m", "--max-time", "-w", "--write-out", "-T",
-            "--data-raw", "--data-binary", "--retry", "--connect-timeout", "--url",
+            "-o",
+            "--output",
+            "-H",
+            "--header",
+            "-d",
+            "--data",
+            "-X",
+            "--request",
+            "-u",
+            "--user",
+            "-A",
+            "-e",
+            "-b",
+            "-c",
+            "--cookie-jar",
+            "-D",
+            "--dump-header",
+            "-F",
+            "--form",
+            "-m",
+            "--max-time",
+            "-w",
+            "--write-out",
+            "-T",
+            "--data-raw",
+            "--data-binary",
+            "--retry",
+            "--connect-timeout",
+            "--url",
         ];
         let arguments = Arguments::parse(call.arguments, &with_value);
         if arguments.has(&["-O", "--remote-name", "--output-dir", "-J", "--remote-name-all"]) {
             self.writes.not_known("the name of a download");
         }
-        for option in ["-o", "--output", "-c", "--cookie-jar", "-D", "--dump-header"] {
-            if let Some(file) = arguments.value(&[option])
-                && file.text() != Some("-")
-            {
-                self.write(&file.clone(), state, Extent::File);
+        for file in arguments.values(&["-o", "--output", "-c", "--cookie-jar", "-D", "--dump-header"]) {
+            if file.text() != Some("-") {
+                self.write(file, state, Extent::File);
             }
         }
     }
@@ -321,4 +353,23 @@ impl Reader<'_> {
             _ => self.writes.not_known("what is in an archive"),
         }
     }
+}
+
+/// The suffix of `sed -i`, empty if there is none. `None`: the option is another one.
+fn in_place_suffix(option: &str) -> Option<&str> {
+    if let Some(rest) = option.strip_prefix("--in-place") {
+        return rest.is_empty().then_some("").or_else(|| rest.strip_prefix('='));
+    }
+    let letters = option.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+    // The rest of a cluster is the value of the first letter that takes one.
+    let at = letters.find(['i', 'e', 'f', 'l'])?;
+    letters[at..].strip_prefix('i')
+}
+
+/// Whether a sed script has the command `w` or the flag `w`, which write a file.
+fn sed_writes(script: &str) -> bool {
+    script.split([';', '\n', '{', '}']).any(|command| {
+        let command = command.trim_start_matches(|c: char| c.is_ascii_digit() || " ,$!".contains(c));
+        command.starts_with("w ") || command.contains("/w ") || command.contains("/ w ")
+    })
 }
