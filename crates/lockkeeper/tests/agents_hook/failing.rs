@@ -66,6 +66,15 @@ fn breaks(name: &str, damage: impl Fn(&World)) {
     assert!(log(&world)[0].contains("claude:d"), "{name}: {:?}", log(&world));
 }
 
+/// Broken means open, and is seen.
+#[test]
+fn the_board_shows_calls_that_failed_open() {
+    let world = repository();
+    send(world.lockkeeper(["hook"]), b"junk");
+    world.run(["board"]).code(0).says("not JSON");
+    assert_eq!(world.json(&["board"])["failed_open"].as_array().unwrap().len(), 1);
+}
+
 #[test]
 fn a_damaged_or_foreign_store_lets_edits_pass() {
     let state = |world: &World, name: &str| world.path(&format!(".git/lockkeeper/{name}"));
