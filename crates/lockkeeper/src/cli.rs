@@ -1,7 +1,10 @@
 //! The command line. Each command has one file: it parses its arguments, calls the engine once, and prints the result.
 
 mod acquire;
+mod agent_owner;
+mod agent_settings;
 mod args;
+mod board;
 mod completions;
 mod config;
 mod conflicts;
@@ -11,10 +14,12 @@ mod doctor;
 mod exec;
 mod fence;
 mod group;
+mod hook;
 mod lifecycle;
 mod lockfiles;
 mod locks;
 mod man;
+mod note;
 mod obtain;
 mod predict;
 mod print;
@@ -31,6 +36,7 @@ mod submit;
 mod table;
 mod task;
 mod usage;
+mod wait;
 mod watch;
 mod why;
 mod work;
@@ -93,6 +99,10 @@ const VERBS: &[Entry] = &[
     Entry::of::<status::Args>(),
     Entry::of::<group::Args>(),
     Entry::of::<serve::Args>(),
+    Entry::of::<board::Args>(),
+    Entry::of::<wait::Args>(),
+    Entry::of::<note::Args>(),
+    Entry::of::<hook::Args>(),
     Entry::of::<shell_init::Args>(),
     Entry::of::<work::Args>(),
     Entry::of::<queue::Args>(),
@@ -104,6 +114,11 @@ const VERBS: &[Entry] = &[
 /// Runs the command that the arguments name.
 pub fn run() -> Exit {
     let args = args::join_wait(std::env::args_os());
+    // A hook never ends with a usage error: harnesses would refuse every edit.
+    let asks_for_help = || args.iter().any(|arg| arg == "--help" || arg == "-h");
+    if args.get(1).is_some_and(|arg| arg == "hook") && !asks_for_help() {
+        return hook::run();
+    }
     let matches = match parse(&args) {
         Ok(matches) => matches,
         Err(error) => return usage(&error, &args),

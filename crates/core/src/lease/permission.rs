@@ -109,6 +109,7 @@ mod tests {
             ttl: None,
             reason: None,
             ticket: None,
+            agent: None,
         };
         let now = Moment::from_micros(1);
         Lease {

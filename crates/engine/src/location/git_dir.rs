@@ -147,7 +147,7 @@ fn read_small(path: &Path) -> Result<Option<Vec<u8>>, LocationError> {
 }
 
 /// Removes `.` and `..` without reading the file system.
-fn normalize(path: &Path) -> PathBuf {
+pub(super) fn normalize(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

@@ -80,8 +80,16 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let binding = Binding::choose(context, args)?;
     let engine = context.engine()?;
     let proof = Proof { origin: engine.probe().origin().clone(), voucher: binding.voucher };
-    let claim =
-        Claim { owner, resources, proof, contract: binding.contract, ttl: binding.ttl, reason, ticket: name };
+    let claim = Claim {
+        owner,
+        resources,
+        proof,
+        contract: binding.contract,
+        ttl: binding.ttl,
+        reason,
+        ticket: name,
+        agent: None,
+    };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
     let acquired = match obtain(context, &engine, request, &settings)?.acquired {
         Acquired::Granted(grant) if grant.joined => {
@@ -232,7 +240,7 @@ fn known_ticket(
 }
 
 /// Continues the wait of an earlier command.
-fn resume(
+pub(super) fn resume(
     context: &Context,
     engine: &Engine,
     id: LeaseId,

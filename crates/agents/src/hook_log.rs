@@ -1,0 +1,53 @@
+//! Log of hook calls that failed open: one line each in `<state>/hooks.log`, of bounded size.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use lockkeeper_platform::wall_clock::WallTime;
+
+use crate::quote::{cut, one_line};
+
+/// A log beyond this many bytes is renamed to `hooks.log.1`.
+const MAX_BYTES: u64 = 64 * 1024;
+/// The longest message, in characters.
+const MAX_MESSAGE: usize = 500;
+
+/// The log of one repository.
+#[derive(Clone, Debug)]
+pub struct HookLog {
+    path: PathBuf,
+}
+
+impl HookLog {
+    /// The log in a state folder.
+    pub fn new(state: &Path) -> Self {
+        Self { path: state.join("hooks.log") }
+    }
+
+    /// The last lines, at most so many.
+    pub fn last(&self, most: usize) -> Vec<String> {
+        let is_small =
+            fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_file() && meta.len() <= 2 * MAX_BYTES);
+        let text = Some(&self.path).filter(|_| is_small).and_then(|path| fs::read_to_string(path).ok());
+        let lines: Vec<String> = text.unwrap_or_default().lines().map(one_line).collect();
+        lines[lines.len().saturating_sub(most)..].to_vec()
+    }
+
+    /// Appends a line. A log that cannot be written stops nobody.
+    pub fn add(&self, who: &str, message: &str) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.len() > MAX_BYTES) {
+            let _ = fs::rename(&self.path, self.path.with_extension("log.1"));
+        }
+        let line =
+            format!("{} {} {}\n", WallTime::now(), one_line(who), cut(&one_line(message), MAX_MESSAGE));
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(lockkeeper_platform::fs::NO_FOLLOW)
+            .open(&self.path);
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+}
