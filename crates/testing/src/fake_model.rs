@@ -6,10 +6,11 @@
 //! script. It keeps no state for a conversation: sub-agents and several agents at once work with one server.
 //!
 //! ```no_run
-//! # use lockkeeper_testing::{FakeModel, Script};
+//! # use lockkeeper_testing::{Call, FakeModel, Script};
 //! # use serde_json::json;
 //! let model = FakeModel::start();
-//! let script = Script::new().call("Write", json!({ "file_path": "/tmp/a", "content": "x" })).say("done");
+//! let write = Call::new("Write", json!({ "file_path": "/tmp/a", "content": "x" }));
+//! let script = Script::new().call(write).say("done");
 //! // Start an agent with the base URL `model.url()` and the prompt `script.prompt()`, and wait for its end.
 //! assert!(model.was_told("denied"));
 //! ```
@@ -34,7 +35,7 @@ use crate::LIMIT;
 use crate::http::Http;
 use connection::Answer;
 use conversation::{Item, Reply};
-pub use script::Script;
+pub use script::{Call, Script};
 
 /// A running server on a free port. Its threads end with the test process.
 pub struct FakeModel {

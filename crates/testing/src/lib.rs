@@ -34,7 +34,7 @@ mod wait;
 mod world;
 
 pub use dice::Dice;
-pub use fake_model::{Asked, FakeModel, Script};
+pub use fake_model::{Asked, Call, FakeModel, Script};
 pub use finished::Finished;
 pub use rustix::process::Signal;
 pub use server::ServerProcess;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Script;
+use super::{Call, Script};
 
 /// One entry of a conversation, oldest first.
 #[derive(Debug, PartialEq)]
@@ -13,13 +13,6 @@ pub(super) enum Item {
     Called,
     /// What the tool returned.
     Result(String),
-}
-
-/// A call of a tool.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Call {
-    pub(super) tool: String,
-    pub(super) input: Value,
 }
 
 /// What the model does next.

@@ -1,4 +1,4 @@
-//! OpenAI Responses.
+//! OpenAI Responses. A tool of a namespace is called `NAMESPACE/NAME` in a script.
 
 use serde_json::{Value, json};
 
@@ -35,13 +35,22 @@ pub(super) fn write(body: &Value, reply: &Reply, first_id: u64) -> Answer {
             "status": "completed", "content": content }));
     }
     for (call, number) in reply.calls().iter().zip(first_id..) {
-        let call_id = format!("call_{number}");
-        output.push(match call.input.as_str() {
-            Some(text) => json!({ "type": "custom_tool_call", "id": format!("ctc_{number}"), "call_id": call_id,
-                "name": call.tool, "input": text, "status": "completed" }),
-            None => json!({ "type": "function_call", "id": format!("fc_{number}"), "call_id": call_id,
-                "name": call.tool, "arguments": call.input.to_string(), "status": "completed" }),
-        });
+        let (namespace, name) = match call.tool.split_once('/') {
+            Some((namespace, name)) => (Some(namespace), name),
+            None => (None, call.tool.as_str()),
+        };
+        let mut item = match call.input.as_str() {
+            Some(text) => json!({ "type": "custom_tool_call", "id": format!("ctc_{number}"), "input": text }),
+            None => json!({ "type": "function_call", "id": format!("fc_{number}"),
+                "arguments": call.input.to_string() }),
+        };
+        item["call_id"] = json!(format!("call_{number}"));
+        item["name"] = json!(name);
+        item["status"] = json!("completed");
+        if let Some(namespace) = namespace {
+            item["namespace"] = json!(namespace);
+        }
+        output.push(item);
     }
     let usage = json!({ "input_tokens": 1, "output_tokens": 1, "total_tokens": 2,
         "input_tokens_details": { "cached_tokens": 0 }, "output_tokens_details": { "reasoning_tokens": 0 } });

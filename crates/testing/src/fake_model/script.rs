@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::conversation::{Call, Reply};
+use super::conversation::Reply;
 
 /// The text before the JSON.
 const MARK: &str = "SCRIPT OF THE FAKE MODEL: ";
@@ -11,6 +11,21 @@ const MARK: &str = "SCRIPT OF THE FAKE MODEL: ";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
     steps: Vec<Step>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub(super) tool: String,
+    pub(super) input: Value,
+}
+
+impl Call {
+    /// A call of this tool. Input that is a string goes to a tool with free-form input.
+    #[must_use]
+    pub fn new(tool: &str, input: Value) -> Self {
+        Self { tool: tool.to_owned(), input }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -30,17 +45,22 @@ impl Script {
         Self::default()
     }
 
-    /// Calls a tool. Input that is a string goes to a tool with free-form input.
+    /// Calls a tool.
     #[must_use]
-    pub fn call(self, tool: &str, input: Value) -> Self {
-        self.calls([(tool, input)])
+    pub fn call(self, call: Call) -> Self {
+        self.together([call])
+    }
+
+    /// Calls tools one after the other, each in an answer of its own.
+    #[must_use]
+    pub fn then(self, calls: impl IntoIterator<Item = Call>) -> Self {
+        calls.into_iter().fold(self, Self::call)
     }
 
     /// Calls several tools in one answer.
     #[must_use]
-    pub fn calls<'a>(mut self, calls: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
-        let calls = calls.into_iter().map(|(tool, input)| Call { tool: tool.to_owned(), input });
-        self.steps.push(Step::Calls(calls.collect()));
+    pub fn together(mut self, calls: impl IntoIterator<Item = Call>) -> Self {
+        self.steps.push(Step::Calls(calls.into_iter().collect()));
         self
     }
 

@@ -1,14 +1,14 @@
 use serde_json::json;
 
-use super::{FakeModel, Script};
+use super::{Call, FakeModel, Script};
 use crate::http::Http;
 
 fn script() -> Script {
-    let inner = Script::new().call("Write", json!({ "n": 2 })).prompt();
+    let inner = Script::new().call(Call::new("Write", json!({ "n": 2 }))).prompt();
     Script::new()
-        .calls([("Task", json!({ "prompt": inner })), ("Read", json!({}))])
+        .together([Call::new("Task", json!({ "prompt": inner })), Call::new("Read", json!({}))])
         .gate("middle")
-        .call("apply_patch", json!("*** Begin Patch"))
+        .call(Call::new("apply_patch", json!("*** Begin Patch")))
         .say("bye")
 }
 
@@ -55,19 +55,21 @@ fn a_conversation_waits_at_a_gate_until_it_is_open() {
 #[test]
 fn responses_call_functions_with_objects_and_custom_tools_with_text() {
     let model = FakeModel::start();
-    let prompt = Script::new().calls([("shell", json!({ "a": 1 })), ("apply_patch", json!("text"))]).prompt();
+    let calls = [("shell", json!({ "a": 1 })), ("apply_patch", json!("text")), ("agents/spawn", json!({}))];
+    let prompt = Script::new().together(calls.map(|(tool, input)| Call::new(tool, input))).prompt();
     let input = json!([{ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": prompt }] }]);
     let body = json!({ "input": input, "tools": [{}] });
     let output = model.post("/v1/responses", &body).expect(200)["output"].take();
     assert_eq!(output[0]["type"], "function_call");
     assert_eq!(output[1]["type"], "custom_tool_call");
     assert_eq!(output[1]["input"], "text");
+    assert_eq!((&output[2]["namespace"], &output[2]["name"]), (&json!("agents"), &json!("spawn")));
 }
 
 #[test]
 fn gemini_gets_function_calls() {
     let model = FakeModel::start();
-    let prompt = Script::new().call("write_file", json!({ "a": 1 })).prompt();
+    let prompt = Script::new().call(Call::new("write_file", json!({ "a": 1 }))).prompt();
     let contents = json!([{ "role": "user", "parts": [{ "text": prompt }] }]);
     let body = json!({ "contents": contents, "tools": [{}] });
     let answer = model.post("/v1beta/models/m:generateContent", &body).expect(200);

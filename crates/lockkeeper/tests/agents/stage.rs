@@ -1,0 +1,58 @@
+//! A repository, a home folder and a fake model, in which sessions of one harness run.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use lockkeeper_testing::{FakeModel, Finished, Script, Started, World, skip, world};
+
+use crate::harness::{Harness, installed};
+
+/// Nothing listens there. Only loopback is reached without this proxy.
+const NO_NETWORK: &str = "http://127.0.0.1:9";
+
+/// Where sessions of one harness run.
+pub struct Stage {
+    pub world: World,
+    pub model: FakeModel,
+    pub harness: &'static dyn Harness,
+    program: PathBuf,
+}
+
+impl Stage {
+    /// An empty repository. None, and a visible note, if the harness is not installed.
+    pub fn of(harness: &'static dyn Harness) -> Option<Self> {
+        let Some(program) = installed(harness) else {
+            skip(&format!("{}: scripts/agents-install {0}", harness.name()));
+            return None;
+        };
+        let world = world!().git();
+        let world = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
+            .iter()
+            .fold(world, |world, name| world.set(name, NO_NETWORK))
+            .set("no_proxy", "127.0.0.1,localhost")
+            .set("NO_PROXY", "127.0.0.1,localhost");
+        Some(Self { world, model: FakeModel::start(), harness, program })
+    }
+
+    /// Runs a session to its end.
+    #[track_caller]
+    pub fn run(&self, script: &Script) -> Finished {
+        self.start(script).wait()
+    }
+
+    /// Starts a session.
+    pub fn start(&self, script: &Script) -> Started {
+        let mut started = Started::of(&mut self.command(script));
+        started.close_input();
+        started
+    }
+
+    /// The text of a file of the repository, or nothing if there is none.
+    pub fn text(&self, file: &str) -> String {
+        std::fs::read_to_string(self.world.path(file)).unwrap_or_default()
+    }
+
+    fn command(&self, script: &Script) -> Command {
+        self.harness.command(&self.world, &self.program, &self.model, &script.prompt())
+    }
+}
