@@ -97,19 +97,20 @@ impl FakeModel {
     /// Whether the result of a tool that was sent to the model contains a text.
     #[must_use]
     pub fn was_told(&self, text: &str) -> bool {
-        self.shared.lock().asked.iter().any(|asked| asked.results.iter().any(|result| result.contains(text)))
+        self.times_told(text) > 0
     }
 
-    /// All results of tools that were sent to the model, for messages.
+    /// In how many results of tools one conversation had a text, at most.
     #[must_use]
-    pub fn results(&self) -> Vec<String> {
-        let mut all: Vec<String> = Vec::new();
-        for result in self.shared.lock().asked.iter().flat_map(|asked| &asked.results) {
-            if !all.contains(result) {
-                all.push(result.clone());
-            }
-        }
-        all
+    pub fn times_told(&self, text: &str) -> usize {
+        let count = |results: &Vec<String>| results.iter().filter(|result| result.contains(text)).count();
+        self.results().iter().map(count).max().unwrap_or(0)
+    }
+
+    /// The results of tools that were sent to the model, by conversation so far: each request repeats the earlier ones.
+    #[must_use]
+    pub fn results(&self) -> Vec<Vec<String>> {
+        self.shared.lock().asked.iter().map(|asked| asked.results.clone()).collect()
     }
 
     /// Waits until a conversation has come to a gate of its script.

@@ -47,8 +47,7 @@ fn a_denied_edit_is_not_made_and_the_model_is_told(harness: &'static dyn Harness
     hook.deny();
     let ended = stage.run(&two_edits(&stage).say("bye"));
     assert_eq!((stage.text("a.txt"), stage.text("b.txt")), (String::new(), String::new()), "{ended:?}");
-    let told = stage.model.results();
-    assert_eq!(told.iter().filter(|result| result.contains(TestHook::REASON)).count(), 2, "{told:#?}");
+    assert_eq!(stage.model.times_told(TestHook::REASON), 2, "{:#?}", stage.model.results());
 }
 
 fn the_process_that_the_hook_sees_dies_with_the_agent(harness: &'static dyn Harness) {

@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use lockkeeper_testing::http::Http;
 use lockkeeper_testing::{FakeModel, Finished, Script, Started, World, skip, world};
 
 use crate::harness::{Harness, installed};
-
-/// Nothing listens there. Only loopback is reached without this proxy.
-const NO_NETWORK: &str = "http://127.0.0.1:9";
 
 /// Where sessions of one harness run.
 pub struct Stage {
@@ -25,13 +23,12 @@ impl Stage {
             skip(&format!("{}: scripts/agents-install {0}", harness.name()));
             return None;
         };
-        let world = world!().git();
-        let world = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
-            .iter()
-            .fold(world, |world, name| world.set(name, NO_NETWORK))
-            .set("no_proxy", "127.0.0.1,localhost")
-            .set("NO_PROXY", "127.0.0.1,localhost");
-        Some(Self { world, model: FakeModel::start(), harness, program })
+        // The fake model is also the proxy for everything else, and refuses it: nothing leaves the machine.
+        let model = FakeModel::start();
+        let proxies = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
+        let world = proxies.iter().fold(world!().git(), |world, name| world.set(name, model.url("")));
+        let world = world.set("no_proxy", "127.0.0.1").set("NO_PROXY", "127.0.0.1");
+        Some(Self { world, model, harness, program })
     }
 
     /// Runs a session to its end.

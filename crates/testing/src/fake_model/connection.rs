@@ -29,47 +29,69 @@ impl Answer {
 }
 
 /// Answers each request of a connection until the other side closes it.
+///
+/// The server is its own proxy: it lets connections to itself pass, and no others.
 pub(super) fn serve(stream: &TcpStream, answer: impl Fn(&str, Value) -> Answer) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
-    while let Some((path, body)) = read(&mut reader, stream)? {
-        let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-        let (status, kind, text) = match answer(&path, body) {
+    let mut writer = stream;
+    while let Some(request) = Request::read(&mut reader, stream)? {
+        if request.method == "CONNECT" && request.target == stream.local_addr()?.to_string() {
+            writer.write_all(b"HTTP/1.1 200 Connected\r\n\r\n")?;
+            continue;
+        }
+        let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+        let (status, kind, text) = match answer(request.path(), body) {
             Answer::Json(value) => ("200 OK", "application/json", value.to_string()),
             Answer::Events(text) => ("200 OK", "text/event-stream", text),
-            Answer::NotFound => ("404 Not Found", "application/json", "{\"error\":{\"message\":\"no\"}}".to_owned()),
+            Answer::NotFound => ("404 Not Found", "application/json", "{}".to_owned()),
         };
         let length = text.len();
         let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
-        let mut writer = stream;
         writer.write_all(format!("{head}{text}").as_bytes())?;
     }
     Ok(())
 }
 
-/// The path and the body of the next request. None when the other side has closed the connection.
-fn read(reader: &mut impl BufRead, mut writer: &TcpStream) -> io::Result<Option<(String, Vec<u8>)>> {
-    let mut line = String::new();
-    if reader.read_line(&mut line)? == 0 {
-        return Ok(None);
+struct Request {
+    method: String,
+    /// A path, or a whole URL from a client that takes the server for its proxy.
+    target: String,
+    body: Vec<u8>,
+}
+
+impl Request {
+    /// The path of the URL. A URL of another server stays as it is.
+    fn path(&self) -> &str {
+        let local = self.target.strip_prefix("http://127.0.0.1:");
+        local.and_then(|rest| Some(&rest[rest.find('/')?..])).unwrap_or(&self.target)
     }
-    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-    let (mut length, mut is_chunked) = (0, false);
-    loop {
+
+    /// The next request. None when the other side has closed the connection.
+    fn read(reader: &mut impl BufRead, mut writer: &TcpStream) -> io::Result<Option<Self>> {
         let mut line = String::new();
-        reader.read_line(&mut line)?;
-        let line = line.trim_end().to_ascii_lowercase();
-        if line.is_empty() {
-            break;
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
         }
-        match line.split_once(": ").unwrap_or_default() {
-            ("content-length", value) => length = value.parse().map_err(io::Error::other)?,
-            ("transfer-encoding", value) => is_chunked = value == "chunked",
-            ("expect", _) => writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?,
-            _ => {}
+        let mut words = line.split(' ').map(str::to_owned);
+        let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (mut length, mut is_chunked) = (0, false);
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line)?;
+            let line = line.trim_end().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            match line.split_once(": ").unwrap_or_default() {
+                ("content-length", value) => length = value.parse().map_err(io::Error::other)?,
+                ("transfer-encoding", value) => is_chunked = value == "chunked",
+                ("expect", _) => writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?,
+                _ => {}
+            }
         }
+        let body = if is_chunked { read_chunks(reader)? } else { read_exact(reader, length)? };
+        Ok(Some(Self { method, target, body }))
     }
-    let body = if is_chunked { read_chunks(reader)? } else { read_exact(reader, length)? };
-    Ok(Some((path, body)))
 }
 
 fn read_exact(reader: &mut impl BufRead, length: usize) -> io::Result<Vec<u8>> {

@@ -32,7 +32,11 @@ impl Harness for Gemini {
     }
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
+        let with_key = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } } });
+        let defaults = world.beside("gemini-defaults.json");
+        files::write(&defaults, &with_key.to_string());
         let mut command = world.command(program);
+        command.env("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", defaults);
         command.args(["--model", "gemini-2.5-flash", "--yolo", "--skip-trust", "--prompt", prompt]);
         command.env("GEMINI_API_KEY", "dummy").env("GOOGLE_GEMINI_BASE_URL", model.url(""));
         // Else it starts itself again as a child, with more memory.
