@@ -1,5 +1,6 @@
 //! Gemini CLI.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -32,11 +33,8 @@ impl Harness for Gemini {
     }
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
-        let with_key = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } } });
-        let defaults = world.beside("gemini-defaults.json");
-        files::write(&defaults, &with_key.to_string());
+        choose_the_key(world);
         let mut command = world.command(program);
-        command.env("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", defaults);
         command.args(["--model", "gemini-2.5-flash", "--yolo", "--skip-trust", "--prompt", prompt]);
         command.env("GEMINI_API_KEY", "dummy").env("GOOGLE_GEMINI_BASE_URL", model.url(""));
         // Else it starts itself again as a child, with more memory.
@@ -68,5 +66,17 @@ impl Harness for Gemini {
 
     fn before_tool(&self) -> &'static str {
         "BeforeTool"
+    }
+}
+
+/// Adds to the user's settings that a key is used. The variable with the address of the model alone means something
+/// else to it, and it refuses to start.
+fn choose_the_key(world: &World) {
+    let file = world.home().join(".gemini/settings.json");
+    let text = fs::read_to_string(&file).unwrap_or_else(|_| "{}".to_owned());
+    let mut settings: Value = serde_json::from_str(&text).unwrap();
+    if settings["security"].is_null() {
+        settings["security"] = json!({ "auth": { "selectedType": "gemini-api-key" } });
+        files::write(&file, &settings.to_string());
     }
 }
