@@ -11,6 +11,7 @@ mod qwen;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use std::{env, fs};
 
 use lockkeeper_testing::{Call, FakeModel, World};
 use serde_json::{Value, json};
@@ -29,6 +30,9 @@ pub const ALL: [&dyn Harness; 6] = [&Claude, &Codex, &Gemini, &Copilot, &OpenCod
 pub trait Harness: Sync {
     /// Its name, as `scripts/agents-install` has it. Its folder has this name.
     fn name(&self) -> &'static str;
+
+    /// The package of npm that it is installed from.
+    fn package(&self) -> &'static str;
 
     /// The program within the folder where npm installed it. Not a wrapper: tests kill this process.
     fn program(&self, folder: &Path) -> PathBuf;
@@ -65,10 +69,22 @@ pub trait Harness: Sync {
 
 /// The program of a harness, if `scripts/agents-install` has installed it.
 pub fn installed(harness: &dyn Harness) -> Option<PathBuf> {
-    let beside_what_is_built = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
-    let root = std::env::var_os("LOCKKEEPER_HARNESSES").map_or_else(beside_what_is_built, PathBuf::from);
-    let program = harness.program(&root.join("harnesses").join(harness.name()).join("node_modules"));
+    let program = harness.program(&folder(harness));
     program.is_file().then_some(program)
+}
+
+/// The version that is installed.
+pub fn version(harness: &dyn Harness) -> Option<String> {
+    installed(harness)?;
+    let text = fs::read_to_string(folder(harness).join(harness.package()).join("package.json")).unwrap();
+    let package: Value = serde_json::from_str(&text).unwrap();
+    Some(package["version"].as_str().expect("a package has a version").to_owned())
+}
+
+fn folder(harness: &dyn Harness) -> PathBuf {
+    let beside_what_is_built = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
+    let root = env::var_os("LOCKKEEPER_HARNESSES").map_or_else(beside_what_is_built, PathBuf::from);
+    root.join("harnesses").join(harness.name()).join("node_modules")
 }
 
 /// Settings in the shape that most harnesses share: each event has a list of groups, each with a list of hooks.

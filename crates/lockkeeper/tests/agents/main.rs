@@ -27,6 +27,7 @@ macro_rules! each_harness {
 }
 
 mod harness;
+mod matrix;
 mod plain;
 mod stage;
 mod test_hook;

@@ -37,6 +37,7 @@ fn a_free_edit_is_made_and_the_hook_is_asked_before(harness: &'static dyn Harnes
     assert_eq!(before.len(), 2, "{before:#?}");
     assert!(before[0]["tool_input"].to_string().contains("a.txt"), "{before:#?}");
     assert!(before[1]["tool_input"].to_string().contains("echo shell > b.txt"), "{before:#?}");
+    hook.record(&stage, "edits");
     let session = before[0]["session_id"].as_str().expect("a session has an id");
     assert!(!session.is_empty() && before.iter().all(|input| input["session_id"] == session), "{before:#?}");
 }
@@ -82,6 +83,7 @@ fn sub_agents_have_their_own_ids(harness: &'static dyn Harness) {
         .filter(|input| ["first.txt", "second.txt"].iter().any(|name| writes(input, name)))
         .collect();
     assert_eq!(edits.len(), 2, "{edits:#?} {ended:?}");
+    hook.record(&stage, "sub-agents");
     let id = |input: &Value| (input["session_id"].clone(), input["agent_id"].clone());
     assert_ne!(id(&edits[0]), id(&edits[1]), "{edits:#?}");
 }

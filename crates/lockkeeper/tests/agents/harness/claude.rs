@@ -17,6 +17,10 @@ impl Harness for Claude {
         "claude"
     }
 
+    fn package(&self) -> &'static str {
+        "@anthropic-ai/claude-code"
+    }
+
     fn program(&self, folder: &Path) -> PathBuf {
         folder.join("@anthropic-ai/claude-code/bin/claude.exe")
     }

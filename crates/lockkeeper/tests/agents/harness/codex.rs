@@ -20,6 +20,10 @@ impl Harness for Codex {
         "codex"
     }
 
+    fn package(&self) -> &'static str {
+        "@openai/codex"
+    }
+
     fn program(&self, folder: &Path) -> PathBuf {
         let (package, target) = if cfg!(target_arch = "aarch64") {
             ("codex-linux-arm64", "aarch64-unknown-linux-musl")

@@ -17,6 +17,10 @@ impl Harness for Copilot {
         "copilot"
     }
 
+    fn package(&self) -> &'static str {
+        "@github/copilot"
+    }
+
     fn program(&self, folder: &Path) -> PathBuf {
         let package = if cfg!(target_arch = "aarch64") { "copilot-linux-arm64" } else { "copilot-linux-x64" };
         folder.join("@github").join(package).join("copilot")

@@ -21,6 +21,10 @@ impl Harness for Gemini {
         "gemini"
     }
 
+    fn package(&self) -> &'static str {
+        "@google/gemini-cli"
+    }
+
     fn program(&self, folder: &Path) -> PathBuf {
         folder.join("@google/gemini-cli/bundle/gemini.js")
     }

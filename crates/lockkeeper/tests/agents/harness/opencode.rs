@@ -17,6 +17,10 @@ impl Harness for OpenCode {
         "opencode"
     }
 
+    fn package(&self) -> &'static str {
+        "opencode-ai"
+    }
+
     fn program(&self, folder: &Path) -> PathBuf {
         folder.join("opencode-ai/bin/opencode.exe")
     }

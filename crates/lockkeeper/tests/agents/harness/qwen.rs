@@ -17,6 +17,10 @@ impl Harness for Qwen {
         "qwen"
     }
 
+    fn package(&self) -> &'static str {
+        "@qwen-code/qwen-code"
+    }
+
     fn program(&self, folder: &Path) -> PathBuf {
         folder.join("@qwen-code/qwen-code/cli.js")
     }
