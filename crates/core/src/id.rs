@@ -136,6 +136,20 @@ impl Owner {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether `other` has this owner's text and at least one part more: `claude:S` and `claude:S:A`.
+    ///
+    /// It means a family only between claims of agents. See [`Claim::gives_way_to`](crate::record::Claim::gives_way_to).
+    pub fn is_above(&self, other: &Self) -> bool {
+        other.0.strip_prefix(&*self.0).is_some_and(|rest| rest.len() > 1 && rest.starts_with(':'))
+    }
+
+    /// The owners above this one, the nearest first: `claude:S:A` and `claude:S` for `claude:S:A:B`.
+    pub fn all_above(&self) -> impl Iterator<Item = Self> {
+        let kind = self.0.find(':').map_or(0, |colon| colon + 1);
+        let colons = self.0.match_indices(':').map(|(at, _)| at).filter(move |at| *at > kind).rev();
+        colons.map(|at| Self(self.0[..at].into())).filter(|above| above.is_above(self))
+    }
 }
 
 impl FromStr for Owner {
@@ -322,6 +336,25 @@ mod tests {
         }
         for text in ["", "worker", "worker:", ":x", "Worker:x", "1w:x", "wor ker:x", "worker:a\u{7}"] {
             assert!(text.parse::<Owner>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_owner_with_one_part_more_is_below() {
+        let owner = |text: &str| text.parse::<Owner>().unwrap();
+        let above = |text: &str| owner(text).all_above().map(|o| o.as_str().to_owned()).collect::<Vec<_>>();
+        assert_eq!(above("claude:S:A:B"), ["claude:S:A", "claude:S"]);
+        for alone in ["claude:S", "claude::", "claude:S:"] {
+            assert_eq!(above(alone), [""; 0], "{alone}");
+        }
+        assert!(owner("claude:S").is_above(&owner("claude:S:A")));
+        for (one, other) in [
+            ("claude:S", "claude:S"),
+            ("claude:S:A", "claude:S"),
+            ("claude:S", "claude:SA"),
+            ("claude:S", "claude:S:"),
+        ] {
+            assert!(!owner(one).is_above(&owner(other)), "{one} {other}");
         }
     }
 

@@ -12,6 +12,7 @@
 //! unchanged, or runs the same function again on newer records. Each function ends with the grant of what it freed, so no
 //! resource is ever free while somebody waits for it.
 
+mod agents;
 mod ending;
 mod strength;
 
@@ -26,6 +27,7 @@ use crate::record::{Claim, Lease, Priority, Rank, Ticket};
 use crate::resource::{Key, KeyRange, Target};
 use crate::time::{Moment, Ttl};
 use crate::waiting::{Asker, Blocker, blockers, hand_off, settle};
+pub use agents::{AgentAnswer, AgentCall, Denial, agent_call, end_session, hand_up, rest};
 pub use ending::{clean_up, evict, release, revoke};
 pub use strength::{downgrade, upgrade};
 
@@ -317,8 +319,12 @@ fn new_lease(id: LeaseId, token: Token, claim: Arc<Claim>, now: Moment) -> Lease
 fn lease_to_join<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Option<Lease>, E> {
     let Some(first) = claim.resources.first() else { return Ok(None) };
     for lease in overlay.leases(&first.target.key_range())? {
-        let same =
-            lease.claim.owner == claim.owner && !lease.revoked && lease.claim.satisfies(&claim.resources);
+        // A lease that holds in one work tree is not enough for another one.
+        let holds_there = lease.claim.agent.is_none() || lease.claim.agent == claim.agent;
+        let same = lease.claim.owner == claim.owner
+            && holds_there
+            && !lease.revoked
+            && lease.claim.satisfies(&claim.resources);
         if same && !overlay.judge_lease(&lease).is_free() {
             return Ok(Some(lease));
         }

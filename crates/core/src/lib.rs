@@ -26,7 +26,8 @@
 //! Tests cite them as `Invariant 4.`
 //!
 //! 1. No two live leases conflict. Leases of two owners conflict when a name is equal or patterns overlap,
-//!    unless both are shared, or the name's slots suffice for all of them.
+//!    unless both are shared, or the name's slots suffice for all of them, or both are claims of agents and the one
+//!    that came later is of a sub-agent of the other's owner or in another work tree.
 //! 2. A token is larger than every token that the store ever gave out. Renew, release and fenced checks
 //!    name the token.
 //! 3. A holder that provably lives is never displaced except by an explicit, confirmed force.

@@ -23,8 +23,8 @@ pub struct Overlay<'r, E> {
     tickets: BTreeMap<LeaseId, Edit<Ticket>>,
     /// Targets that became free and were not yet offered to the next waiter.
     freed: Vec<Target>,
-    /// Owners that hold more or less than before. Their own tickets have to be looked at again.
-    moved: Vec<Owner>,
+    /// The tickets of owners that hold more or less than before, and of their sub-agents. They have to be looked at again.
+    moved: Vec<KeyRange>,
     effects: Vec<Effect>,
     reaped: Vec<Reaped>,
 }
@@ -178,7 +178,7 @@ impl<'r, E> Overlay<'r, E> {
     /// Adds or replaces a lease.
     pub fn put_lease(&mut self, before: Option<Lease>, after: Lease) {
         if before.as_ref().is_none_or(|before| before.claim.resources != after.claim.resources) {
-            self.moved.push(after.claim.owner.clone());
+            self.moved.push(after.claim.dependents());
         }
         let edit = self.leases.entry(after.id).or_insert(Edit { before, after: None });
         edit.after = Some(after);
@@ -187,7 +187,7 @@ impl<'r, E> Overlay<'r, E> {
     /// Removes a lease and marks its targets as freed.
     pub fn remove_lease(&mut self, lease: Lease) {
         self.freed.extend(lease.claim.targets().cloned());
-        self.moved.push(lease.claim.owner.clone());
+        self.moved.push(lease.claim.dependents());
         let id = lease.id;
         self.leases.entry(id).or_insert(Edit { before: Some(lease), after: None }).after = None;
     }
@@ -254,8 +254,8 @@ impl<'r, E> Overlay<'r, E> {
         !self.freed.is_empty()
     }
 
-    /// Takes one owner that holds more or less than before, and whose tickets were not yet looked at.
-    pub fn next_moved(&mut self) -> Option<Owner> {
+    /// Takes the tickets of one owner that holds more or less than before. They were not yet looked at.
+    pub fn next_moved(&mut self) -> Option<KeyRange> {
         self.moved.pop()
     }
 

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::id::{LeaseId, Owner, TicketName, Token, WakerId};
 use crate::liveness::{Contract, Dates, Observation, Proof, Verdict, Voucher, judge};
-use crate::resource::{Key, Resource, Target};
+use crate::resource::{Key, KeyRange, Resource, Target};
 use crate::time::{Moment, Ttl};
 
 /// What an owner asks for, waits for or holds: all of the resources or none of them.
@@ -29,9 +29,48 @@ pub struct Claim {
     pub reason: Option<String>,
     /// The name by which a later command finds it.
     pub ticket: Option<TicketName>,
+    /// Set if it is the claim of an agent. Only such claims have families and work trees.
+    pub agent: Option<Agent>,
+}
+
+/// What distinguishes the claim of an agent from every other claim: its owner has a family, and it may hold in one work tree only.
+///
+/// The family is in the owner: `kind:SESSION:AGENT` is a sub-agent of `kind:SESSION`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Agent {
+    /// The work tree in which it holds. Without one it holds in all work trees.
+    pub work_tree: Option<Arc<str>>,
 }
 
 impl Claim {
+    /// Whether this claim does not keep `asker` from holding the same resource. Invariant 1.
+    ///
+    /// A claim gives way to the claims of its own owner, to those of sub-agents below its owner, and to those of agents in
+    /// another work tree. It does not give way to an owner above: a parent waits for its own sub-agent.
+    pub fn gives_way_to(&self, asker: &Self) -> bool {
+        let both_agents = self.agent.is_some() && asker.agent.is_some();
+        let is_above = || both_agents && self.owner.is_above(&asker.owner);
+        self.owner == asker.owner || is_above() || self.is_apart_from(asker)
+    }
+
+    /// Whether both are claims of agents, each in a work tree of its own.
+    pub fn is_apart_from(&self, other: &Self) -> bool {
+        let tree = |claim: &'_ Self| claim.agent.as_ref().and_then(|agent| agent.work_tree.clone());
+        match (tree(self), tree(other)) {
+            (Some(one), Some(other)) => one != other,
+            (Some(_) | None, None) | (None, Some(_)) => false,
+        }
+    }
+
+    /// The keys of the tickets whose turn depends on what this claim's owner holds: its own tickets, and those of its sub-agents.
+    pub fn dependents(&self) -> KeyRange {
+        let mut range = KeyRange::of(Key::of_owner(&self.owner));
+        if self.agent.is_some() {
+            range.exact.push(Key::of_family(&self.owner));
+        }
+        range
+    }
+
     /// The targets of all resources.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         self.resources.iter().map(|resource| &resource.target)
@@ -51,6 +90,9 @@ impl Claim {
         let mut keys: Vec<Key> = self.targets().map(Target::key).collect();
         keys.push(Key::of_owner(&self.owner));
         keys.extend(self.ticket.as_ref().map(Key::of_ticket));
+        if self.agent.is_some() {
+            keys.extend(self.owner.all_above().map(|above| Key::of_family(&above)));
+        }
         keys.sort();
         keys.dedup();
         keys

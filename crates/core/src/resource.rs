@@ -150,6 +150,11 @@ impl Key {
         Self(["o", owner.as_str()].concat())
     }
 
+    /// The key of everything that belongs to the sub-agents of an owner.
+    pub fn of_family(owner: &crate::id::Owner) -> Self {
+        Self(["f", owner.as_str()].concat())
+    }
+
     /// The key of a ticket name.
     pub fn of_ticket(name: &crate::id::TicketName) -> Self {
         Self(format!("t{}", name.as_str()))
@@ -167,7 +172,7 @@ impl Key {
 }
 
 /// A set of keys: some single keys, and all keys below one folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyRange {
     /// These keys exactly.
     pub exact: Vec<Key>,

@@ -5,6 +5,9 @@
 //! one exception: a ticket that waits for something that the asker holds does not block the asker, because it cannot go
 //! before the asker is done.
 //!
+//! Claims of agents have families: what an owner holds does not block its sub-agents. But no sub-agent overtakes an owner above
+//! it that waits. A claim in another work tree does not block an agent. On a counted name every owner counts, also in a family.
+//!
 //! An exclusive ticket stands for all tickets before it: while it waits or holds, nobody behind it can go. So a scan of the
 //! line ends at the first such ticket.
 
@@ -14,7 +17,7 @@ use crate::id::{LeaseId, Owner};
 use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Rank, Ticket};
 use crate::records::Scan;
-use crate::resource::{Key, KeyRange, Mode, Resource, Target};
+use crate::resource::{KeyRange, Mode, Resource, Target};
 pub use crate::watching::{Watched, wake_affected, watch_list};
 
 /// A lease or ticket that blocks, and what both claims want.
@@ -42,6 +45,7 @@ pub struct Blocker {
 impl Blocker {
     /// What blocks `resource` among these; none if there is room.
     fn new(
+        asker: &Claim,
         resource: &Resource,
         mut leases: Vec<Obstacle<Lease>>,
         mut tickets: Vec<Obstacle<Ticket>>,
@@ -54,8 +58,12 @@ impl Blocker {
             || leases.iter().any(|found| is_counted(&found.record.claim))
             || tickets.iter().any(|found| is_counted(&found.record.claim));
         if !counted {
-            leases.retain(|found| excludes(resource, &found.record.claim));
-            tickets.retain(|found| excludes(resource, &found.record.claim));
+            leases.retain(|found| {
+                excludes(resource, &found.record.claim) && !found.record.claim.gives_way_to(asker)
+            });
+            tickets.retain(|found| {
+                excludes(resource, &found.record.claim) && !found.record.claim.is_apart_from(asker)
+            });
         }
         let mut blocker = Self { resource: resource.clone(), leases, tickets, excess: 0 };
         let capacities = blocker.capacities(|_| false);
@@ -133,7 +141,7 @@ pub fn blockers<E>(overlay: &mut Overlay<'_, E>, asker: Asker<'_>) -> Result<Vec
     for resource in &asker.claim.resources {
         let leases = live_leases_on(overlay, resource, &asker.claim.owner)?;
         let tickets = tickets_ahead(overlay, asker, resource, &mut asker_holds)?;
-        blockers.extend(Blocker::new(resource, leases, tickets));
+        blockers.extend(Blocker::new(asker.claim, resource, leases, tickets));
     }
     Ok(blockers)
 }
@@ -191,10 +199,12 @@ fn tickets_ahead<E>(
             overlay.reap_ticket(ticket, verdict);
             continue;
         }
-        if waits_for(overlay, &ticket, &asker.claim.owner, asker_holds)? {
+        if waits_for(overlay, &ticket, asker.claim, asker_holds)? {
             continue;
         }
-        let decides = !asker.whole_line && ticket.stands_for_all_before(&resource.target);
+        let decides = !asker.whole_line
+            && ticket.stands_for_all_before(&resource.target)
+            && !ticket.claim.is_apart_from(asker.claim);
         ahead.push(Obstacle { record: ticket, witness });
         if decides {
             break;
@@ -207,26 +217,32 @@ fn resource_of<'c>(claim: &'c Claim, like: &Resource) -> Option<&'c Resource> {
     claim.resources.iter().find(|resource| resource.target == like.target)
 }
 
-/// Whether a ticket waits for something that `owner` holds. `held` caches the leases of the owner.
+/// Whether a ticket waits for something that the asker holds, or an owner above the asker. `held` caches these leases.
 fn waits_for<E>(
     overlay: &mut Overlay<'_, E>,
     ticket: &Ticket,
-    owner: &Owner,
+    asker: &Claim,
     held: &mut Option<Vec<Lease>>,
 ) -> Result<bool, E> {
     let held = match held {
         Some(known) => known,
-        None => held.insert(live_leases_of(overlay, owner)?),
+        None => held.insert(live_leases_for(overlay, asker)?),
     };
-    let has_in_the_way = |wanted: &Resource| {
-        held.iter().flat_map(|lease| &lease.claim.resources).any(|has| wanted.excludes(has).is_some())
-    };
-    Ok(ticket.claim.resources.iter().any(has_in_the_way))
+    let in_the_way = held.iter().filter(|lease| !lease.claim.gives_way_to(&ticket.claim));
+    let mut in_the_way = in_the_way.flat_map(|lease| &lease.claim.resources);
+    Ok(in_the_way.any(|has| excludes(has, &ticket.claim)))
 }
 
-fn live_leases_of<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<Vec<Lease>, E> {
+/// The live leases of the asker's owner. For an agent also those of the owners above: they are not done before it is.
+fn live_leases_for<E>(overlay: &mut Overlay<'_, E>, asker: &Claim) -> Result<Vec<Lease>, E> {
+    let mut leases = overlay.leases_of(&asker.owner)?;
+    if asker.agent.is_some() {
+        for above in asker.owner.all_above() {
+            leases.extend(overlay.leases_of(&above)?.into_iter().filter(|lease| lease.claim.agent.is_some()));
+        }
+    }
     let mut live = Vec::new();
-    for lease in overlay.leases_of(owner)? {
+    for lease in leases {
         let verdict = overlay.judge_lease(&lease);
         if verdict.is_free() {
             overlay.reap_lease(lease, verdict);
@@ -256,22 +272,21 @@ pub fn settle<E>(overlay: &mut Overlay<'_, E>, caller: Option<LeaseId>) -> Resul
 /// Every decision ends with it. So nothing stays free while somebody waits for it.
 pub fn hand_off<E>(overlay: &mut Overlay<'_, E>) -> Result<(), E> {
     loop {
-        while let Some(owner) = overlay.next_moved() {
-            reconsider(overlay, &owner)?;
+        while let Some(dependents) = overlay.next_moved() {
+            reconsider(overlay, &dependents)?;
         }
         let Some(target) = overlay.next_freed() else { return Ok(()) };
         grant_next(overlay, &target)?;
     }
 }
 
-/// Offers their targets to the tickets of an owner that holds more or less than before.
+/// Offers their targets to the tickets of an owner that holds more or less than before, and to those of its sub-agents.
 ///
 /// A ticket that waits for something that the owner holds does not block the owner. A ticket that upgrades a lease which is
 /// gone is removed.
-fn reconsider<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<(), E> {
-    let range = KeyRange::of(Key::of_owner(owner));
+fn reconsider<E>(overlay: &mut Overlay<'_, E>, dependents: &KeyRange) -> Result<(), E> {
     let mut place = None;
-    while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
+    while let Some(ticket) = overlay.next_ticket(dependents, Scan::Forward(place))? {
         place = Some(ticket.rank);
         let lost = match ticket.upgrades {
             Some(lease) => overlay.lease(lease)?.is_none(),
@@ -303,7 +318,10 @@ fn grant_next<E>(overlay: &mut Overlay<'_, E>, target: &Target) -> Result<(), E>
             continue;
         }
         let takes_all = |wanted: &Resource| wanted.mode == Mode::Exclusive && wanted.target == *target;
-        let closes = matches!(target, Target::Name(_)) && ticket.claim.resources.iter().any(takes_all);
+        // A sub-agent behind it may go, too.
+        let closes = matches!(target, Target::Name(_))
+            && ticket.claim.agent.is_none()
+            && ticket.claim.resources.iter().any(takes_all);
         grant(overlay, ticket)?;
         if closes {
             return Ok(());

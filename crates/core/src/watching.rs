@@ -10,11 +10,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::id::{LeaseId, Owner};
+use crate::id::LeaseId;
 use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Rank, Ticket};
 use crate::records::Scan;
-use crate::resource::{Key, KeyRange, Target};
+use crate::resource::{KeyRange, Target};
 use crate::time::Moment;
 use crate::waiting::{Asker, Blocker, blockers, excludes};
 
@@ -97,8 +97,7 @@ pub fn wake_affected<E>(overlay: &mut Overlay<'_, E>, caller: Option<LeaseId>) -
     for (target, from) in std::mem::take(&mut affected.places) {
         affected.spread(overlay, &target, from)?;
     }
-    while let Some(owner) = affected.owners.pop_first() {
-        let range = KeyRange::of(Key::of_owner(&owner));
+    while let Some(range) = affected.dependents.pop_first() {
         let mut place = None;
         while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
             place = Some(ticket.rank);
@@ -117,6 +116,7 @@ fn granted_in_turn<E>(overlay: &mut Overlay<'_, E>) -> Result<BTreeSet<LeaseId>,
         let (Some(ticket), None) = (before, after) else { continue };
         let [resource] = ticket.claim.resources.as_slice() else { continue };
         let whole_name = matches!(resource.target, Target::Name(_))
+            && ticket.claim.agent.is_none()
             && ticket.stands_for_all_before(&resource.target)
             && ticket.upgrades.is_none();
         let holds = overlay.lease(ticket.id)?.is_some_and(|lease| lease.expires_at().is_none());
@@ -145,8 +145,8 @@ struct Affected {
     in_turn: BTreeSet<LeaseId>,
     /// From this rank on, waiters for this target may have a new record before them, or one that ends sooner.
     places: BTreeSet<(Target, Option<Rank>)>,
-    /// Owners that hold more or less than before: that changes which tickets block their own tickets.
-    owners: BTreeSet<Owner>,
+    /// The tickets of owners that hold more or less than before, and of their sub-agents: that changes which tickets block them.
+    dependents: BTreeSet<KeyRange>,
     /// Tickets that did not stand for those before them until this decision.
     fresh: BTreeSet<LeaseId>,
     /// Tickets that were checked, or need no check.
@@ -159,7 +159,7 @@ impl Affected {
         match (before, after) {
             (None, None) => {}
             (Some(gone), None) => {
-                self.owners.insert(gone.claim.owner.clone());
+                self.dependents.insert(gone.claim.dependents());
             }
             (Some(before), Some(after)) if same(&before, &after) => {
                 if Watched::Lease(after.clone()).ends_before(&Watched::Lease(before)) {
@@ -170,7 +170,7 @@ impl Affected {
                 if !self.in_turn.contains(&new.id) {
                     self.mark(&new.claim, None);
                 }
-                self.owners.insert(new.claim.owner.clone());
+                self.dependents.insert(new.claim.dependents());
             }
         }
     }
@@ -214,12 +214,13 @@ impl Affected {
         while let Some(ticket) = overlay.next_ticket(&range, Scan::Forward(place))? {
             place = Some(ticket.rank);
             let ends_here = matches!(target, Target::Name(_))
+                && ticket.claim.agent.is_none()
                 && ticket.stands_for_all_before(target)
                 && !self.fresh.contains(&ticket.id);
             if ends_here {
                 // It stands for all before it, but not for its own owner, nor for the owners that it waits for.
-                self.owners.insert(ticket.claim.owner.clone());
-                self.owners.extend(holders_before(overlay, &ticket)?);
+                self.dependents.insert(ticket.claim.dependents());
+                self.dependents.extend(holders_before(overlay, &ticket)?);
             }
             self.check(overlay, &ticket)?;
             if ends_here {
@@ -248,11 +249,11 @@ impl Affected {
     }
 }
 
-/// The owners of the leases that a ticket waits for, or waited for before the decision.
-fn holders_before<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Vec<Owner>, E> {
+/// The tickets of the owners whose leases a ticket waits for, or waited for before the decision, and of their sub-agents.
+fn holders_before<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Vec<KeyRange>, E> {
     let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
     let mut jams_of_both = blockers(&mut overlay.before(), asker)?;
     jams_of_both.extend(blockers(overlay, asker)?);
     let leases = jams_of_both.into_iter().flat_map(|blocker| blocker.leases);
-    Ok(leases.map(|found| found.record.claim.owner.clone()).collect())
+    Ok(leases.map(|found| found.record.claim.dependents()).collect())
 }

@@ -15,16 +15,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockkeeper_core::id::{LeaseId, Token, WakerId};
-use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{self, AgentCall, Outcome, Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
-use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
+use lockkeeper_core::record::{Agent, Claim, Lease, Priority, Rank, Ticket};
 use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource};
 use proptest::prelude::*;
 
-use crate::model::{Entry, Model};
+use crate::model::{Entry, Model, gives_way};
 use crate::sleepers::Sleepers;
-use crate::steps::{NAMES, OWNERS, Step, resources, step};
+use crate::steps::{FIRST_AGENT, NAMES, OWNERS, Step, file, resources, step};
 use crate::world::{World, claim, name, resident, seconds, waker};
 
 /// How long a ticket stays without its owner.
@@ -41,10 +41,12 @@ struct Trial {
     pids: Vec<[u32; 3]>,
     /// Whether woken waiters look before the next step, as the model assumes.
     prompt: bool,
+    /// Whether the last owners are agents of one family.
+    families: bool,
 }
 
 impl Trial {
-    fn new(prompt: bool) -> Self {
+    fn new(prompt: bool, families: bool) -> Self {
         let pids = (0..5).map(|owner| [owner * 3 + 1, owner * 3 + 2, owner * 3 + 3]).collect();
         Self {
             world: World::new(),
@@ -54,6 +56,7 @@ impl Trial {
             next_pid: 100,
             pids,
             prompt,
+            families,
         }
     }
 
@@ -103,9 +106,31 @@ impl Trial {
 
     fn act(&mut self, step: &Step) -> Option<Vec<Effect>> {
         match step {
-            Step::Acquire { owner, voucher, wants, priority, wait, join, ttl } => {
-                let request = self.request(*owner, *voucher, wants, *priority, *wait, *join, *ttl);
+            Step::Acquire { owner, voucher, wants, priority, wait, join, ttl, tree } => {
+                let mut request = self.request(*owner, *voucher, wants, *priority, *wait, *join, *ttl);
+                request.claim.agent = self.agent(*owner, *tree);
                 Some(self.acquire(&request))
+            }
+            Step::Call { owner, files, tree } => self.call(*owner, files, *tree),
+            Step::HandUp(owner) => {
+                let owner = format!("worker:{}", OWNERS[*owner]).parse().unwrap();
+                let (handed, effects, _) = self.world.decide(|overlay| lease::hand_up(overlay, &owner));
+                if owner.all_above().next().is_some() && self.families {
+                    self.forget_family(owner.as_str());
+                }
+                for lease in handed {
+                    let (id, claim) = (lease.id, Claim::clone(&lease.claim));
+                    self.model.held.push(Entry { id, claim, rank: Rank::of_upgrade(id), upgrades: None });
+                }
+                Some(effects)
+            }
+            Step::EndSession(owner) => {
+                let owner = format!("worker:{}", OWNERS[*owner]).parse().unwrap();
+                let (_, effects, _) = self.world.decide(|overlay| lease::end_session(overlay, &owner));
+                if self.families {
+                    self.forget_family(owner.as_str());
+                }
+                Some(effects)
             }
             Step::Release(n) => {
                 let id = self.lease(*n)?;
@@ -187,6 +212,96 @@ impl Trial {
                 Some(effects)
             }
         }
+    }
+
+    fn agent(&self, owner: usize, tree: u8) -> Option<Agent> {
+        let work_tree = ["1", "2"].get(usize::from(tree)).map(|tree| (*tree).into());
+        (self.families && owner >= FIRST_AGENT).then_some(Agent { work_tree })
+    }
+
+    /// The claims of an owner and of those below it are gone.
+    fn forget_family(&mut self, owner: &str) {
+        let below = format!("{owner}:");
+        let is_one =
+            |claim: &Claim| claim.owner.as_str() == owner || claim.owner.as_str().starts_with(&below);
+        self.model.held.retain(|entry| !is_one(&entry.claim));
+        self.model.waiting.retain(|entry| !is_one(&entry.claim));
+        let there: Vec<LeaseId> = self.world.records.tickets().map(|ticket| ticket.id).collect();
+        for id in self.sleepers.asleep.keys().copied().collect::<Vec<_>>() {
+            if !there.contains(&id) && self.world.records.lease(id).is_none() {
+                self.sleepers.forget(id);
+            }
+        }
+    }
+
+    fn call(&mut self, owner: usize, files: &[usize], tree: u8) -> Option<Vec<Effect>> {
+        let agent = self.agent(owner, tree)?;
+        let voucher = Voucher::Process(ProcessRef { pid: self.pids[owner][2], started: 1 });
+        let claims = files.iter().map(|pattern| Claim {
+            contract: Contract::Lease,
+            ttl: Some(seconds(40)),
+            agent: Some(agent.clone()),
+            ..claim(OWNERS[owner], voucher, vec![file(*pattern)])
+        });
+        let call = AgentCall {
+            owner: format!("worker:{}", OWNERS[owner]).parse().unwrap(),
+            claims: claims.collect(),
+            checks: Vec::new(),
+            ttl: seconds(40),
+            stays: seconds(STAYS),
+        };
+        let had_cycle = self.model.has_cycle();
+        let (answer, effects, _) = self.world.decide(|overlay| lease::agent_call(overlay, &call));
+        assert!(answer.denied.is_empty() || answer.granted.is_empty(), "all or none");
+        for lease in &answer.granted {
+            let (id, claim) = (lease.id, Claim::clone(&lease.claim));
+            let rank = Rank::new(self.world.now, Priority::default(), LeaseId(u64::MAX));
+            let own = self.model.waiting.iter().find(|entry| {
+                entry.claim.owner == claim.owner
+                    && entry.claim.resources == claim.resources
+                    && entry.claim.agent == claim.agent
+            });
+            let rank = own.map_or(rank, |entry| entry.rank);
+            let blocked = !self.model.in_the_way(&claim, rank).is_empty();
+            assert!(!self.prompt || !blocked, "granted over others: {id}");
+        }
+        for lease in answer.granted {
+            let (id, claim) = (lease.id, Claim::clone(&lease.claim));
+            self.model.waiting.retain(|entry| {
+                self.world.records.ticket(entry.id).is_some()
+                    || self.world.records.lease(entry.id).is_some()
+                    || entry.claim.owner != claim.owner
+                    || entry.claim.resources != claim.resources
+            });
+            self.model.held.push(Entry { id, claim, rank: Rank::of_upgrade(id), upgrades: None });
+        }
+        if answer.denied.is_empty() {
+            let records = &self.world.records;
+            for wanted in &call.claims {
+                let holds = |lease: &Lease| {
+                    lease.claim.owner == wanted.owner && lease.claim.satisfies(&wanted.resources)
+                };
+                assert!(records.leases().any(holds), "the call passed without a claim");
+            }
+        }
+        for denial in answer.denied {
+            match denial.ticket {
+                Some(ticket) if !self.model.waiting.iter().any(|entry| entry.id == ticket.id) => {
+                    let claim = Claim::clone(&ticket.claim);
+                    self.model.waiting.push(Entry {
+                        id: ticket.id,
+                        claim,
+                        rank: ticket.rank,
+                        upgrades: None,
+                    });
+                    let is_stuck = self.model.is_stuck(call.owner.as_str());
+                    assert!(!self.prompt || had_cycle || !is_stuck, "an unseen cycle");
+                }
+                Some(_) => {}
+                None => check_links(&denial.cycle),
+            }
+        }
+        Some(effects)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of a step, in its order")]
@@ -333,8 +448,11 @@ impl Trial {
                     one.claim.resources.iter().flat_map(|a| other.claim.resources.iter().map(move |b| (a, b)))
                 {
                     let both_share = a.mode != Mode::Exclusive && b.mode != Mode::Exclusive;
+                    // The one that came first gives way to a sub-agent that came later, not the other way round.
+                    let (first, later) = if one.token < other.token { (one, other) } else { (other, one) };
+                    let at_peace = gives_way(&first.claim, &later.claim);
                     assert!(
-                        both_share || a.target.meets(&b.target).is_none(),
+                        both_share || at_peace || a.target.meets(&b.target).is_none(),
                         "{} and {} conflict",
                         one.id,
                         other.id
@@ -348,10 +466,15 @@ impl Trial {
                 .flat_map(|lease| lease.claim.resources.iter().map(move |resource| (lease, resource)))
                 .filter(|(_, resource)| resource.target == name(text, Mode::Shared).target)
                 .collect();
-            let owners: BTreeSet<&str> = on_it.iter().map(|(lease, _)| lease.claim.owner.as_str()).collect();
             for (lease, resource) in &on_it {
-                // An owner's own leases do not count against it, but they do against others.
-                let others = owners.iter().filter(|owner| **owner != lease.claim.owner.as_str()).count();
+                // An owner's own leases do not count against it, but they do against others. A slot is counted also within
+                // a family.
+                let counted = matches!(resource.mode, Mode::Slots(_));
+                let others = on_it.iter().map(|(other, _)| &other.claim).filter(|other| {
+                    let family = gives_way(other, &lease.claim) || gives_way(&lease.claim, other);
+                    other.owner != lease.claim.owner && (counted || !family)
+                });
+                let others = others.map(|other| other.owner.as_str()).collect::<BTreeSet<_>>().len();
                 assert!(others < resource.mode.capacity() as usize, "too many on {text}");
             }
         }
@@ -446,7 +569,7 @@ proptest! {
     /// Invariants 1 to 8. Requirements 154, 155, 156, 160 and 162.
     #[test]
     fn every_history_agrees_with_the_model(steps in prop::collection::vec(step(), 1..40)) {
-        let mut trial = Trial::new(true);
+        let mut trial = Trial::new(true, false);
         for step in &steps {
             trial.take(step);
         }
@@ -455,7 +578,25 @@ proptest! {
     /// Invariants 4 and 7. Here woken waiters are slow, so that several steps pass before they look.
     #[test]
     fn no_waiter_sleeps_for_ever(steps in prop::collection::vec(step(), 1..40)) {
-        let mut trial = Trial::new(false);
+        let mut trial = Trial::new(false, false);
+        for step in &steps {
+            trial.take(step);
+        }
+    }
+
+    /// Invariants 1 to 8, with two sub-agents of one agent, and work trees.
+    #[test]
+    fn every_history_of_a_family_agrees_with_the_model(steps in prop::collection::vec(step(), 1..40)) {
+        let mut trial = Trial::new(true, true);
+        for step in &steps {
+            trial.take(step);
+        }
+    }
+
+    /// Invariants 4 and 7, with two sub-agents of one agent, and work trees.
+    #[test]
+    fn no_waiter_of_a_family_sleeps_for_ever(steps in prop::collection::vec(step(), 1..40)) {
+        let mut trial = Trial::new(false, true);
         for step in &steps {
             trial.take(step);
         }

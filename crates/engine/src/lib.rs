@@ -6,6 +6,7 @@
 //! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
 mod acquiring;
+mod agents;
 pub mod conflicts;
 #[cfg(feature = "stages")]
 pub mod doctor;

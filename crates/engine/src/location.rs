@@ -163,6 +163,35 @@ pub enum OutsideError {
 }
 
 impl Location {
+    /// The name of the work tree, unique among those that share the state folder: `.` for the main one.
+    pub fn work_tree(&self) -> String {
+        let by_root = || self.root.to_string_lossy().into_owned();
+        if self.source != LocationSource::Git {
+            return by_root();
+        }
+        let Some(git_dir) = git_dir_of(&self.root) else { return by_root() };
+        match normalize(&git_dir).strip_prefix(common_dir(&git_dir)) {
+            Ok(main) if main.as_os_str().is_empty() => ".".to_owned(),
+            Ok(linked) => linked.to_string_lossy().into_owned(),
+            Err(_) => by_root(),
+        }
+    }
+
+    /// Whether git ignores the case of file names here, as it found out when the repository was made.
+    pub fn ignores_case(&self) -> bool {
+        let config = self.state.parent().map(|common| common.join("config"));
+        let text = config
+            .filter(|_| self.source == LocationSource::Git)
+            .and_then(|path| fs::read_to_string(path).ok());
+        text.is_some_and(|text| {
+            text.lines().any(|line| {
+                line.trim().split_once('=').is_some_and(|(key, value)| {
+                    key.trim().eq_ignore_ascii_case("ignorecase") && value.trim().eq_ignore_ascii_case("true")
+                })
+            })
+        })
+    }
+
     /// Converts a pattern that is relative to `cwd` into one that is relative to the root.
     ///
     /// An absolute pattern must be inside of the root.
@@ -186,9 +215,14 @@ impl Location {
         if below.is_empty() {
             return Ok(text.to_owned());
         }
-        let literal: String = below.chars().flat_map(escaped).collect();
+        let literal = literal_pattern(below);
         Ok(if matches!(text, "." | "./") { literal } else { format!("{literal}/{text}") })
     }
+}
+
+/// The pattern that matches exactly this path.
+pub fn literal_pattern(path: &str) -> String {
+    path.chars().flat_map(escaped).collect()
 }
 
 /// Escapes a character of a folder name that would have a meaning in a pattern.
@@ -234,6 +268,10 @@ mod tests {
         let found = at(&tree).locate();
         assert_eq!(found.state, main.join(".git/lockkeeper"));
         assert_eq!(found.root, tree);
+        assert_eq!(
+            (found.work_tree(), at(&main).locate().work_tree()),
+            ("worktrees/tree".into(), ".".into())
+        );
     }
 
     #[test]

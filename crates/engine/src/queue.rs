@@ -281,6 +281,7 @@ fn lease_request(worker: &Worker) -> lease::Request {
         ttl: None,
         reason: Some("working through the queue".to_owned()),
         ticket: None,
+        agent: None,
     };
     let priority = Priority::new(0).expect("zero is a priority");
     lease::Request { claim, priority, under: Vec::new(), wait: None, join: false }

@@ -146,7 +146,7 @@ impl Config {
             let line = before.matches('\n').count() + 1;
             ConfigError::Syntax { path: path.to_owned(), line, what: error.message().to_owned() }
         })?;
-        for (key, value) in table {
+        for (key, value) in flat(table) {
             let Some(known) = KNOWN.iter().find(|known| known.key == key) else {
                 return Err(ConfigError::UnknownKey { path: path.to_owned(), key });
             };
@@ -179,6 +179,17 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// The settings of a file, with those of the table `[agents]` as `agents.KEY`.
+fn flat(table: toml::Table) -> Vec<(String, toml::Value)> {
+    let entries = table.into_iter().flat_map(|(key, value)| match value {
+        toml::Value::Table(inner) if key == "agents" => {
+            inner.into_iter().map(|(name, value)| (format!("agents.{name}"), value)).collect()
+        }
+        value => vec![(key, value)],
+    });
+    entries.collect()
 }
 
 fn user_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {

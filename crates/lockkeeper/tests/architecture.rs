@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 /// Every crate, and the crates of the workspace that it may depend on. No crate may depend on `testing`: it is
 /// only a dev-dependency.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("core", &[]),
     ("platform", &["core"]),
     ("store", &["core", "platform"]),
     ("formats", &["core", "platform"]),
     ("stages", &["core", "formats"]),
     ("engine", &["core", "platform", "store", "formats", "stages"]),
+    ("agents", &["core", "platform", "engine"]),
     ("server", &["core", "platform", "formats", "stages", "engine"]),
-    ("lockkeeper", &["core", "platform", "store", "formats", "stages", "engine", "server"]),
+    ("lockkeeper", &["core", "platform", "store", "formats", "stages", "engine", "agents", "server"]),
     ("testing", &["core", "platform"]),
 ];
 

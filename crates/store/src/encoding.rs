@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, LeaseId};
 use lockkeeper_core::liveness::{Contract, Origin, ProcessRef, Proof, Voucher};
-use lockkeeper_core::record::Claim;
+use lockkeeper_core::record::{Agent, Claim};
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::Ttl;
 
@@ -18,6 +18,8 @@ const CONTRACT: u32 = 2;
 const HAS_TTL: u8 = 1 << 4;
 const HAS_REASON: u8 = 1 << 5;
 const HAS_TICKET: u8 = 1 << 6;
+/// A program that is older than agents refuses a claim with this flag, so it never grants what an agent holds.
+const IS_OF_AGENT: u8 = 1 << 7;
 
 /// A claim as bytes.
 pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
@@ -38,7 +40,8 @@ pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
             | contract << CONTRACT
             | flag(HAS_TTL, claim.ttl.is_some())
             | flag(HAS_REASON, claim.reason.is_some())
-            | flag(HAS_TICKET, claim.ticket.is_some()),
+            | flag(HAS_TICKET, claim.ticket.is_some())
+            | flag(IS_OF_AGENT, claim.agent.is_some()),
     );
     put_text(&mut bytes, claim.owner.as_str());
     put_number(&mut bytes, claim.resources.len() as u64);
@@ -64,6 +67,9 @@ pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
     }
     if let Some(ticket) = &claim.ticket {
         put_text(&mut bytes, ticket.as_str());
+    }
+    if let Some(agent) = &claim.agent {
+        put_text(&mut bytes, agent.work_tree.as_deref().unwrap_or_default());
     }
     bytes
 }
@@ -106,9 +112,13 @@ pub fn claim_from_bytes(bytes: &[u8]) -> Option<Claim> {
         0 => None,
         _ => Some(reader.text()?.parse().ok()?),
     };
-    let is_whole = reader.0.is_empty() && first >> 7 == 0;
+    let agent = match first & IS_OF_AGENT {
+        0 => None,
+        _ => Some(Agent { work_tree: Some(reader.text()?).filter(|tree| !tree.is_empty()).map(Into::into) }),
+    };
+    let is_whole = reader.0.is_empty();
     let proof = Proof { origin, voucher };
-    is_whole.then_some(Claim { owner, resources: resources?, proof, contract, ttl, reason, ticket })
+    is_whole.then_some(Claim { owner, resources: resources?, proof, contract, ttl, reason, ticket, agent })
 }
 
 /// Ids of leases, one after the other.
@@ -226,6 +236,7 @@ mod tests {
             ttl: ttl.map(|span| Ttl::new(span).unwrap()),
             reason: ttl.map(|_| "a \\ reason\n".to_owned()),
             ticket: ttl.map(|_| "my turn".parse().unwrap()),
+            agent: None,
         }
     }
 
@@ -234,7 +245,10 @@ mod tests {
         let vouchers =
             [Voucher::KernelLock { holder: HolderId(7), process }, Voucher::Process(process), Voucher::Time];
         let spans = [None, Some(Duration::from_micros(1_500_001))];
-        vouchers.iter().flat_map(|voucher| spans.map(|span| claim(*voucher, span))).collect()
+        let trees = [None, Some(None), Some(Some("worktrees/x".into()))];
+        let agents = trees.map(|agent| agent.map(|work_tree| Agent { work_tree }));
+        let claims = vouchers.iter().flat_map(|voucher| spans.map(|span| claim(*voucher, span)));
+        claims.flat_map(|claim| agents.clone().map(|agent| Claim { agent, ..claim.clone() })).collect()
     }
 
     #[test]
@@ -277,7 +291,7 @@ mod tests {
         let changes = [
             ("a voucher", 0, good[0] | 3),
             ("a contract", 0, good[0] | 3 << CONTRACT),
-            ("a flag", 0, good[0] | 1 << 7),
+            ("the flag of agents without their data", 0, good[0] | IS_OF_AGENT),
             ("an owner", at(b"worker:1") + 6, b'.'),
             ("the length of an owner", 1, 0xff),
             ("the number of resources", at(b"worker:1") + 8, 0),

@@ -49,15 +49,23 @@ impl Model {
     pub fn in_the_way(&self, claim: &Claim, rank: Rank) -> Vec<(Resource, Vec<&Claim>)> {
         let mut blocked = Vec::new();
         for wanted in &claim.resources {
-            let held = self.held.iter();
-            let ahead = self.waiting.iter().filter(|entry| {
-                entry.rank < rank && !self.waits_for_something_of(&entry.claim, claim.owner.as_str())
-            });
-            let others =
-                held.chain(ahead).map(|entry| &entry.claim).filter(|other| other.owner != claim.owner);
-            let others: Vec<&Claim> = others
-                .filter(|other| other.resources.iter().any(|r| r.target.meets(&wanted.target).is_some()))
-                .collect();
+            let meets = |other: &&Claim| {
+                other.owner != claim.owner
+                    && other.resources.iter().any(|r| r.target.meets(&wanted.target).is_some())
+            };
+            let mut held: Vec<&Claim> = self.held.iter().map(|entry| &entry.claim).filter(meets).collect();
+            let ahead = self
+                .waiting
+                .iter()
+                .filter(|entry| entry.rank < rank && !self.waits_for_something_of(&entry.claim, claim));
+            let mut ahead: Vec<&Claim> = ahead.map(|entry| &entry.claim).filter(meets).collect();
+            let counts =
+                |other: &&Claim| other.resources.iter().any(|r| r.target == wanted.target && is_counted(r));
+            if !is_counted(wanted) && !held.iter().chain(&ahead).any(counts) {
+                held.retain(|other| !gives_way(other, claim));
+                ahead.retain(|other| !is_apart(other, claim));
+            }
+            let others = [held, ahead].concat();
             if !fits(wanted, &others) {
                 blocked.push((wanted.clone(), others));
             }
@@ -65,8 +73,12 @@ impl Model {
         blocked
     }
 
-    fn waits_for_something_of(&self, claim: &Claim, owner: &str) -> bool {
-        let theirs = self.held.iter().filter(|entry| entry.claim.owner.as_str() == owner);
+    /// Whether a ticket waits for something that the asker holds, or an owner above the asker.
+    fn waits_for_something_of(&self, claim: &Claim, asker: &Claim) -> bool {
+        let theirs = self.held.iter().filter(|entry| {
+            (entry.claim.owner == asker.owner || is_sub_agent(asker, &entry.claim))
+                && !gives_way(&entry.claim, claim)
+        });
         theirs.flat_map(|entry| &entry.claim.resources).any(|has| {
             claim.resources.iter().any(|wanted| {
                 let one_only = wanted.mode.capacity() == 1 || has.mode.capacity() == 1;
@@ -137,6 +149,26 @@ impl Model {
             }
         }
     }
+}
+
+fn is_counted(resource: &Resource) -> bool {
+    matches!(resource.mode, Mode::Slots(_))
+}
+
+/// Whether one agent's owner is the other's with more parts.
+pub fn is_sub_agent(below: &Claim, above: &Claim) -> bool {
+    let prefix = format!("{}:", above.owner);
+    below.agent.is_some() && above.agent.is_some() && below.owner.as_str().starts_with(&prefix)
+}
+
+/// Whether `held` does not keep `asker` from holding the same: one owner, a sub-agent, or another work tree.
+pub fn gives_way(held: &Claim, asker: &Claim) -> bool {
+    held.owner == asker.owner || is_sub_agent(asker, held) || is_apart(held, asker)
+}
+
+fn is_apart(one: &Claim, other: &Claim) -> bool {
+    let tree = |claim: &Claim| claim.agent.clone().and_then(|agent| agent.work_tree);
+    tree(one).is_some() && tree(other).is_some() && tree(one) != tree(other)
 }
 
 fn fits(wanted: &Resource, others: &[&Claim]) -> bool {

@@ -7,7 +7,10 @@ use proptest::prelude::*;
 
 use crate::world::name;
 
-pub const OWNERS: [&str; 5] = ["a", "b", "c", "d", "e"];
+/// The last two are sub-agents of `c`, in histories with families.
+pub const OWNERS: [&str; 5] = ["a", "b", "c", "c:d", "c:e"];
+/// Owners from here on are agents, in histories with families.
+pub const FIRST_AGENT: usize = 2;
 pub const NAMES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 const PATTERNS: [&str; 5] = ["src/**", "src/a.rs", "src/b.rs", "**/*.rs", "docs/**"];
 /// What somebody does next; numbers stand for whoever is there then.
@@ -21,7 +24,18 @@ pub enum Step {
         wait: bool,
         join: bool,
         ttl: u8,
+        tree: u8,
     },
+    /// A hook call of an agent that is about to change these files.
+    Call {
+        owner: usize,
+        files: Vec<usize>,
+        tree: u8,
+    },
+    /// A sub-agent stops.
+    HandUp(usize),
+    /// A session ends.
+    EndSession(usize),
     Release(usize),
     Renew(usize, u8),
     Upgrade {
@@ -42,11 +56,15 @@ pub enum Step {
 /// Any step.
 pub fn step() -> impl Strategy<Value = Step> {
     let wants = prop::collection::vec((0..NAMES.len() + PATTERNS.len(), 0..6u8), 1..4);
-    let acquire = (0..OWNERS.len(), 0..10u8, wants, -1..2i32, 0..5u8, any::<bool>(), 0..8u8);
+    let acquire = (0..OWNERS.len(), 0..10u8, wants, -1..2i32, 0..5u8, any::<bool>(), (0..8u8, 0..6u8));
     prop_oneof![
-        10 => acquire.prop_map(|(owner, voucher, wants, priority, wait, join, ttl)| Step::Acquire {
-            owner, voucher, wants, priority, wait: wait > 0, join, ttl
+        10 => acquire.prop_map(|(owner, voucher, wants, priority, wait, join, (ttl, tree))| Step::Acquire {
+            owner, voucher, wants, priority, wait: wait > 0, join, ttl, tree
         }),
+        4 => (FIRST_AGENT..OWNERS.len(), prop::collection::vec(0..PATTERNS.len(), 0..4), 0..6u8)
+            .prop_map(|(owner, files, tree)| Step::Call { owner, files, tree }),
+        1 => (FIRST_AGENT..OWNERS.len()).prop_map(Step::HandUp),
+        1 => (FIRST_AGENT..OWNERS.len()).prop_map(Step::EndSession),
         5 => any::<usize>().prop_map(Step::Release),
         1 => (any::<usize>(), 0..4u8).prop_map(|(lease, ttl)| Step::Renew(lease, ttl)),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(lease, wait)| Step::Upgrade { lease, wait }),
@@ -60,6 +78,11 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::Revoke),
         1 => any::<usize>().prop_map(Step::Evict),
     ]
+}
+
+/// What a hook call wants.
+pub fn file(pattern: usize) -> Resource {
+    Resource { target: Target::Path(PATTERNS[pattern].parse().unwrap()), mode: Mode::Exclusive }
 }
 
 /// What an acquire wants, each target once.

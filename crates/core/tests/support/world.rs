@@ -136,6 +136,7 @@ pub fn claim(owner: &str, voucher: Voucher, resources: Vec<Resource>) -> Claim {
         ttl: None,
         reason: None,
         ticket: None,
+        agent: None,
     }
 }
 

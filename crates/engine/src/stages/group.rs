@@ -333,6 +333,7 @@ impl GroupExecution<'_> {
             ttl: None,
             reason: Some(format!("group {}", self.name)),
             ticket: None,
+            agent: None,
         };
         let priority = Priority::new(0).expect("zero is a priority");
         lease::Request { claim, priority, under: Vec::new(), wait: Some(terms), join: false }

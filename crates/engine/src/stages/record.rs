@@ -111,6 +111,7 @@ fn acquire(worker: &Worker, execution: &str) -> Result<Lease, StageError> {
         ttl: None,
         reason: Some("executes stages".to_owned()),
         ticket: None,
+        agent: None,
     };
     let priority = Priority::new(0).expect("zero is a priority");
     let request = lease::Request { claim, priority, under: Vec::new(), wait: None, join: false };

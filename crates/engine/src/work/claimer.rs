@@ -205,6 +205,7 @@ impl Claimer {
             ttl: None,
             reason: Some(request.title.clone()),
             ticket: None,
+            agent: None,
         };
         Ok(lease::Request { claim, priority: request.priority, under: Vec::new(), wait, join: false })
     }

@@ -74,7 +74,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let engine = context.engine()?;
     let proof = Proof { origin: engine.probe().origin().clone(), voucher: binding.voucher };
     let claim =
-        Claim { owner, resources, proof, contract: binding.contract, ttl: binding.ttl, reason, ticket: name };
+        Claim { owner, resources, proof, contract: binding.contract, ttl: binding.ttl, reason, ticket: name, agent: None };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
     let acquired = obtain(context, &engine, request, &settings)?.acquired;
     print_result(context, &engine, acquired, Some(&binding.because))
@@ -176,7 +176,7 @@ fn known_ticket(
 }
 
 /// Continues the wait of an earlier command.
-fn resume(
+pub(super) fn resume(
     context: &Context,
     engine: &Engine,
     id: LeaseId,

@@ -67,7 +67,7 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let engine = context.engine()?;
     let resident = engine.resident().map_err(OpenError::Machine)?;
     let proof = resident.proof();
-    let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None };
+    let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None, agent: None };
     let under = leases_around(context);
     let request = Request { claim, priority, under: under.clone(), wait: None, join: false };
     let settings = WaitSettings { waiting, keep_ticket: false, signals_win: true, quiet: args.quiet };

@@ -15,7 +15,7 @@ pub(super) struct Known {
 }
 
 /// Every setting, in the order of `lockkeeper config`.
-pub(super) const KNOWN: [Known; 12] = [
+pub(super) const KNOWN: [Known; 15] = [
     Known {
         key: "dir",
         variable: "LOCKKEEPER_DIR",
@@ -100,6 +100,27 @@ pub(super) const KNOWN: [Known; 12] = [
         meaning: "how many runs may wait in the queue; no limit if not set",
         check: count,
     },
+    Known {
+        key: "agents.working",
+        variable: "LOCKKEEPER_AGENTS_WORKING",
+        default: Some("30m"),
+        meaning: "how long a claim lasts after the last tool call of a working agent",
+        check: ttl,
+    },
+    Known {
+        key: "agents.resting",
+        variable: "LOCKKEEPER_AGENTS_RESTING",
+        default: Some("10m"),
+        meaning: "how long a claim on uncommitted work lasts after an agent's turn",
+        check: ttl,
+    },
+    Known {
+        key: "agents.worktrees",
+        variable: "LOCKKEEPER_AGENTS_WORKTREES",
+        default: Some("tell"),
+        meaning: "what happens if agents change one file in two work trees: tell, deny or ignore",
+        check: work_trees,
+    },
 ];
 
 impl Known {
@@ -125,6 +146,11 @@ fn language(text: &str) -> Result<(), String> {
 fn color(text: &str) -> Result<(), String> {
     let known = matches!(text, "auto" | "always" | "never");
     if known { Ok(()) } else { Err(format!("`{text}` is not one of auto, always, never")) }
+}
+
+fn work_trees(text: &str) -> Result<(), String> {
+    let known = matches!(text, "tell" | "deny" | "ignore");
+    if known { Ok(()) } else { Err(format!("`{text}` is not one of tell, deny, ignore")) }
 }
 
 fn span(text: &str) -> Result<(), String> {

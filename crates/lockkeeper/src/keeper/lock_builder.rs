@@ -312,7 +312,7 @@ impl LockBuilder {
             None => keeper.new_owner()?,
         };
         let (proof, contract, reason) = (keeper.resident()?.proof(), self.contract.as_core(), self.reason);
-        let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None };
+        let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None, agent: None };
         let request = Request { claim, priority, under: self.under, wait: None, join: false };
         Ok((keeper, request, self.timeout))
     }

@@ -45,6 +45,7 @@ impl World {
             ttl: None,
             reason: None,
             ticket: None,
+            agent: None,
         };
         let stays = Ttl::new(Duration::from_secs(600)).unwrap();
         let wait = waits.then_some(WaitTerms { waker: None, stays });

@@ -36,6 +36,7 @@ pub(super) fn claim(owner: &str, targets: &[Target]) -> Claim {
         ttl: None,
         reason: None,
         ticket: None,
+        agent: None,
     }
 }
 

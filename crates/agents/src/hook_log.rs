@@ -1,0 +1,44 @@
+//! Log of hook calls that failed open: one line each in `<state>/hooks.log`, of bounded size.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use lockkeeper_platform::wall_clock::WallTime;
+
+use crate::quote::{cut, one_line};
+
+/// A log beyond this many bytes is renamed to `hooks.log.1`.
+const MAX_BYTES: u64 = 64 * 1024;
+/// The longest message, in characters.
+const MAX_MESSAGE: usize = 500;
+
+/// The log of one repository.
+#[derive(Clone, Debug)]
+pub struct HookLog {
+    path: PathBuf,
+}
+
+impl HookLog {
+    /// The log in a state folder.
+    pub fn new(state: &Path) -> Self {
+        Self { path: state.join("hooks.log") }
+    }
+
+    /// Appends a line. A log that cannot be written stops nobody.
+    pub fn add(&self, who: &str, message: &str) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.len() > MAX_BYTES) {
+            let _ = fs::rename(&self.path, self.path.with_extension("log.1"));
+        }
+        let line =
+            format!("{} {} {}\n", WallTime::now(), one_line(who), cut(&one_line(message), MAX_MESSAGE));
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(lockkeeper_platform::fs::NO_FOLLOW)
+            .open(&self.path);
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+}

@@ -1,0 +1,45 @@
+//! Coding agents: what their hooks say, what a tool call would write, and what they are answered.
+//!
+//! A hook call goes through these steps. The first three are pure:
+//!
+//! 1. [`HookInput::read`] turns the bytes on standard input into one shape for all harnesses: who, where, which tool.
+//! 2. [`writes`] works out what the [`ToolCall`] would write at a [`Place`], from paths, patches and command lines.
+//! 3. [`Answer::render`] prints what the harness understands as "told" or "denied".
+//! 4. [`answer`] puts them together: it finds the repositories of the files, claims the files in the engine, and keeps the
+//!    records of [`Sessions`].
+//!
+//! Two rules hold throughout. What is not understood is never a reason to deny: it becomes [`Unread`] or a reason in
+//! [`Writes::unknown`]. And no input makes the code panic or run without a limit.
+
+mod answer;
+mod claims;
+mod deny_text;
+mod harness;
+mod hook;
+mod hook_log;
+mod input;
+mod patch;
+mod place;
+mod quote;
+mod repository;
+mod session;
+mod shell;
+mod tool;
+mod uncommitted;
+mod writes;
+
+pub use answer::{Answer, Printed};
+pub use claims::{Settings, WorkTrees, claim_of};
+pub use deny_text::deny_text;
+pub use harness::{Harness, Marks};
+pub use hook::{HookCall, answer};
+pub use hook_log::HookLog;
+pub use input::{BackgroundTask, Event, HookInput, MAX_BYTES, Unread};
+pub use patch::{PatchError, paths as patch_paths};
+pub use place::{Entry, Place, join, lexical};
+pub use quote::{MAX_QUOTE, quoted};
+pub use repository::{Wanted, locate, takes_part, wanted_file};
+pub use session::{Activity, Session, Sessions};
+pub use shell::writes as shell_writes;
+pub use tool::{Action, ToolCall};
+pub use writes::{GitPart, GitUse, Staged, Target, Writes, writes};

@@ -1,0 +1,123 @@
+//! What programs do with their arguments: builtins of the shell, and who is asked for the others.
+//!
+//! A program that is in no table may write anything: that is a reason in [`Writes::unknown`](crate::Writes::unknown).
+
+mod files;
+mod find;
+mod formatters;
+mod git;
+mod reading;
+mod wrappers;
+
+use super::arguments::Arguments;
+use super::reader::{Extent, Input, Reader};
+use super::state::State;
+use super::value::Value;
+
+/// A call of a program within a script.
+pub(super) struct Call<'a> {
+    pub(super) name: &'a str,
+    pub(super) arguments: &'a [Value],
+    pub(super) input: &'a Input,
+}
+
+impl Reader<'_> {
+    /// Reads the call of a program, builtin or function.
+    pub(super) fn program(&mut self, program: &Value, arguments: &[Value], state: &mut State, input: &Input) {
+        let Some(path) = program.text() else {
+            self.writes.not_known("a program that only the shell knows");
+            return;
+        };
+        if self.function(path, arguments, state, input) {
+            return;
+        }
+        // `/usr/bin/tee` is tee; `./tee` is somebody's script.
+        let name = if path.starts_with('/') { path.rsplit('/').next().unwrap_or(path) } else { path };
+        let only_asks = matches!(arguments, [only] if matches!(only.text(), Some("--help" | "--version")));
+        if only_asks && !name.contains('/') {
+            return;
+        }
+        let call = Call { name, arguments, input };
+        let known = self.builtin(&call, state)
+            || self.wrapper(&call, state)
+            || self.find(&call, state)
+            || self.git(&call, state)
+            || self.formatter(&call, state)
+            || self.file_program(&call, state)
+            || reading::only_reads(name, arguments);
+        if !known {
+            let name: String = name.chars().take(40).collect();
+            self.writes.not_known(format!("the program {name:?} is not known"));
+        }
+    }
+
+    fn builtin(&mut self, call: &Call<'_>, state: &mut State) -> bool {
+        let arguments = Arguments::parse(call.arguments, &[]);
+        match call.name {
+            "cd" | "chdir" => self.change_folder(arguments.operands.first(), state),
+            "pushd" => {
+                state.folders.push(state.cwd.clone());
+                self.change_folder(arguments.operands.first(), state);
+            }
+            "popd" => state.cwd = state.folders.pop().flatten(),
+            "export" | "local" | "declare" | "typeset" | "readonly" => declare(&arguments, state),
+            "unset" => {
+                for name in arguments.operands.iter().filter_map(Value::text) {
+                    state.set(name, vec![Value::Text(String::new())]);
+                    state.functions.remove(name);
+                }
+            }
+            "read" | "mapfile" | "readarray" | "getopts" => {
+                for name in arguments.operands.iter().filter_map(Value::text) {
+                    state.set(name, vec![Value::Unknown]);
+                }
+            }
+            "printf" if arguments.has(&["-v"]) => {
+                if let Some(name) = arguments.operands.first().and_then(Value::text) {
+                    state.set(name, vec![Value::Unknown]);
+                }
+            }
+            "shift" => (1..=9).for_each(|number| state.set(&number.to_string(), vec![Value::Unknown])),
+            "trap" => {
+                if let [script, _, ..] = arguments.operands.as_slice()
+                    && let Some(script) = script.text()
+                    && script != "-"
+                {
+                    self.run_text(script, &mut state.clone());
+                }
+            }
+            "eval" => {
+                let words: Option<Vec<&str>> = call.arguments.iter().map(Value::text).collect();
+                match words {
+                    Some(words) => self.run_text(&words.join(" "), state),
+                    None => self.writes.not_known("eval of what only the shell knows"),
+                }
+            }
+            "source" | "." => {
+                self.writes.not_known("a script that is read in");
+                // It may set any variable and change the folder.
+                state.variables.clear();
+            }
+            "mkdir" => {
+                // A folder alone is nobody's work, and git does not keep it.
+                let arguments = Arguments::parse(call.arguments, &["-m", "--mode", "-Z", "--context"]);
+                arguments.operands.iter().for_each(|folder| self.make_folder(folder, state));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Notes a write of each operand.
+    pub(super) fn write_all(&mut self, operands: &[Value], state: &State, extent: Extent) {
+        operands.iter().for_each(|operand| self.write(operand, state, extent));
+    }
+}
+
+fn declare(arguments: &Arguments, state: &mut State) {
+    for text in arguments.operands.iter().filter_map(Value::text) {
+        if let Some((name, value)) = text.split_once('=') {
+            state.set(name, vec![Value::Text(value.to_owned())]);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Programs that only read, whatever their arguments are; and some that do with most arguments.
+
+use crate::shell::value::Value;
+
+/// These write to standard output at most. Sorted.
+const READING: [&str; 163] = [
+    ":", "[", "ack", "ag", "alias", "arch", "b2sum", "base32", "base64", "basename", "bat", "bg", "bind",
+    "break", "cat", "cksum", "cloc", "cmp", "column", "comm", "compgen", "complete", "continue", "cut",
+    "date", "df", "diff", "dig", "dirname", "dirs", "disown", "du", "echo", "egrep", "enable", "env", "exa",
+    "exit", "expand", "expr", "eza", "false", "fc", "fg", "fgrep", "file", "fmt", "fold", "free", "getconf",
+    "getent", "grep", "groups", "hash", "head", "help", "hexdump", "history", "host", "hostname", "iconv",
+    "id", "ifconfig", "info", "jobs", "join", "jq", "kill", "killall", "last", "ldd", "less", "let", "locale",
+    "locate", "logname", "logout", "ls", "lsattr", "lsblk", "lscpu", "lsof", "man", "md5sum", "mktemp",
+    "more", "netstat", "nl", "nm", "nproc", "nslookup", "numfmt", "objdump", "od", "paste", "pathchk",
+    "pgrep", "pidof", "ping", "pkill", "pr", "printenv", "printf", "ps", "pstree", "ptx", "pwd", "readelf",
+    "readlink", "realpath", "return", "rev", "rg", "seq", "set", "sha1sum", "sha224sum", "sha256sum",
+    "sha384sum", "sha512sum", "shellcheck", "shopt", "size", "sleep", "ss", "stat", "strings", "stty", "sum",
+    "suspend", "tac", "tail", "test", "times", "tokei", "top", "tput", "tr", "tree", "true", "tsort", "tty",
+    "type", "ugrep", "ulimit", "umask", "unalias", "uname", "unexpand", "uptime", "users", "vmstat", "wait",
+    "wc", "whatis", "whereis", "which", "who", "whoami", "yes", "zcat", "zgrep", "zless",
+];
+
+/// Whether a call writes no file.
+pub(super) fn only_reads(name: &str, arguments: &[Value]) -> bool {
+    READING.binary_search(&name).is_ok() || reads_with(name, arguments)
+}
+
+/// Programs that write with some arguments only.
+fn reads_with(name: &str, arguments: &[Value]) -> bool {
+    let texts: Option<Vec<&str>> = arguments.iter().map(Value::text).collect();
+    let first = arguments.first().and_then(Value::text);
+    match name {
+        // A program can print into files and start others. What looks like that is not known.
+        "awk" | "gawk" | "mawk" | "nawk" => {
+            let program = |text: &&str| !text.starts_with('-');
+            texts.is_some_and(|texts| {
+                let plain = !texts.iter().any(|text| matches!(*text, "-i" | "-f" | "--file") || text.starts_with("-f"));
+                plain && texts.iter().copied().find(program).is_none_or(prints_only)
+            })
+        }
+        // Dumps; with a second name, or backwards, it writes a file.
+        "xxd" => texts.is_some_and(|texts| {
+            !texts.contains(&"-r") && texts.iter().filter(|text| !text.starts_with('-')).count() <= 1
+        }),
+        "fd" | "fdfind" => texts
+            .is_some_and(|texts| !texts.iter().any(|t| matches!(*t, "-x" | "-X" | "--exec" | "--exec-batch"))),
+        "gh" => matches!(first, Some("auth" | "browse" | "search" | "status")),
+        "cargo" => matches!(first, Some("metadata" | "tree" | "search" | "locate-project" | "pkgid")),
+        "npm" => matches!(first, Some("ls" | "list" | "view" | "outdated" | "explain")),
+        "pip" | "pip3" => matches!(first, Some("list" | "show" | "freeze" | "check")),
+        "go" => matches!(first, Some("version" | "env" | "list" | "doc" | "vet")),
+        "docker" => matches!(first, Some("ps" | "images" | "logs" | "inspect" | "version" | "info")),
+        "node" | "python" | "python3" | "rustc" | "java" | "ruby" => matches!(texts.as_deref(), Some(["-V" | "-v"])),
+        "lockkeeper" => true,
+        _ => false,
+    }
+}
+
+/// Whether an awk program has none of the operators that write files or start programs. `>` may also compare.
+fn prints_only(program: &str) -> bool {
+    let mut in_text = false;
+    let mut escaped = false;
+    let mut pattern = false;
+    for (at, character) in program.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' if !pattern => in_text = !in_text,
+            '/' if !in_text => pattern = !pattern,
+            // `$3 > 5` compares: only after `print` a file is meant.
+            '>' if !in_text && !pattern && program[..at].contains("print") => return false,
+            '|' if !in_text && !pattern && !program[at..].starts_with("||") && !program[..at].ends_with('|') => {
+                return false;
+            }
+            _ => {}
+        }
+    }
+    !program.contains("system(") && !program.contains("getline")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted() {
+        assert!(READING.is_sorted());
+    }
+
+    #[test]
+    fn awk_programs_that_write_are_told_from_those_that_print() {
+        assert!(prints_only("{print $1}"));
+        assert!(prints_only("$3 > 5 {n++} END {print n}"));
+        assert!(prints_only("/a|b/ {print \"x > y\"}"));
+        assert!(!prints_only("{print > \"out\"}"));
+        assert!(!prints_only("{print | \"sh\"}"));
+        assert!(!prints_only("{system(\"rm \" $1)}"));
+    }
+}

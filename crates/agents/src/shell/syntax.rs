@@ -1,0 +1,122 @@
+//! Syntax tree of a shell command line: what the parser gives to the reader.
+
+/// Commands one after another.
+pub(super) type List = Vec<Item>;
+
+/// One pipeline of a list, and how it is joined to what comes before it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Item {
+    pub(super) join: Join,
+    /// More than one command: a pipe joins them.
+    pub(super) pipeline: Vec<Command>,
+    /// It ends with `&`.
+    pub(super) background: bool,
+}
+
+/// How a pipeline is joined to the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Join {
+    /// `;`, a new line, or the beginning.
+    Next,
+    /// `&&`.
+    And,
+    /// `||`.
+    Or,
+}
+
+/// A command with its redirections.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Command {
+    pub(super) kind: Kind,
+    pub(super) redirects: Vec<Redirect>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// Assignments, then the words of a program call.
+    Simple { assignments: Vec<Assignment>, words: Vec<Word> },
+    /// `( … )`.
+    Subshell(List),
+    /// `{ …; }`.
+    Group(List),
+    /// `if`, `while`, `until`, `case`: lists of which each may run or not, and more than once if it `repeats`.
+    /// The words are only evaluated.
+    Branches { words: Vec<Word>, lists: Vec<List>, repeats: bool },
+    /// `for NAME in WORDS`, `select`. Without words: over the arguments.
+    For { name: String, words: Option<Vec<Word>>, body: List },
+    /// `NAME() { … }`.
+    Function { name: String, body: Box<Command> },
+    /// `[[ … ]]`, `(( … ))`: nothing but words that are evaluated.
+    Test(Vec<Word>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Assignment {
+    pub(super) name: String,
+    /// `None`: an array, or one element of it.
+    pub(super) value: Option<Word>,
+    /// `+=`.
+    pub(super) append: bool,
+    /// The words of an array; substitutions in them run.
+    pub(super) elements: Vec<Word>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Redirect {
+    /// `> >> >| &> &>> <>` to a file.
+    Write(Word),
+    /// `<` from a file, `<<<` from a word.
+    Read(Word),
+    /// `<<`, `<<-`: the number of the body in [`Script::bodies`].
+    HereDocument(usize),
+}
+
+/// A parsed command line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Script {
+    pub(super) list: List,
+    /// The here-documents, in the order in which they are named.
+    pub(super) bodies: Vec<Word>,
+}
+
+/// A word: pieces without blanks between them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Word(pub(super) Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Piece {
+    /// Unquoted text: braces, `~` and wildcards count.
+    Plain(String),
+    /// Quoted text: nothing counts.
+    Quoted(String),
+    /// `$NAME`, `${NAME}`.
+    Variable { name: String, quoted: bool },
+    /// `$( … )` and backquotes.
+    Substitution(List),
+    /// `<( … )`, `>( … )`.
+    Process(List),
+    /// An expansion whose value the reader does not work out. Substitutions within it still run.
+    Opaque(Vec<List>),
+}
+
+impl Word {
+    /// The text, if the word is one piece of unquoted text. Reserved words are such.
+    pub(super) fn plain(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [Piece::Plain(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The text, if no piece has to be expanded. Wildcards and braces are taken as they are.
+    pub(super) fn literal(&self) -> Option<String> {
+        let mut text = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Plain(part) | Piece::Quoted(part) => text.push_str(part),
+                _ => return None,
+            }
+        }
+        Some(text)
+    }
+}

@@ -1,0 +1,352 @@
+//! Parser for the words of a command line: quotes, variables, substitutions, arithmetic.
+
+use super::parse::{Parser, SyntaxError, parse_at_depth};
+use super::syntax::{List, Piece, Word};
+
+/// Pieces of one word while it is read.
+#[derive(Default)]
+struct Pieces {
+    done: Vec<Piece>,
+    plain: String,
+}
+
+impl Pieces {
+    fn plain(&mut self, text: &str) {
+        self.plain.push_str(text);
+    }
+
+    fn push(&mut self, piece: Piece) {
+        if !self.plain.is_empty() {
+            self.done.push(Piece::Plain(std::mem::take(&mut self.plain)));
+        }
+        self.done.push(piece);
+    }
+
+    fn quoted(&mut self, text: &str) {
+        if self.plain.is_empty()
+            && let Some(Piece::Quoted(last)) = self.done.last_mut()
+        {
+            last.push_str(text);
+        } else {
+            self.push(Piece::Quoted(text.to_owned()));
+        }
+    }
+
+    fn finish(mut self) -> Word {
+        if !self.plain.is_empty() {
+            self.done.push(Piece::Plain(self.plain));
+        }
+        Word(self.done)
+    }
+}
+
+impl Parser<'_> {
+    /// Parses one word. `None`: none begins here.
+    pub(super) fn word(&mut self) -> Result<Option<Word>, SyntaxError> {
+        let start = self.at;
+        let mut pieces = Pieces::default();
+        while let Some(byte) = self.peek() {
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b')' => break,
+                b'<' | b'>' if self.rest()[1..].starts_with('(') => {
+                    self.at += 2;
+                    let list = self.list_in_parentheses()?;
+                    pieces.push(Piece::Process(list));
+                }
+                b'<' | b'>' => break,
+                b'(' => {
+                    // `@(a|b)` and the like are wildcards; any other parenthesis ends the word.
+                    if !pieces.plain.ends_with(['@', '!', '?', '*', '+']) {
+                        break;
+                    }
+                    let group = self.wildcard_group()?;
+                    pieces.plain(&group);
+                }
+                b'\\' => self.escape(&mut pieces),
+                b'\'' => {
+                    self.at += 1;
+                    let length = self.rest().find('\'').ok_or(SyntaxError::Unclosed)?;
+                    pieces.quoted(&self.text[self.at..self.at + length]);
+                    self.at += length + 1;
+                }
+                b'"' => {
+                    self.at += 1;
+                    self.deeper(|parser| parser.double_quoted(&mut pieces, Some(b'"')))?;
+                }
+                b'$' => self.deeper(|parser| parser.dollar(&mut pieces, false))?,
+                b'`' => self.deeper(|parser| parser.backquote(&mut pieces))?,
+                _ => self.copy(&mut pieces, false),
+            }
+        }
+        Ok((self.at > start).then(|| pieces.finish()))
+    }
+
+    /// Copies the character that stands here.
+    fn copy(&mut self, pieces: &mut Pieces, quoted: bool) {
+        let Some(character) = self.rest().chars().next() else { return };
+        let end = self.at + character.len_utf8();
+        let text = &self.text[self.at..end];
+        if quoted {
+            pieces.quoted(text);
+        } else {
+            pieces.plain(text);
+        }
+        self.at = end;
+    }
+
+    fn escape(&mut self, pieces: &mut Pieces) {
+        self.at += 1;
+        if !self.eat("\n") {
+            self.copy(pieces, true);
+        }
+    }
+
+    /// Copies a wildcard group with its parentheses.
+    fn wildcard_group(&mut self) -> Result<String, SyntaxError> {
+        let mut depth = 0_usize;
+        for (offset, byte) in self.rest().bytes().enumerate() {
+            match byte {
+                b'(' => depth += 1,
+                b')' => depth -= 1,
+                b'\n' => return Err(SyntaxError::Unexpected),
+                _ => {}
+            }
+            if depth == 0 {
+                let end = self.at + offset + 1;
+                let group = self.text[self.at..end].to_owned();
+                self.at = end;
+                return Ok(group);
+            }
+        }
+        Err(SyntaxError::Unclosed)
+    }
+
+    /// Reads what is between double quotes, or to the end of the text.
+    fn double_quoted(&mut self, pieces: &mut Pieces, end: Option<u8>) -> Result<(), SyntaxError> {
+        pieces.quoted("");
+        loop {
+            match self.peek() {
+                None => return if end.is_none() { Ok(()) } else { Err(SyntaxError::Unclosed) },
+                byte if byte == end => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    if self.eat("\n") {
+                        continue;
+                    }
+                    let special = matches!(self.peek(), Some(b'$' | b'`' | b'\\')) || self.peek() == end;
+                    if !special {
+                        pieces.quoted("\\");
+                    }
+                    self.copy(pieces, true);
+                }
+                Some(b'$') => self.deeper(|parser| parser.dollar(pieces, true))?,
+                Some(b'`') => self.deeper(|parser| parser.backquote(pieces))?,
+                Some(_) => {
+                    let plain = |byte: &u8| !b"\"\\$`".contains(byte);
+                    let length = self.rest().bytes().take_while(plain).count().max(1);
+                    pieces.quoted(&self.text[self.at..self.at + length]);
+                    self.at += length;
+                }
+            }
+        }
+    }
+
+    /// Reads an unquoted here-document: as between double quotes, but a `"` is nothing special.
+    pub(super) fn here_document_body(&mut self, body: &str) -> Result<Word, SyntaxError> {
+        self.nested_text(body)
+    }
+
+    fn nested_text(&mut self, text: &str) -> Result<Word, SyntaxError> {
+        self.deeper(|parser| {
+            let mut inner = Parser::nested(text, parser.depth);
+            let mut pieces = Pieces::default();
+            inner.double_quoted(&mut pieces, None)?;
+            if inner.has_here_documents() {
+                return Err(SyntaxError::Unexpected);
+            }
+            Ok(pieces.finish())
+        })
+    }
+
+    fn dollar(&mut self, pieces: &mut Pieces, quoted: bool) -> Result<(), SyntaxError> {
+        self.at += 1;
+        match self.peek() {
+            Some(b'(') => {
+                if self.looking_at("((")
+                    && let Some(lists) = self.arithmetic()?
+                {
+                    pieces.push(Piece::Opaque(lists));
+                    return Ok(());
+                }
+                self.at += 1;
+                let list = self.list_in_parentheses()?;
+                pieces.push(Piece::Substitution(list));
+            }
+            Some(b'{') => self.braced(pieces, quoted)?,
+            Some(b'\'') if !quoted => {
+                self.at += 1;
+                let text = self.ansi_quoted()?;
+                pieces.quoted(&text);
+            }
+            // `$"…"` is translated; the text is the same for programs.
+            Some(b'"') if !quoted => {}
+            Some(byte) if byte.is_ascii_alphabetic() || byte == b'_' => {
+                let fits = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+                let length = self.rest().bytes().take_while(fits).count();
+                let name = self.rest()[..length].to_owned();
+                self.at += length;
+                pieces.push(Piece::Variable { name, quoted });
+            }
+            Some(byte) if byte.is_ascii_digit() || b"@*".contains(&byte) => {
+                let name = char::from(byte).to_string();
+                self.at += 1;
+                pieces.push(Piece::Variable { name, quoted });
+            }
+            Some(b'#' | b'?' | b'!' | b'$' | b'-') => {
+                self.at += 1;
+                pieces.push(Piece::Opaque(Vec::new()));
+            }
+            _ if quoted => pieces.quoted("$"),
+            _ => pieces.plain("$"),
+        }
+        Ok(())
+    }
+
+    fn list_in_parentheses(&mut self) -> Result<List, SyntaxError> {
+        let list = self.list(&[])?;
+        if self.eat(")") { Ok(list) } else { Err(SyntaxError::Unclosed) }
+    }
+
+    /// Reads `${…}`. Only `${NAME}` is a variable that the reader works out.
+    fn braced(&mut self, pieces: &mut Pieces, quoted: bool) -> Result<(), SyntaxError> {
+        self.at += 1;
+        let fits = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let length = self.rest().bytes().take_while(fits).count();
+        if length > 0 && self.rest()[length..].starts_with('}') {
+            let name = self.rest()[..length].to_owned();
+            self.at += length + 1;
+            pieces.push(Piece::Variable { name, quoted });
+            return Ok(());
+        }
+        let mut inner = Pieces::default();
+        loop {
+            match self.peek().ok_or(SyntaxError::Unclosed)? {
+                b'}' => break,
+                b'\\' => self.escape(&mut inner),
+                b'\'' if !quoted => {
+                    self.at += 1;
+                    let length = self.rest().find('\'').ok_or(SyntaxError::Unclosed)?;
+                    self.at += length + 1;
+                }
+                b'"' => {
+                    self.at += 1;
+                    self.deeper(|parser| parser.double_quoted(&mut inner, Some(b'"')))?;
+                }
+                b'$' => self.deeper(|parser| parser.dollar(&mut inner, true))?,
+                b'`' => self.deeper(|parser| parser.backquote(&mut inner))?,
+                _ => self.copy(&mut inner, true),
+            }
+        }
+        self.at += 1;
+        pieces.push(Piece::Opaque(lists_of(inner.finish())));
+        Ok(())
+    }
+
+    fn ansi_quoted(&mut self) -> Result<String, SyntaxError> {
+        let mut text = String::new();
+        loop {
+            let character = self.rest().chars().next().ok_or(SyntaxError::Unclosed)?;
+            self.at += character.len_utf8();
+            match character {
+                '\'' => return Ok(text),
+                '\\' => {
+                    let escaped = self.rest().chars().next().ok_or(SyntaxError::Unclosed)?;
+                    self.at += escaped.len_utf8();
+                    match escaped {
+                        'n' => text.push('\n'),
+                        't' => text.push('\t'),
+                        '\\' | '\'' | '"' | '?' => text.push(escaped),
+                        // Codes of characters: no path that is worth the table.
+                        _ => text.push('\u{fffd}'),
+                    }
+                }
+                _ => text.push(character),
+            }
+        }
+    }
+
+    /// Reads a substitution in backquotes: its text is parsed once the escapes are taken off.
+    fn backquote(&mut self, pieces: &mut Pieces) -> Result<(), SyntaxError> {
+        self.at += 1;
+        let mut inner = String::new();
+        loop {
+            let character = self.rest().chars().next().ok_or(SyntaxError::Unclosed)?;
+            self.at += character.len_utf8();
+            match character {
+                '`' => break,
+                '\\' => {
+                    let escaped = self.rest().chars().next().ok_or(SyntaxError::Unclosed)?;
+                    self.at += escaped.len_utf8();
+                    if !matches!(escaped, '$' | '`' | '\\') {
+                        inner.push('\\');
+                    }
+                    inner.push(escaped);
+                }
+                _ => inner.push(character),
+            }
+        }
+        let script = parse_at_depth(&inner, self.depth)?;
+        if !script.bodies.is_empty() {
+            return Err(SyntaxError::Unexpected);
+        }
+        pieces.push(Piece::Substitution(script.list));
+        Ok(())
+    }
+
+    /// Reads `(( … ))` at this place. `None`: these are two parentheses of subshells; nothing is consumed.
+    fn arithmetic(&mut self) -> Result<Option<Vec<List>>, SyntaxError> {
+        let inside = self.at + 2;
+        let (mut depth, mut at) = (0_usize, inside);
+        let bytes = self.text.as_bytes();
+        while at < bytes.len() {
+            match bytes[at] {
+                b'(' => depth += 1,
+                b')' if depth == 0 => {
+                    if bytes.get(at + 1) != Some(&b')') {
+                        return Ok(None);
+                    }
+                    self.at = at + 2;
+                    let text = self.text[inside..at].to_owned();
+                    return Ok(Some(lists_of(self.nested_text(&text)?)));
+                }
+                b')' => depth -= 1,
+                b'\'' => return Ok(None),
+                _ => {}
+            }
+            at += 1;
+        }
+        Ok(None)
+    }
+
+    /// Reads the command `(( … ))`. `None`: nested subshells begin here.
+    pub(super) fn arithmetic_command(&mut self) -> Result<Option<Vec<Word>>, SyntaxError> {
+        let lists = self.arithmetic()?;
+        Ok(lists.map(|lists| vec![Word(vec![Piece::Opaque(lists)])]))
+    }
+}
+
+/// The commands that run while a word is expanded.
+fn lists_of(word: Word) -> Vec<List> {
+    let mut lists = Vec::new();
+    for piece in word.0 {
+        match piece {
+            Piece::Substitution(list) | Piece::Process(list) => lists.push(list),
+            Piece::Opaque(inner) => lists.extend(inner),
+            Piece::Plain(_) | Piece::Quoted(_) | Piece::Variable { .. } => {}
+        }
+    }
+    lists
+}

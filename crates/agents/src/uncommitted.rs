@@ -1,0 +1,53 @@
+//! Uncommitted work: which of an agent's files differ from the last commit, as git says.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The paths among these that are as committed, or that git ignores. None if git cannot tell.
+///
+/// Paths are relative to the root of the work tree.
+pub(crate) fn committed(root: &Path, paths: &[String]) -> Option<BTreeSet<String>> {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(root).args(["--no-optional-locks", "--literal-pathspecs", "status"]);
+    git.args(["--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--"]).args(paths);
+    // A hook may run inside of a git command, whose variables name another repository or index.
+    for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"] {
+        git.env_remove(variable);
+    }
+    let output = git.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    let changed: BTreeSet<&str> = text.split('\0').filter_map(changed_path).collect();
+    Some(paths.iter().filter(|path| !changed.contains(path.as_str())).cloned().collect())
+}
+
+/// The path of one entry: `1 XY sub mH mI mW hH hI path`, `u XY sub m1 m2 m3 mW h1 h2 h3 path`, `? path`.
+fn changed_path(entry: &str) -> Option<&str> {
+    let fields = match entry.as_bytes().first()? {
+        b'1' => 9,
+        b'u' => 11,
+        b'?' => 2,
+        _ => return None,
+    };
+    entry.splitn(fields, ' ').nth(fields - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_every_kind_have_their_path_at_the_end() {
+        let sha = "0".repeat(40);
+        assert_eq!(
+            changed_path(&format!("1 .M N... 100644 100644 100644 {sha} {sha} a b.rs")),
+            Some("a b.rs")
+        );
+        let unmerged = format!("u UU N... 100644 100644 100644 100644 {sha} {sha} {sha} x y");
+        assert_eq!(changed_path(&unmerged), Some("x y"));
+        assert_eq!(changed_path("? new file"), Some("new file"));
+        for other in ["", "! ignored", "# branch.oid x", "1 short"] {
+            assert_eq!(changed_path(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Claims of agents: one lease for each file, all files of a call or none, and what happens to them when an agent stops.
+//!
+//! An agent never sleeps in its hook. A file that another owner has is denied, and the agent gets a ticket for it. When the
+//! ticket is granted, the lease waits for the agent's next call until `pickup_by`.
+
+use std::sync::Arc;
+
+use super::{Outcome, lease_to_join, line_up, new_lease, reap_dead};
+use crate::deadlock::Link;
+use crate::id::{LeaseId, Owner};
+use crate::overlay::Overlay;
+use crate::record::{Claim, Lease, Priority, Rank, Ticket};
+use crate::resource::{Key, KeyRange};
+use crate::time::Ttl;
+use crate::waiting::{Asker, Blocker, Obstacle, blockers, hand_off, meets, settle};
+
+/// A lease is renewed when this part of its TTL has passed, so that most calls write nothing.
+const RENEW_AFTER: u32 = 8;
+
+/// One call of an agent: the files that it is about to change. With no files, the call only renews.
+#[derive(Clone, Debug)]
+pub struct AgentCall {
+    /// Who calls.
+    pub owner: Owner,
+    /// One claim for each file, all of this owner.
+    pub claims: Vec<Claim>,
+    /// What must not be held by another owner now, but is not claimed: the files of a command that sweeps over a folder.
+    pub checks: Vec<Claim>,
+    /// How long the claims of the agent last without a further call.
+    pub ttl: Ttl,
+    /// How long a ticket stays in line without a further call.
+    pub stays: Ttl,
+}
+
+/// What a call led to.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct AgentAnswer {
+    /// The leases that are new. Empty if something was denied.
+    pub granted: Vec<Lease>,
+    /// What others have. Empty if all files are the agent's now.
+    pub denied: Vec<Denial>,
+    /// Leases that were granted to tickets of the agent since its last call.
+    pub arrived: Vec<Lease>,
+    /// Claims of other agents to the new files in other work trees.
+    pub elsewhere: Vec<Obstacle<Lease>>,
+}
+
+/// One file that another owner has.
+#[derive(Clone, Debug)]
+pub struct Denial {
+    /// What was asked for.
+    pub claim: Claim,
+    /// Who has it, and who waits before the agent.
+    pub blockers: Vec<Blocker>,
+    /// The place in line. None if waiting would never end, or if it was only a check.
+    pub ticket: Option<Ticket>,
+    /// The cycle that waiting would close.
+    pub cycle: Vec<Link>,
+}
+
+/// Renews what the agent and the owners above it hold, and claims the files of the call: all of them or none.
+///
+/// For each denied file a ticket stands in line. A later call for the same file keeps its place.
+pub fn agent_call<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<AgentAnswer, E> {
+    let mut arrived = Vec::new();
+    renew_leases(overlay, call, &mut arrived)?;
+    // A round starts again only after one of the files was granted to a ticket of this call.
+    for _ in 0..=call.claims.len() {
+        if let Some(mut answer) = claim_files(overlay, call)? {
+            // What was granted during this very call is no news: the caller asked for it.
+            arrived.retain(|lease| !call.claims.iter().any(|claim| lease.claim.satisfies(&claim.resources)));
+            answer.arrived = arrived;
+            return Ok(answer);
+        }
+        renew_leases(overlay, call, &mut arrived)?;
+    }
+    settle(overlay, None)?;
+    Ok(AgentAnswer { arrived, ..AgentAnswer::default() })
+}
+
+fn renew_leases<E>(
+    overlay: &mut Overlay<'_, E>,
+    call: &AgentCall,
+    arrived: &mut Vec<Lease>,
+) -> Result<(), E> {
+    let now = overlay.now();
+    let owners: Vec<Owner> = std::iter::once(call.owner.clone()).chain(call.owner.all_above()).collect();
+    for owner in owners {
+        for lease in leases_of_agent(overlay, &KeyRange::of(Key::of_owner(&owner)))? {
+            let verdict = overlay.judge_lease(&lease);
+            if verdict.is_free() {
+                overlay.reap_lease(lease, verdict);
+                continue;
+            }
+            if lease.revoked {
+                continue;
+            }
+            let is_own = owner == call.owner;
+            let is_late = now.since(lease.heartbeat_at) > call.ttl.get() / RENEW_AFTER
+                || lease.claim.ttl != Some(call.ttl)
+                || lease.pickup_by.is_some();
+            // The owner above has to be told itself that its turn has come.
+            if !is_late || (!is_own && lease.pickup_by.is_some()) {
+                continue;
+            }
+            let claim = Arc::new(Claim { ttl: Some(call.ttl), ..Claim::clone(&lease.claim) });
+            let renewed = Lease { claim, heartbeat_at: now, pickup_by: None, ..lease.clone() };
+            if lease.pickup_by.is_some() {
+                arrived.push(renewed.clone());
+            }
+            overlay.put_lease(Some(lease), renewed);
+        }
+    }
+    Ok(())
+}
+
+/// Claims all files or none. Returns nothing if a ticket was granted meanwhile: then the round starts again.
+fn claim_files<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<Option<AgentAnswer>, E> {
+    for claim in call.claims.iter().chain(&call.checks) {
+        reap_dead(overlay, claim)?;
+    }
+    // Waiters come before a new claim, also for what a dead holder leaves.
+    hand_off(overlay)?;
+    let now = overlay.now();
+    let mut missing: Vec<(&Claim, Option<Ticket>)> = Vec::new();
+    let mut blocked: Vec<(&Claim, Option<Ticket>, Vec<Blocker>)> = Vec::new();
+    for claim in &call.claims {
+        let is_repeated = missing.iter().any(|(known, _)| known.resources == claim.resources);
+        if is_repeated || lease_to_join(overlay, claim)?.is_some() {
+            continue;
+        }
+        let ticket = own_ticket(overlay, claim)?;
+        let last = Rank::new(now, Priority::default(), LeaseId(u64::MAX));
+        let rank = ticket.as_ref().map_or(last, |ticket| ticket.rank);
+        let in_the_way = blockers(overlay, Asker { claim, rank, whole_line: false })?;
+        if !in_the_way.is_empty() {
+            blocked.push((claim, ticket.clone(), in_the_way));
+        }
+        missing.push((claim, ticket));
+    }
+    let mut denied = Vec::new();
+    for claim in &call.checks {
+        // Those who wait do not work on it yet.
+        let first = Rank::of_upgrade(LeaseId(0));
+        let blockers = blockers(overlay, Asker { claim, rank: first, whole_line: false })?;
+        if !blockers.is_empty() {
+            denied.push(Denial { claim: claim.clone(), blockers, ticket: None, cycle: Vec::new() });
+        }
+    }
+    if blocked.is_empty() && denied.is_empty() {
+        return grant_all(overlay, missing).map(Some);
+    }
+    for (claim, ticket, in_the_way) in blocked {
+        let ticket = match ticket {
+            Some(ticket) => {
+                let seen = Ticket { seen_at: now, stays: call.stays, ..ticket.clone() };
+                overlay.put_ticket(Some(ticket), seen.clone());
+                Ok(Some(seen))
+            }
+            None => stand_in_line(overlay, claim, call.stays)?,
+        };
+        let (ticket, cycle) = match ticket {
+            Ok(Some(ticket)) => (Some(ticket), Vec::new()),
+            Ok(None) => return Ok(None),
+            Err(cycle) => (None, cycle),
+        };
+        denied.push(Denial { claim: claim.clone(), blockers: in_the_way, ticket, cycle });
+    }
+    settle(overlay, None)?;
+    Ok(Some(AgentAnswer { denied, ..AgentAnswer::default() }))
+}
+
+fn grant_all<E>(
+    overlay: &mut Overlay<'_, E>,
+    missing: Vec<(&Claim, Option<Ticket>)>,
+) -> Result<AgentAnswer, E> {
+    let mut answer = AgentAnswer::default();
+    for (claim, ticket) in missing {
+        if let Some(ticket) = ticket {
+            overlay.remove_ticket(ticket);
+        }
+        let token = overlay.next_token()?;
+        let lease = new_lease(LeaseId(token.0), token, Arc::new(claim.clone()), overlay.now());
+        overlay.put_lease(None, lease.clone());
+        answer.elsewhere.extend(in_other_work_trees(overlay, claim)?);
+        answer.granted.push(lease);
+    }
+    settle(overlay, None)?;
+    Ok(answer)
+}
+
+/// Puts a new ticket into the line. Returns none if it was granted at once, and the cycle if waiting would never end.
+#[expect(clippy::type_complexity, reason = "read once, by the caller below")]
+fn stand_in_line<E>(
+    overlay: &mut Overlay<'_, E>,
+    claim: &Claim,
+    stays: Ttl,
+) -> Result<Result<Option<Ticket>, Vec<Link>>, E> {
+    let (id, now) = (LeaseId(overlay.next_number()?), overlay.now());
+    let priority = Priority::default();
+    let ticket = Ticket {
+        id,
+        claim: Arc::new(claim.clone()),
+        priority,
+        rank: Rank::new(now, priority, id),
+        enqueued_at: now,
+        seen_at: now,
+        stays,
+        waker: None,
+        under: Vec::new(),
+        upgrades: None,
+    };
+    Ok(match line_up(overlay, ticket)? {
+        Outcome::Waiting(waiting) => Ok(Some(waiting.ticket)),
+        Outcome::Deadlock(links) => Err(links),
+        Outcome::Granted(_) | Outcome::Held(_) | Outcome::Gone => Ok(None),
+    })
+}
+
+/// The ticket of the same owner for the same file.
+fn own_ticket<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Option<Ticket>, E> {
+    let tickets = overlay.tickets(&KeyRange::of(Key::of_owner(&claim.owner)))?;
+    let is_same = |ticket: &Ticket| {
+        ticket.claim.resources == claim.resources
+            && ticket.claim.agent == claim.agent
+            && ticket.upgrades.is_none()
+    };
+    for ticket in tickets.into_iter().filter(is_same) {
+        let verdict = overlay.judge_ticket(&ticket);
+        if !verdict.is_free() {
+            return Ok(Some(ticket));
+        }
+        overlay.reap_ticket(ticket, verdict);
+    }
+    Ok(None)
+}
+
+fn in_other_work_trees<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Vec<Obstacle<Lease>>, E> {
+    let mut found = Vec::new();
+    for resource in &claim.resources {
+        for lease in overlay.leases(&resource.target.key_range())? {
+            let other = &lease.claim;
+            let is_family = other.owner == claim.owner
+                || other.owner.is_above(&claim.owner)
+                || claim.owner.is_above(&other.owner);
+            if is_family || !other.gives_way_to(claim) || overlay.judge_lease(&lease).is_free() {
+                continue;
+            }
+            let witness = meets(resource, other);
+            found.extend(witness.map(|witness| Obstacle { record: lease, witness }));
+        }
+    }
+    Ok(found)
+}
+
+/// A sub-agent has stopped: what it and its own sub-agents hold goes to the owner above it, and their tickets end.
+///
+/// Returns the new leases of the owner above.
+pub fn hand_up<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<Vec<Lease>, E> {
+    let Some(above) = owner.all_above().next() else { return Ok(Vec::new()) };
+    let mut handed = Vec::new();
+    let family = family_of(owner);
+    for ticket in overlay.tickets(&family)? {
+        if ticket.claim.agent.is_some() {
+            overlay.remove_ticket(ticket);
+        }
+    }
+    let leases = remove_leases(overlay, &family)?;
+    // What the sub-agent had not picked up yet, it never worked on.
+    for lease in leases.into_iter().filter(|lease| lease.pickup_by.is_none() && !lease.revoked) {
+        let claim = Claim { owner: above.clone(), ticket: None, ..Claim::clone(&lease.claim) };
+        // A lease that the sub-agent took by hand stays, and the owner above must not hold the same beside it.
+        let first = Rank::of_upgrade(LeaseId(0));
+        let is_free = blockers(overlay, Asker { claim: &claim, rank: first, whole_line: false })?.is_empty();
+        if is_free && lease_to_join(overlay, &claim)?.is_none() {
+            let token = overlay.next_token()?;
+            let new = new_lease(LeaseId(token.0), token, Arc::new(claim), overlay.now());
+            let lease = Lease { acquired_at: lease.acquired_at, ..new };
+            overlay.put_lease(None, lease.clone());
+            handed.push(lease);
+        }
+    }
+    settle(overlay, None)?;
+    Ok(handed)
+}
+
+/// A session has ended: everything that the agent and its sub-agents hold or wait for ends. Returns the leases.
+pub fn end_session<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<Vec<Lease>, E> {
+    let family = family_of(owner);
+    for ticket in overlay.tickets(&family)? {
+        if ticket.claim.agent.is_some() {
+            overlay.remove_ticket(ticket);
+        }
+    }
+    let leases = remove_leases(overlay, &family)?;
+    settle(overlay, None)?;
+    Ok(leases)
+}
+
+/// The turn of an agent has ended: lets go of `done`, and keeps its other leases for `ttl` only.
+///
+/// A lease that was renewed since `done` was read belongs to a new turn and stays.
+pub fn rest<E>(overlay: &mut Overlay<'_, E>, owner: &Owner, done: &[Lease], ttl: Ttl) -> Result<(), E> {
+    for lease in leases_of_agent(overlay, &KeyRange::of(Key::of_owner(owner)))? {
+        if lease.revoked {
+            continue;
+        }
+        if done.contains(&lease) {
+            overlay.remove_lease(lease);
+        } else if lease.pickup_by.is_none() {
+            let claim = Arc::new(Claim { ttl: Some(ttl), ..Claim::clone(&lease.claim) });
+            let resting = Lease { claim, heartbeat_at: overlay.now(), ..lease.clone() };
+            overlay.put_lease(Some(lease), resting);
+        }
+    }
+    settle(overlay, None)
+}
+
+/// The keys of an owner's own records and of those of its sub-agents.
+fn family_of(owner: &Owner) -> KeyRange {
+    KeyRange { exact: vec![Key::of_owner(owner), Key::of_family(owner)], below: None }
+}
+
+fn leases_of_agent<E>(overlay: &mut Overlay<'_, E>, range: &KeyRange) -> Result<Vec<Lease>, E> {
+    let mut leases = overlay.leases(range)?;
+    leases.retain(|lease| lease.claim.agent.is_some());
+    Ok(leases)
+}
+
+fn remove_leases<E>(overlay: &mut Overlay<'_, E>, range: &KeyRange) -> Result<Vec<Lease>, E> {
+    let leases = leases_of_agent(overlay, range)?;
+    for lease in &leases {
+        overlay.wake(lease.waker());
+        overlay.remove_lease(lease.clone());
+    }
+    Ok(leases)
+}

@@ -1,0 +1,34 @@
+//! Use cases of agents: claim the files of a call, end a turn, a sub-agent or a session. Each is one decision.
+
+use lockkeeper_core::id::Owner;
+use lockkeeper_core::lease::{self, AgentAnswer, AgentCall};
+use lockkeeper_core::record::Lease;
+use lockkeeper_core::time::{Moment, Ttl};
+use lockkeeper_store::StoreError;
+
+use crate::Engine;
+
+impl Engine {
+    /// Renews what an agent holds, and claims the files that it is about to change: all of them or none.
+    ///
+    /// Also returns the moment of the decision, on the store's clock.
+    pub fn agent_call(&self, call: &AgentCall) -> Result<(AgentAnswer, Moment), StoreError> {
+        let decided = self.decide(|overlay| Ok((lease::agent_call(overlay, call)?, overlay.now())));
+        decided.map(|(answer, _)| answer)
+    }
+
+    /// A sub-agent has stopped: its claims go to the owner above it.
+    pub fn hand_up(&self, owner: &Owner) -> Result<Vec<Lease>, StoreError> {
+        self.decide(|overlay| lease::hand_up(overlay, owner)).map(|(handed, _)| handed)
+    }
+
+    /// A session has ended: the claims of the agent and of its sub-agents end.
+    pub fn end_agent_session(&self, owner: &Owner) -> Result<Vec<Lease>, StoreError> {
+        self.decide(|overlay| lease::end_session(overlay, owner)).map(|(ended, _)| ended)
+    }
+
+    /// A turn has ended: lets go of `done`, and keeps the other claims of the agent for `ttl`.
+    pub fn rest(&self, owner: &Owner, done: &[Lease], ttl: Ttl) -> Result<(), StoreError> {
+        self.decide(|overlay| lease::rest(overlay, owner, done, ttl)).map(|((), _)| ())
+    }
+}
