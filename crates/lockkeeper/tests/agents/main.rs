@@ -26,6 +26,7 @@ macro_rules! each_harness {
     };
 }
 
+mod claims;
 mod harness;
 mod matrix;
 mod plain;
