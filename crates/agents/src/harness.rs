@@ -95,7 +95,10 @@ pub(crate) fn detect(
         matches!(text("hook_event_name"), Some("BeforeTool" | "AfterTool" | "BeforeAgent" | "AfterAgent"));
     let foreign_transcript = below(".codex") || below(".qwen") || below("projects");
 
-    Ok(Some(if has("cursor_version") {
+    Ok(Some(if text("harness") == Some("opencode") {
+        // Our own plugin says so.
+        Harness::OpenCode
+    } else if has("cursor_version") {
         Harness::Cursor
     } else if has("agent_action_name") {
         Harness::Windsurf
@@ -112,8 +115,6 @@ pub(crate) fn detect(
         Harness::Copilot
     } else if below(".qwen") {
         Harness::Qwen
-    } else if text("harness") == Some("opencode") {
-        Harness::OpenCode
     } else if below("projects") && is_session(&marks.claude_session) {
         Harness::Claude
     } else {

@@ -22,7 +22,7 @@ use crate::writes::Writes;
 /// Works out what a command line would write at this place.
 pub fn writes(command: &str, place: &Place<'_>) -> Writes {
     let mut reader = reader::Reader::new(*place, command.contains("globstar"));
-    match parse::parse(command) {
+    match parse::parse_at_depth(command, 0) {
         Ok(script) => reader.run_script(script),
         Err(why) => reader.writes.not_known(why.to_string()),
     }

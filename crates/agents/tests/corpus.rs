@@ -9,7 +9,7 @@ mod judge;
 use std::path::{Path, PathBuf};
 
 use cases::{Case, Expect};
-use judge::Scratch;
+use judge::{Scratch, Written};
 use lockkeeper_agents::{Entry, Place, Target, Writes, shell_writes};
 
 const COMMANDS: &str = include_str!("data/corpus.txt");
@@ -26,19 +26,20 @@ fn read(case: &Case, scratch: &Scratch) -> Writes {
 }
 
 /// What is wrong with the reader's answer, in the light of what was written.
-fn faults(case: &Case, writes: &Writes, written: &[PathBuf], repository: &Path) -> Vec<String> {
+fn faults(case: &Case, writes: &Writes, written: &Written, repository: &Path) -> Vec<String> {
     let mut faults = Vec::new();
     let covered = |path: &PathBuf| writes.paths.iter().any(|target| target.covers(path));
-    let idle = |target: &&Target| !written.iter().any(|path| target.covers(path));
+    let everything = || written.kept.iter().chain(&written.temporary);
+    let idle = |target: &&Target| !everything().any(|path| target.covers(path));
     let inside = |target: &&Target| match target {
         Target::File(path) | Target::Below(path) => path.starts_with(repository),
         Target::Pattern(pattern) => pattern.starts_with(repository.to_str().unwrap()),
     };
-    let missed = written.iter().filter(|path| !covered(path)).map(|path| format!("misses {}", path.display()));
+    let missed = written.kept.iter().filter(|path| !covered(path)).map(|path| format!("misses {}", path.display()));
     let claimed = writes.paths.iter().filter(inside).filter(idle).map(|target| format!("claims {target:?}"));
     match case.expect {
         Expect::Reads => {
-            faults.extend(written.iter().map(|path| format!("is no reading command: {}", path.display())));
+            faults.extend(written.kept.iter().map(|path| format!("is no reading command: {}", path.display())));
             if !writes.is_nothing() {
                 faults.push(format!("is a reading command, but: {writes:?}"));
             }
@@ -103,7 +104,7 @@ fn judged(case: &Case) -> Vec<String> {
 fn strace_sees_what_a_command_writes() {
     let scratch = Scratch::new();
     let written = scratch.written_by("cd src && (cd ../docs; echo x > new.md) && mv a.rs c.rs; sed -i s/a/b/ lib.rs; cat b.rs");
-    let names: Vec<_> = written.iter().map(|path| path.strip_prefix(scratch.repository()).unwrap()).collect();
+    let names: Vec<_> = written.kept.iter().map(|path| path.strip_prefix(scratch.repository()).unwrap()).collect();
     let expected = ["docs/new.md", "src/a.rs", "src/c.rs", "src/lib.rs"].map(Path::new);
     assert_eq!(names, expected);
 }

@@ -12,6 +12,7 @@ impl Reader<'_> {
     /// The fields of a word. What runs within it is read on the way.
     pub(super) fn fields(&mut self, word: &Word, state: &State) -> Vec<Value> {
         let words = self.combinations(word, state);
+        self.spend(words.iter().map(|word| word.characters.len()).sum());
         let (home, globstar) = (self.place.home, self.globstar);
         words.into_iter().flat_map(|marked| marked.fields(home, globstar)).collect()
     }

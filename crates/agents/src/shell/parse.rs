@@ -24,11 +24,7 @@ pub(super) enum SyntaxError {
     Unexpected,
 }
 
-/// Parses a command line.
-pub(super) fn parse(text: &str) -> Result<Script, SyntaxError> {
-    parse_at_depth(text, 0)
-}
-
+/// Parses a command line that was found `depth` levels deep.
 pub(super) fn parse_at_depth(text: &str, depth: usize) -> Result<Script, SyntaxError> {
     if text.len() > MAX_BYTES {
         return Err(SyntaxError::TooLong);

@@ -11,10 +11,12 @@ use super::value::{Value, escaped};
 use crate::place::{Entry, Place, join, lexical};
 use crate::writes::{Target, Writes};
 
-/// Commands that are read before the reader gives up. Loops count once for each turn.
+/// Commands that are read before the reader gives up. Loops count once for each turn, and long words count more.
 const MAX_STEPS: usize = 5_000;
-/// How deep functions, `eval` and `bash -c` may nest.
-const MAX_CALLS: usize = 12;
+/// So many bytes of text count as one command.
+const STEP_BYTES: usize = 1_024;
+/// How deep lists may nest, also through functions, `eval` and `bash -c`.
+const MAX_DEPTH: usize = 100;
 
 pub(super) struct Reader<'a> {
     pub(super) place: Place<'a>,
@@ -24,7 +26,7 @@ pub(super) struct Reader<'a> {
     /// Folders that the script itself makes.
     made: BTreeSet<PathBuf>,
     steps: usize,
-    calls: usize,
+    depth: usize,
 }
 
 /// How much of an entry is written.
@@ -50,7 +52,7 @@ pub(super) enum Input {
 impl<'a> Reader<'a> {
     pub(super) fn new(place: Place<'a>, globstar: bool) -> Self {
         let writes = Writes::default();
-        Self { place, writes, globstar, made: BTreeSet::new(), steps: 0, calls: 0 }
+        Self { place, writes, globstar, made: BTreeSet::new(), steps: 0, depth: 0 }
     }
 
     pub(super) fn run_script(&mut self, script: Script) {
@@ -61,28 +63,33 @@ impl<'a> Reader<'a> {
 
     /// Reads a script within a script: `bash -c`, `eval`.
     pub(super) fn run_text(&mut self, text: &str, state: &mut State) {
-        match parse::parse(text) {
+        self.spend(text.len());
+        match parse::parse_at_depth(text, self.depth) {
             Ok(script) => {
                 let bodies = std::mem::replace(&mut state.bodies, Rc::new(script.bodies));
-                self.call(|reader| reader.list(&script.list, state));
+                self.list(&script.list, state);
                 state.bodies = bodies;
             }
             Err(why) => self.writes.not_known(why.to_string()),
         }
     }
 
-    /// Runs `inner` one call deeper.
-    fn call(&mut self, inner: impl FnOnce(&mut Self)) {
-        if self.calls >= MAX_CALLS {
-            self.writes.not_known("calls nest too deeply");
-            return;
-        }
-        self.calls += 1;
-        inner(self);
-        self.calls -= 1;
+    /// Counts the work on a text of this length.
+    pub(super) fn spend(&mut self, bytes: usize) {
+        self.steps += bytes / STEP_BYTES;
     }
 
     pub(super) fn list(&mut self, list: &List, state: &mut State) {
+        if self.depth >= MAX_DEPTH {
+            self.writes.not_known("the script nests too deeply to follow");
+            return;
+        }
+        self.depth += 1;
+        self.items(list, state);
+        self.depth -= 1;
+    }
+
+    fn items(&mut self, list: &List, state: &mut State) {
         for item in list {
             self.steps += 1;
             if self.steps > MAX_STEPS {
@@ -160,9 +167,13 @@ impl<'a> Reader<'a> {
                     input = Input::Unknown;
                 }
                 Redirect::HereDocument(body) => {
-                    let word = state.bodies.get(*body).cloned().unwrap_or_default();
-                    self.evaluate(&word, state);
+                    let bodies = Rc::clone(&state.bodies);
+                    let Some(word) = bodies.get(*body) else { continue };
+                    self.evaluate(word, state);
                     input = word.literal().map_or(Input::Unknown, Input::Text);
+                    if let Input::Text(text) = &input {
+                        self.spend(text.len());
+                    }
                 }
             }
         }
@@ -200,7 +211,7 @@ impl<'a> Reader<'a> {
             let value = arguments.get(number - 1).cloned().unwrap_or(Value::Text(String::new()));
             state.set(&number.to_string(), vec![value]);
         }
-        self.call(|reader| reader.command(&function.body, state, input));
+        self.command(&function.body, state, input);
         state.bodies = bodies;
         for number in 1..=9 {
             let name = number.to_string();

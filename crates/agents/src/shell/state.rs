@@ -31,6 +31,8 @@ pub(super) struct Function {
 
 /// A variable has at most this many possible values; more are not followed.
 const MAX_VALUES: usize = 8;
+/// A script has at most this many variables; others are not followed.
+const MAX_VARIABLES: usize = 200;
 
 impl State {
     pub(super) fn new(cwd: &Path, home: Option<&Path>) -> Self {
@@ -57,7 +59,9 @@ impl State {
 
     pub(super) fn set(&mut self, name: &str, values: Values) {
         let values = if values.len() > MAX_VALUES || values.is_empty() { vec![Value::Unknown] } else { values };
-        self.variables.insert(name.to_owned(), values);
+        if self.variables.len() < MAX_VARIABLES || self.variables.contains_key(name) {
+            self.variables.insert(name.to_owned(), values);
+        }
     }
 
     /// Takes over what a list may have changed that runs or not.

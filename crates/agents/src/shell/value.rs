@@ -47,6 +47,10 @@ pub(super) struct Marked {
 
 /// A word may become this many fields; more are not followed.
 const MAX_FIELDS: usize = 64;
+/// Variables may make a word this long, in characters. `x=$x$x` doubles.
+const MAX_EXPANDED: usize = 1 << 16;
+/// A word may have this many opening braces that count.
+const MAX_BRACES: usize = 32;
 
 impl Marked {
     pub(super) fn push_text(&mut self, text: &str, mark: Mark) {
@@ -55,7 +59,9 @@ impl Marked {
 
     /// Adds the value of a variable.
     pub(super) fn push_value(&mut self, value: &Value, quoted: bool) {
+        let length = self.characters.len();
         match value {
+            Value::Text(text) | Value::Pattern(text) if length + text.len() > MAX_EXPANDED => self.unknown = true,
             Value::Text(text) if quoted => self.push_text(text, Mark::Quoted),
             Value::Text(text) => {
                 let mark = |c: char| if c.is_ascii_whitespace() { Mark::Split } else { Mark::Wildcard };
@@ -78,12 +84,16 @@ impl Marked {
         }
     }
 
-    /// The fields that the word becomes. `Err`: too many.
+    /// The fields that the word becomes. Too many of them are one that is not known.
     pub(super) fn fields(self, home: Option<&Path>, globstar: bool) -> Vec<Value> {
         if self.unknown {
             return vec![Value::Unknown];
         }
         let quotes = self.quotes;
+        let braces = self.characters.iter().filter(|character| **character == ('{', Mark::Plain)).count();
+        if braces > MAX_BRACES || (braces > 0 && self.characters.len() > MAX_EXPANDED) {
+            return vec![Value::Unknown];
+        }
         let mut words = Vec::new();
         if !expand_braces(self.characters, &mut words, 0) {
             return vec![Value::Unknown];
@@ -188,8 +198,15 @@ fn field(characters: &[(char, Mark)], home: Option<&Path>, globstar: bool) -> Va
             _ => return Value::Unknown,
         }
     }
-    let counts = |(character, mark): &(char, Mark)| *mark != Mark::Quoted && "*?[".contains(*character);
-    if !rest.iter().any(counts) {
+    // `@(a|b)` is a wildcard that the grammar of patterns does not have. The parser leaves no other parenthesis unquoted.
+    if rest.contains(&('(', Mark::Plain)) {
+        return Value::Unknown;
+    }
+    // A `[` without its `]` is only a character; so is the name of the program `[`.
+    let is = |at: usize, c: char| rest.get(at).is_some_and(|(found, mark)| *found == c && *mark != Mark::Quoted);
+    let last_close = (0..rest.len()).rev().find(|at| is(*at, ']')).unwrap_or(0);
+    let opens = |at: usize| is(at, '[') && at + 1 < last_close;
+    if !(0..rest.len()).any(|at| is(at, '*') || is(at, '?') || opens(at)) {
         text.extend(rest.iter().map(|(character, _)| character));
         return Value::Text(text);
     }
@@ -199,9 +216,9 @@ fn field(characters: &[(char, Mark)], home: Option<&Path>, globstar: bool) -> Va
         match character {
             // Without `globstar` two stars are one.
             '*' if wild && !globstar && pattern.ends_with('*') && !pattern.ends_with(r"\*") => {}
-            // `@(a|b)` is a wildcard that the grammar of patterns does not have.
-            '(' if wild && at > 0 => return Value::Unknown,
-            '*' | '?' | '[' | ']' if wild => pattern.push(*character),
+            '*' | '?' if wild => pattern.push(*character),
+            '[' if opens(at) => pattern.push('['),
+            ']' if wild && (0..at).any(opens) => pattern.push(']'),
             _ => pattern.push_str(&escaped(character.encode_utf8(&mut [0; 4]))),
         }
     }

@@ -4,9 +4,18 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use lockkeeper_agents::{join, lexical};
 use tempfile::TempDir;
+
+/// What a command wrote.
+pub struct Written {
+    /// Entries that were there before, or are there after it.
+    pub kept: Vec<PathBuf>,
+    /// Entries that it made and removed again.
+    pub temporary: Vec<PathBuf>,
+}
 
 /// A repository with some files, a home, and nothing else.
 pub struct Scratch {
@@ -35,20 +44,31 @@ const FILES: [(&str, &str); 17] = [
 ];
 
 impl Scratch {
+    /// A copy of one repository that is made once.
     pub fn new() -> Self {
+        static TEMPLATE: LazyLock<Scratch> = LazyLock::new(Scratch::template);
+        let scratch = Self::empty();
+        copy_folder(TEMPLATE.repository(), &scratch.repository);
+        scratch
+    }
+
+    fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The real name: /tmp may be a symlink.
+        // The real name: the folder for temporary files may be a symlink.
         let root = folder.path().canonicalize().unwrap();
-        let repository = root.join("repo");
+        fs::create_dir_all(root.join("home/notes")).unwrap();
+        Self { repository: root.join("repo"), folder }
+    }
+
+    fn template() -> Self {
+        let scratch = Self::empty();
         for (name, content) in FILES {
-            let path = repository.join(name);
+            let path = scratch.repository.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         }
-        fs::create_dir_all(root.join("home/notes")).unwrap();
-        let scratch = Self { folder, repository };
         let set_up = "git init -q -b main && git add -A && git commit -qm first && git branch other && \
-                      echo changed >> docs/old.md && git update-index --refresh -q; true";
+                      echo changed >> docs/old.md";
         assert!(scratch.bash(set_up).status().unwrap().success());
         scratch
     }
@@ -81,28 +101,27 @@ impl Scratch {
         }
     }
 
-    /// Runs a command and lists the files of the work tree that it wrote, made or removed. Files that were neither there before
-    /// nor are there after it were temporary, and are left out.
-    pub fn written_by(&self, script: &str) -> Vec<PathBuf> {
-        let before = self.files();
+    /// Runs a command and lists the entries of the work tree that it wrote, made or removed.
+    pub fn written_by(&self, script: &str) -> Written {
+        let before = self.entries();
         let log = self.folder.path().join("strace.log");
         let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-s", "4096", "-o", log.to_str().unwrap()]);
+        command.args(["-f", "-y", "-qq", "-s", "4096", "-o", log.to_str().unwrap()]);
         command.args(["-e", "trace=file,process,fchmod,fchdir", "-e", "signal=none", "bash", "-c", script]);
         self.prepare(&mut command);
         command.status().expect("strace is installed: scripts/test does that");
-        let after = self.files();
+        let after = self.entries();
         let log = fs::read(&log).unwrap();
         let written = writes_in(&String::from_utf8_lossy(&log), &self.repository);
         let ours = |path: &PathBuf| {
-            path.starts_with(&self.repository)
-                && !path.starts_with(self.repository.join(".git"))
-                && (before.contains(path) || after.contains(path))
+            path.starts_with(&self.repository) && !path.starts_with(self.repository.join(".git"))
         };
-        written.into_iter().filter(ours).collect()
+        let kept = |path: &PathBuf| before.contains(path) || after.contains(path);
+        let (kept, temporary) = written.into_iter().filter(ours).partition(kept);
+        Written { kept, temporary }
     }
 
-    fn files(&self) -> BTreeSet<PathBuf> {
+    fn entries(&self) -> BTreeSet<PathBuf> {
         let mut found = BTreeSet::new();
         let mut folders = vec![self.repository.clone()];
         while let Some(folder) = folders.pop() {
@@ -110,12 +129,24 @@ impl Scratch {
                 let entry = entry.unwrap();
                 if entry.file_type().unwrap().is_dir() {
                     folders.push(entry.path());
-                } else {
-                    found.insert(entry.path());
                 }
+                found.insert(entry.path());
             }
         }
         found
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
     }
 }
 
@@ -140,13 +171,18 @@ fn writes_in(log: &str, start: &Path) -> BTreeSet<PathBuf> {
     for call in &calls {
         let folder = folder_of(call.process, &mut folders, &parents, start);
         let texts = quoted_texts(&call.arguments);
-        let path = |at: usize| texts.get(at).map(|text| lexical(&join(&folder, text)));
+        let path = |at: usize| {
+            let (base, text) = texts.get(at)?;
+            Some(lexical(&join(base.as_deref().map_or(folder.as_path(), Path::new), text)))
+        };
         if call.result < 0 {
             continue;
         }
-        assert!(call.name != "fchdir" || call.arguments.is_empty(), "fchdir is not followed");
+        let descriptor = || Some(PathBuf::from(call.arguments.split_once('<')?.1.split_once('>')?.0));
         match call.name {
             "chdir" => drop(folders.insert(call.process, path(0).unwrap())),
+            "fchdir" => drop(folders.insert(call.process, descriptor().unwrap())),
+            "fchmod" => written.extend(descriptor()),
             "open" | "openat" | "openat2" | "creat" => {
                 let flags = ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC"];
                 if call.name == "creat" || flags.iter().any(|flag| call.arguments.contains(flag)) {
@@ -207,11 +243,14 @@ fn finished(log: &str) -> Vec<SystemCall<'_>> {
     calls
 }
 
-/// The texts in double quotes. Names in the scratch repository need no escapes but quotes.
-fn quoted_texts(arguments: &str) -> Vec<String> {
+/// The texts in double quotes, each with the folder of the descriptor before it: `AT_FDCWD</work>, "a"`. Names in the scratch
+/// repository need no escapes but quotes.
+fn quoted_texts(arguments: &str) -> Vec<(Option<String>, String)> {
     let mut texts = Vec::new();
     let mut rest = arguments;
     while let Some(start) = rest.find('"') {
+        let before = rest[..start].strip_suffix(">, ");
+        let folder = before.and_then(|before| Some(before.rsplit_once('<')?.1.to_owned()));
         let mut text = String::new();
         let mut characters = rest[start + 1..].char_indices();
         let mut end = rest.len();
@@ -225,7 +264,7 @@ fn quoted_texts(arguments: &str) -> Vec<String> {
                 _ => text.push(character),
             }
         }
-        texts.push(text);
+        texts.push((folder, text));
         rest = &rest[end..];
     }
     texts

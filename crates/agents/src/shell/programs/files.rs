@@ -173,33 +173,27 @@ impl Reader<'_> {
     }
 
     fn sed(&mut self, call: &Call<'_>, state: &State) {
-        // `-i` has an attached suffix at most, so it must not swallow the letters after it.
-        let in_place = |text: &str| {
-            text.starts_with("--in-place")
-                || (text.starts_with('-') && !text.starts_with("--") && text.contains('i') && !text.contains('e'))
-                || text.starts_with("-i")
-        };
-        let writes = call.arguments.iter().filter_map(Value::text).any(in_place);
-        let is_suffix = |value: &Value| value.text().is_some_and(in_place);
-        let rest: Vec<Value> = call.arguments.iter().filter(|value| !is_suffix(value)).cloned().collect();
+        // `-i` and `--in-place` have a suffix at most, so they are taken out before the other options are read.
+        let suffix = call.arguments.iter().filter_map(Value::text).find_map(in_place_suffix);
+        let in_place = |value: &&Value| value.text().and_then(in_place_suffix).is_some();
+        let rest: Vec<Value> = call.arguments.iter().filter(|value| !in_place(value)).cloned().collect();
         let with_value = ["-e", "--expression", "-f", "--file", "-l", "--line-length"];
         let arguments = Arguments::parse(&rest, &with_value);
-        let script = !arguments.has(&["-e", "--expression", "-f", "--file"]);
-        if writes {
-            self.write_all(arguments.operands.get(usize::from(script)..).unwrap_or_default(), state, Extent::File);
-        }
-        // The commands `w` and `s///w` write files as well.
-        let mut scripts: Vec<&Value> = arguments.operands.iter().take(usize::from(script)).collect();
-        scripts.extend(arguments.value(&["-e", "--expression"]));
-        for script in scripts {
-            let text = script.text().unwrap_or_default();
-            let writes_file = text.split([';', '\n', '{', '}']).any(|command| {
-                let command = command.trim_start_matches(|c: char| c.is_ascii_digit() || " ,$!".contains(c));
-                command.starts_with("w ") || command.contains("/w ") || command.starts_with("/") && command.contains("/ w ")
-            });
-            if writes_file {
-                self.writes.not_known("a sed script that writes files");
+        let script = usize::from(!arguments.has(&["-e", "--expression", "-f", "--file"]));
+        let files = arguments.operands.get(script..).unwrap_or_default();
+        if let Some(suffix) = suffix {
+            self.write_all(files, state, Extent::File);
+            for file in files.iter().filter(|_| !suffix.is_empty()) {
+                let backup = match file {
+                    Value::Text(file) if !suffix.contains(['*', '/']) => Value::Text(format!("{file}{suffix}")),
+                    _ => Value::Unknown,
+                };
+                self.write(&backup, state, Extent::File);
             }
+        }
+        let scripts = arguments.operands.iter().take(script).chain(arguments.value(&["-e", "--expression"]));
+        if scripts.filter_map(Value::text).any(sed_writes) {
+            self.writes.not_known("a sed script that writes files");
         }
     }
 
@@ -321,4 +315,23 @@ impl Reader<'_> {
             _ => self.writes.not_known("what is in an archive"),
         }
     }
+}
+
+/// The suffix of `sed -i`, empty if there is none. `None`: the option is another one.
+fn in_place_suffix(option: &str) -> Option<&str> {
+    if let Some(rest) = option.strip_prefix("--in-place") {
+        return rest.is_empty().then_some("").or_else(|| rest.strip_prefix('='));
+    }
+    let letters = option.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+    // The rest of a cluster is the value of the first letter that takes one.
+    let at = letters.find(['i', 'e', 'f', 'l'])?;
+    letters[at..].strip_prefix('i')
+}
+
+/// Whether a sed script has the command `w` or the flag `w`, which write a file.
+fn sed_writes(script: &str) -> bool {
+    script.split([';', '\n', '{', '}']).any(|command| {
+        let command = command.trim_start_matches(|c: char| c.is_ascii_digit() || " ,$!".contains(c));
+        command.starts_with("w ") || command.contains("/w ") || command.contains("/ w ")
+    })
 }
