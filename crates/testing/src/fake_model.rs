@@ -168,7 +168,7 @@ impl Shared {
         self.lock().asked.push(Asked { path: path.to_owned(), body: body.clone(), results });
         self.changed.notify_all();
         // Agents also ask for titles and summaries. Such requests offer no tools, or not those of the script.
-        if !body["tools"].as_array().is_some_and(|tools| !tools.is_empty()) {
+        if !conversation::offers_tools(body) {
             return Reply::Say("ok".to_owned());
         }
         let Some((script, calls)) = conversation::script(items) else { return Reply::Say("ok".to_owned()) };

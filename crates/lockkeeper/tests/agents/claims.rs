@@ -1,8 +1,9 @@
 //! `lockkeeper hook` in real harnesses: edits claim files, and what another agent has is not edited.
 
 use std::fs;
+use std::path::PathBuf;
 
-use lockkeeper_testing::{Call, Script, files, until, until_seen};
+use lockkeeper_testing::{Call, Script, Started, files, until, until_seen};
 use serde_json::Value;
 
 use crate::harness::Harness;
@@ -21,22 +22,22 @@ each_harness!([
 ]);
 
 /// Sets the harness up, and lets the repository take part.
-fn set_up(stage: &Stage) {
+pub fn set_up(stage: &Stage) {
     fs::create_dir_all(state(stage, "agents")).unwrap();
     stage.harness.set_up(&stage.world, &command_line(stage.world.program()), LIMIT);
 }
 
 /// The line in the settings of a harness. It passes when the program is gone.
-fn command_line(program: &str) -> String {
+pub fn command_line(program: &str) -> String {
     format!("[ -x '{program}' ] || exit 0; exec '{program}' hook")
 }
 
-fn state(stage: &Stage, name: &str) -> std::path::PathBuf {
+fn state(stage: &Stage, name: &str) -> PathBuf {
     stage.world.path(".git/lockkeeper").join(name)
 }
 
 /// A session that has made `a.txt` with the line `first`, and does not end before the gate `first` is open.
-fn first_agent(stage: &Stage) -> lockkeeper_testing::Started {
+pub fn first_agent(stage: &Stage) -> Started {
     let edit = stage.harness.create(&stage.world.path("a.txt"), "first");
     let session = stage.start(&Script::new().call(edit).gate("first").say("bye"));
     stage.model.until_at("first");
@@ -45,12 +46,12 @@ fn first_agent(stage: &Stage) -> lockkeeper_testing::Started {
 }
 
 /// The calls that replace the line of the first agent.
-fn second_edit(stage: &Stage) -> Vec<Call> {
+pub fn second_edit(stage: &Stage) -> Vec<Call> {
     stage.harness.replace(&stage.world.path("a.txt"), "first", "second")
 }
 
 /// Runs a second agent to its end.
-fn second_agent(stage: &Stage, calls: Vec<Call>) {
+pub fn second_agent(stage: &Stage, calls: Vec<Call>) {
     let ended = stage.run(&Script::new().then(calls).say("bye"));
     assert!(ended.succeeded(), "{ended:?}");
 }
@@ -61,7 +62,7 @@ fn leases(stage: &Stage) -> Vec<Value> {
 }
 
 /// The owner of the only lease.
-fn holder(stage: &Stage) -> String {
+pub fn holder(stage: &Stage) -> String {
     let leases = leases(stage);
     assert_eq!(leases.len(), 1, "{leases:#?}");
     leases[0]["owner"].as_str().expect("a lease has an owner").to_owned()

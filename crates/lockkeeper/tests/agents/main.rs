@@ -32,3 +32,4 @@ mod matrix;
 mod plain;
 mod stage;
 mod test_hook;
+mod together;

@@ -23,13 +23,14 @@ const TOO_SLOW: &str = "exec sleep 30";
 const SHORT: Duration = Duration::from_secs(2);
 
 /// A way to fail: how the table names it, and what the hook does before a call of a tool.
-const FAILURES: [(&str, &str); 9] = [
+const FAILURES: [(&str, &str); 10] = [
     ("exit 0, nothing printed", "exit 0"),
     ("exit 0, junk on stdout", "echo 'not JSON {'; exit 0"),
-    ("exit 1", "exit 1"),
+    ("exit 1, silent", "exit 1"),
+    ("exit 1, text on stderr", "echo 'some text' >&2; exit 1"),
     ("exit 2, reason on stderr", "echo 'the reason of the test' >&2; exit 2"),
     ("exit 2, silent", "exit 2"),
-    ("exit 101 (a panic)", "exit 101"),
+    ("exit 101, text on stderr (a panic)", "echo 'some text' >&2; exit 101"),
     ("program missing (127)", "exec /nowhere/lockkeeper hook"),
     ("killed", "kill -9 $$"),
     ("time-out", TOO_SLOW),

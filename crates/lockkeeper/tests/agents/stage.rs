@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::rc::Rc;
 
 use lockkeeper_testing::http::Http;
 use lockkeeper_testing::{FakeModel, Finished, Script, Started, World, skip, world};
@@ -10,8 +11,8 @@ use crate::harness::{Harness, installed};
 
 /// Where sessions of one harness run.
 pub struct Stage {
-    pub world: World,
-    pub model: FakeModel,
+    pub world: Rc<World>,
+    pub model: Rc<FakeModel>,
     pub harness: &'static dyn Harness,
     program: PathBuf,
 }
@@ -19,16 +20,19 @@ pub struct Stage {
 impl Stage {
     /// An empty repository. None, and a visible note, if the harness is not installed.
     pub fn of(harness: &'static dyn Harness) -> Option<Self> {
-        let Some(program) = installed(harness) else {
-            skip(&format!("{}: scripts/agents-install {0}", harness.name()));
-            return None;
-        };
+        let program = program_of(harness)?;
         // The fake model is also the proxy for everything else, and refuses it: nothing leaves the machine.
         let model = FakeModel::start();
         let proxies = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
         let world = proxies.iter().fold(world!().git(), |world, name| world.set(name, model.url("")));
         let world = world.set("no_proxy", "127.0.0.1").set("NO_PROXY", "127.0.0.1");
-        Some(Self { world, model, harness, program })
+        Some(Self { world: Rc::new(world), model: Rc::new(model), harness, program })
+    }
+
+    /// The same repository, home folder and model for another harness. None if that is not installed.
+    pub fn shared_with(&self, harness: &'static dyn Harness) -> Option<Self> {
+        let program = program_of(harness)?;
+        Some(Self { world: Rc::clone(&self.world), model: Rc::clone(&self.model), harness, program })
     }
 
     /// Runs a session to its end.
@@ -52,4 +56,12 @@ impl Stage {
     fn command(&self, script: &Script) -> Command {
         self.harness.command(&self.world, &self.program, &self.model, &script.prompt())
     }
+}
+
+fn program_of(harness: &dyn Harness) -> Option<PathBuf> {
+    let program = installed(harness);
+    if program.is_none() {
+        skip(&format!("{}: scripts/agents-install {0}", harness.name()));
+    }
+    program
 }

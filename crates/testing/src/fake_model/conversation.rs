@@ -38,6 +38,13 @@ impl Reply {
     }
 }
 
+/// Whether the model may call tools. Codex offers them within the input to some models.
+pub(super) fn offers_tools(body: &Value) -> bool {
+    let some = |tools: &Value| tools.as_array().is_some_and(|tools| !tools.is_empty());
+    let mut input = body["input"].as_array().into_iter().flatten();
+    some(&body["tools"]) || input.any(|entry| some(&entry["tools"]))
+}
+
 /// The newest script of a conversation, and how many calls the model has made since.
 pub(super) fn script(items: &[Item]) -> Option<(Script, usize)> {
     let scripts = items.iter().enumerate().rev();
