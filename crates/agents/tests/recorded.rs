@@ -24,7 +24,8 @@ const HARNESSES: [(&str, bool); 6] = [
 
 /// Reads the inputs of one session.
 fn read(name: &str) -> Vec<HookInput> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recorded").join(format!("{name}.jsonl"));
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recorded").join(format!("{name}.jsonl"));
     let text = fs::read_to_string(file).unwrap();
     let line = |line: &str| {
         let record: Value = serde_json::from_str(line).unwrap();
@@ -80,7 +81,8 @@ fn two_sub_agents_are_two_owners_below_their_session() {
         assert_eq!(edits.len(), 2, "{harness}: {edits:?}");
         let files: BTreeSet<PathBuf> = edits.values().flatten().cloned().collect();
         assert_eq!(files, in_repository(&EDITS_OF_SUB_AGENTS), "{harness}");
-        let parents: BTreeSet<&str> = edits.keys().filter_map(|owner| owner.rsplit_once(':')).map(|(above, _)| above).collect();
+        let parents: BTreeSet<&str> =
+            edits.keys().filter_map(|owner| owner.rsplit_once(':')).map(|(above, _)| above).collect();
         let parent = parents.first().unwrap();
         assert!(parents.len() == 1 && parent.starts_with(&format!("{harness}:")), "{harness}: {parents:?}");
         assert!(inputs.iter().any(|input| input.owner().as_str() == *parent), "{harness}: {parent}");

@@ -145,7 +145,9 @@ impl Shared {
             () if bare.ends_with("/messages") => anthropic::read,
             () if bare.ends_with("/responses") => responses::read,
             () if bare.ends_with("/chat/completions") => chat::read,
-            () if bare.ends_with(":generateContent") || bare.ends_with(":streamGenerateContent") => gemini::read,
+            () if bare.ends_with(":generateContent") || bare.ends_with(":streamGenerateContent") => {
+                gemini::read
+            }
             () => {
                 self.lock().asked.push(Asked { path: path.to_owned(), body, results: Vec::new() });
                 return Answer::NotFound;

@@ -70,7 +70,8 @@ fn measure() -> String {
 fn outcome(harness: &'static dyn Harness, line: &str) -> &'static str {
     let stage = Stage::of(harness).expect("it is installed");
     let event = harness.before_tool();
-    let only_before = format!("case $(cat) in *'\"hook_event_name\":\"{event}\"'*) ;; *) exit 0 ;; esac\n{line}\n");
+    let only_before =
+        format!("case $(cat) in *'\"hook_event_name\":\"{event}\"'*) ;; *) exit 0 ;; esac\n{line}\n");
     let hook = write_script(&stage.world.beside("hook"), &only_before);
     harness.set_up(&stage.world, &hook, if line == TOO_SLOW { SHORT } else { LIMIT });
     let edit = harness.create(&stage.world.path("a.txt"), "edit");

@@ -56,7 +56,8 @@ fn copilot_with_the_hooks_of_claude_is_one_owner() {
     let Some(stage) = Stage::of(&Copilot) else { return };
     set_up(&stage);
     let hook = json!({ "type": "command", "command": command_line(stage.world.program()), "timeout": 60 });
-    let settings = json!({ "hooks": { "PreToolUse": [{ "hooks": [hook] }], "PostToolUse": [{ "hooks": [hook] }] } });
+    let settings =
+        json!({ "hooks": { "PreToolUse": [{ "hooks": [hook] }], "PostToolUse": [{ "hooks": [hook] }] } });
     files::write(&stage.world.path(".claude/settings.json"), &settings.to_string());
     files::write(&stage.world.home().join(".claude/settings.json"), &settings.to_string());
     let folder = stage.world.cwd().to_str().expect("a path of a test is text");

@@ -23,7 +23,8 @@ impl Answer {
 
     /// A stream of events whose names are their types.
     pub(super) fn named_events(events: impl IntoIterator<Item = Value>) -> Self {
-        let event = |event: Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or(""));
+        let event =
+            |event: Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or(""));
         Self::Events(events.into_iter().map(event).collect())
     }
 }

@@ -57,7 +57,8 @@ fn responses_call_functions_with_objects_and_custom_tools_with_text() {
     let model = FakeModel::start();
     let calls = [("shell", json!({ "a": 1 })), ("apply_patch", json!("text")), ("agents/spawn", json!({}))];
     let prompt = Script::new().together(calls.map(|(tool, input)| Call::new(tool, input))).prompt();
-    let input = json!([{ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": prompt }] }]);
+    let input =
+        json!([{ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": prompt }] }]);
     let body = json!({ "input": input, "tools": [{}] });
     let output = model.post("/v1/responses", &body).expect(200)["output"].take();
     assert_eq!(output[0]["type"], "function_call");

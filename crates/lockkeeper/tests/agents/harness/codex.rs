@@ -41,9 +41,15 @@ impl Harness for Codex {
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
         let url = model.url("/v1");
-        let provider = format!("{{ name = \"fake\", base_url = \"{url}\", wire_api = \"responses\", env_key = \"KEY\" }}");
+        let provider = format!(
+            "{{ name = \"fake\", base_url = \"{url}\", wire_api = \"responses\", env_key = \"KEY\" }}"
+        );
         let mut command = world.command(program);
-        command.args(["exec", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust"]);
+        command.args([
+            "exec",
+            "--dangerously-bypass-approvals-and-sandbox",
+            "--dangerously-bypass-hook-trust",
+        ]);
         command.args(["-c", &format!("model_providers.fake={provider}"), "-c", "model_provider=fake"]);
         command.args(["--model", MODEL, prompt]).env("KEY", "dummy");
         command
