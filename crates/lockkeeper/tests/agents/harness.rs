@@ -17,7 +17,7 @@ use lockkeeper_testing::{Call, FakeModel, World};
 use serde_json::{Value, json};
 
 pub use claude::Claude;
-pub use codex::Codex;
+pub use codex::{Codex, CodexWithCode};
 pub use copilot::Copilot;
 pub use gemini::Gemini;
 pub use opencode::OpenCode;

@@ -9,6 +9,7 @@ macro_rules! each_harness {
     ($cases:tt) => {
         each_harness!(@one claude Claude $cases);
         each_harness!(@one codex Codex $cases);
+        each_harness!(@one codex_with_code CodexWithCode $cases);
         each_harness!(@one gemini Gemini $cases);
         each_harness!(@one copilot Copilot $cases);
         each_harness!(@one opencode OpenCode $cases);
