@@ -13,9 +13,10 @@ use serde_json::Value;
 /// The harnesses that tests drive, and the files that their agents edit: in one session, and in two sub-agents of one session.
 const EDITS: [&str; 2] = ["a.txt", "b.txt"];
 const EDITS_OF_SUB_AGENTS: [&str; 2] = ["first.txt", "second.txt"];
-const HARNESSES: [(&str, bool); 6] = [
+const HARNESSES: [(&str, bool); 7] = [
     ("claude", true),
     ("codex", true),
+    ("codex-with-code", false),
     ("gemini", false),
     ("copilot", true),
     ("opencode", true),
@@ -63,9 +64,10 @@ fn in_repository(files: &[&str]) -> BTreeSet<PathBuf> {
 fn one_session_is_one_owner_of_both_edits() {
     for (harness, _) in HARNESSES {
         let inputs = read(&format!("{harness}-edits"));
+        let kind = harness.split('-').next().unwrap();
         let owners: BTreeSet<String> = inputs.iter().map(|input| input.owner().to_string()).collect();
         let owner = owners.first().unwrap();
-        assert!(owners.len() == 1 && owner.starts_with(&format!("{harness}:")), "{harness}: {owners:?}");
+        assert!(owners.len() == 1 && owner.starts_with(&format!("{kind}:")), "{harness}: {owners:?}");
         let expected = BTreeMap::from([(owner.clone(), in_repository(&EDITS))]);
         assert_eq!(edits(&inputs), expected, "{harness}");
         let has = |event| inputs.iter().any(|input| input.event == event);

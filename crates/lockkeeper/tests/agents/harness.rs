@@ -31,6 +31,11 @@ pub trait Harness: Sync {
     /// Its name, as `scripts/agents-install` has it. Its folder has this name.
     fn name(&self) -> &'static str;
 
+    /// The name of files with its inputs.
+    fn label(&self) -> &'static str {
+        self.name()
+    }
+
     /// The package of npm that it is installed from.
     fn package(&self) -> &'static str;
 

@@ -26,6 +26,9 @@ impl Stage {
         let proxies = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
         let world = proxies.iter().fold(world!().git(), |world, name| world.set(name, model.url("")));
         let world = world.set("no_proxy", "127.0.0.1").set("NO_PROXY", "127.0.0.1");
+        let scratch = world.beside("tmp");
+        std::fs::create_dir(&scratch).unwrap();
+        let world = world.set("TMPDIR", &scratch).set("CLAUDE_CODE_TMPDIR", scratch);
         Some(Self { world: Rc::new(world), model: Rc::new(model), harness, program })
     }
 

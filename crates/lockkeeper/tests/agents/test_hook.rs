@@ -86,7 +86,7 @@ exit 0
         let dashed = scratch.replace(['/', '.'], "-");
         let lines = self.lines().into_iter().map(|line| line.to_string() + "\n").collect::<String>();
         let lines = lines.replace(scratch, "/scratch/").replace(&dashed, "-scratch-");
-        let file = format!("{}-{name}.jsonl", stage.harness.name());
+        let file = format!("{}-{name}.jsonl", stage.harness.label());
         files::write(&Path::new(&folder).join(file), &lines);
     }
 

@@ -70,6 +70,10 @@ impl Harness for CodexWithCode {
         Codex.name()
     }
 
+    fn label(&self) -> &'static str {
+        "codex-with-code"
+    }
+
     fn package(&self) -> &'static str {
         Codex.package()
     }
