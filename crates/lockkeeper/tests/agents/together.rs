@@ -58,11 +58,11 @@ fn copilot_with_the_hooks_of_claude_is_one_owner() {
     let hook = json!({ "type": "command", "command": command_line(stage.world.program()), "timeout": 60 });
     let settings =
         json!({ "hooks": { "PreToolUse": [{ "hooks": [hook] }], "PostToolUse": [{ "hooks": [hook] }] } });
-    files::write(&stage.world.path(".claude/settings.json"), &settings.to_string());
-    files::write(&stage.world.home().join(".claude/settings.json"), &settings.to_string());
+    files::write(&stage.world.path(".claude/settings.json"), settings.to_string());
+    files::write(&stage.world.home().join(".claude/settings.json"), settings.to_string());
     let folder = stage.world.cwd().to_str().expect("a path of a test is text");
     let trusted = json!({ "trustedFolders": [folder] });
-    files::write(&stage.world.home().join(".copilot/config.json"), &trusted.to_string());
+    files::write(&stage.world.home().join(".copilot/config.json"), trusted.to_string());
     let file = stage.world.path("a.txt");
     let script = Script::new().call(stage.harness.create(&file, "first"));
     let script = script.then(stage.harness.replace(&file, "first", "second")).gate("edited").say("bye");

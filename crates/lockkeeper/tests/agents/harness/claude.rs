@@ -28,7 +28,7 @@ impl Harness for Claude {
     fn set_up(&self, world: &World, hook: &str, limit: Duration) {
         let hook = json!({ "type": "command", "command": hook, "timeout": limit.as_secs() });
         let settings = json!({ "hooks": hooks(&EVENTS, &hook) });
-        files::write(&world.home().join(".claude/settings.json"), &settings.to_string());
+        files::write(&world.home().join(".claude/settings.json"), settings.to_string());
     }
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {

@@ -32,7 +32,7 @@ impl Harness for Copilot {
             "timeoutSec": seconds });
         let hooks: Value = EVENTS.iter().map(|event| ((*event).to_owned(), json!([hook]))).collect();
         let settings = json!({ "version": 1, "hooks": hooks });
-        files::write(&world.home().join(".copilot/hooks/test.json"), &settings.to_string());
+        files::write(&world.home().join(".copilot/hooks/test.json"), settings.to_string());
     }
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {

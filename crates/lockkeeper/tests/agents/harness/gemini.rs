@@ -33,7 +33,7 @@ impl Harness for Gemini {
         let milliseconds = u64::try_from(limit.as_millis()).expect("a short time");
         let hook = json!({ "name": "test", "type": "command", "command": hook, "timeout": milliseconds });
         let settings = json!({ "hooks": hooks(&EVENTS, &hook) });
-        files::write(&world.home().join(".gemini/settings.json"), &settings.to_string());
+        files::write(&world.home().join(".gemini/settings.json"), settings.to_string());
     }
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
@@ -81,6 +81,6 @@ fn choose_the_key(world: &World) {
     let mut settings: Value = serde_json::from_str(&text).unwrap();
     if settings["security"].is_null() {
         settings["security"] = json!({ "auth": { "selectedType": "gemini-api-key" } });
-        files::write(&file, &settings.to_string());
+        files::write(&file, settings.to_string());
     }
 }

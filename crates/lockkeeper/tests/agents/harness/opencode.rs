@@ -38,7 +38,7 @@ impl Harness for OpenCode {
             "models": { "fake": { "name": "fake", "tool_call": true, "limit": limits } } });
         let settings = json!({ "autoupdate": false, "share": "disabled", "model": "fake/fake",
             "small_model": "fake/fake", "provider": { "fake": fake } });
-        files::write(&world.home().join(".config/opencode/opencode.json"), &settings.to_string());
+        files::write(&world.home().join(".config/opencode/opencode.json"), settings.to_string());
         // It quotes a prompt among its arguments, but not one on stdin.
         let mut command = world.command("bash");
         command.args(["-c", "exec \"$0\" run --auto <<< \"$1\"", text(program), prompt]);

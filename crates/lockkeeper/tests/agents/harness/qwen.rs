@@ -29,7 +29,7 @@ impl Harness for Qwen {
         let milliseconds = u64::try_from(limit.as_millis()).expect("a short time");
         let hook = json!({ "name": "test", "type": "command", "command": hook, "timeout": milliseconds });
         let settings = json!({ "hooks": hooks(&EVENTS, &hook) });
-        files::write(&world.home().join(".qwen/settings.json"), &settings.to_string());
+        files::write(&world.home().join(".qwen/settings.json"), settings.to_string());
     }
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
