@@ -86,10 +86,12 @@ pub fn version(harness: &dyn Harness) -> Option<String> {
     Some(package["version"].as_str().expect("a package has a version").to_owned())
 }
 
+/// The folder with the packages of a harness. A relative folder is one of the repository, as in `scripts/agents-install`.
 fn folder(harness: &dyn Harness) -> PathBuf {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let beside_what_is_built = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
     let root = env::var_os("LOCKKEEPER_HARNESSES").map_or_else(beside_what_is_built, PathBuf::from);
-    root.join("harnesses").join(harness.name()).join("node_modules")
+    repository.join(root).join("harnesses").join(harness.name()).join("node_modules")
 }
 
 /// Settings in the shape that most harnesses share: each event has a list of groups, each with a list of hooks.

@@ -8,6 +8,7 @@ use lockkeeper_testing::http::Http;
 use lockkeeper_testing::{FakeModel, Finished, Script, Started, World, skip, world};
 
 use crate::harness::{Harness, installed};
+use crate::test_hook::LIMIT;
 
 /// Where sessions of one harness run.
 pub struct Stage {
@@ -26,6 +27,8 @@ impl Stage {
         let proxies = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
         let world = proxies.iter().fold(world!().git(), |world, name| world.set(name, model.url("")));
         let world = world.set("no_proxy", "127.0.0.1").set("NO_PROXY", "127.0.0.1");
+        // On a loaded machine a hook may take longer than it takes for people.
+        let world = world.set("LOCKKEEPER_AGENTS_LIMIT", format!("{}s", LIMIT.as_secs() / 2));
         let scratch = world.beside("tmp");
         std::fs::create_dir(&scratch).unwrap();
         let world = world.set("TMPDIR", &scratch).set("CLAUDE_CODE_TMPDIR", scratch);
