@@ -19,7 +19,7 @@ const VARIABLES: [&str; 3] = ["CLAUDE_CODE_SESSION_ID", "COPILOT_CLI", "GEMINI_S
 /// Writes a script for bash into a folder, and returns its path: a command line for the settings of a harness.
 pub fn write_script(folder: &Path, text: &str) -> String {
     let path = folder.join("hook");
-    files::write(&path, &format!("#!/bin/bash\n{text}"));
+    files::write(&path, format!("#!/bin/bash\n{text}"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path.to_str().expect("a path of a test is text").to_owned()
 }
