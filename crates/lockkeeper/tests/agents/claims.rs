@@ -23,8 +23,13 @@ each_harness!([
 
 /// Sets the harness up, and lets the repository take part.
 pub fn set_up(stage: &Stage) {
-    fs::create_dir_all(state(stage, "agents")).unwrap();
+    take_part(stage);
     stage.harness.set_up(&stage.world, &command_line(stage.world.program()), LIMIT);
+}
+
+/// Lets the repository take part.
+pub fn take_part(stage: &Stage) {
+    fs::create_dir_all(state(stage, "agents")).unwrap();
 }
 
 /// The line in the settings of a harness. It passes when the program is gone.
@@ -151,7 +156,7 @@ fn kill_9_frees_what_an_agent_has(harness: &'static dyn Harness) {
 
 fn edits_are_made_when_the_program_is_gone(harness: &'static dyn Harness) {
     let Some(stage) = Stage::of(harness) else { return };
-    fs::create_dir_all(state(&stage, "agents")).unwrap();
+    take_part(&stage);
     harness.set_up(&stage.world, &command_line("/nowhere/lockkeeper"), LIMIT);
     let _first = first_agent(&stage);
     second_agent(&stage, second_edit(&stage));

@@ -3,9 +3,10 @@
 use lockkeeper_testing::{Script, files};
 use serde_json::json;
 
-use crate::claims::{command_line, first_agent, holder, second_agent, second_edit, set_up};
+use crate::claims::{command_line, first_agent, holder, second_agent, second_edit, set_up, take_part};
 use crate::harness::{Claude, Codex, Copilot, Gemini, Harness, OpenCode, Qwen};
 use crate::stage::Stage;
+use crate::test_hook::LIMIT;
 
 /// The first agent has a file; the second one must not edit it, and is told who has it.
 fn excludes(first: &'static dyn Harness, second: &'static dyn Harness) {
@@ -50,19 +51,32 @@ fn gemini_does_not_edit_what_qwen_has() {
     excludes(&Qwen, &Gemini);
 }
 
-/// Copilot also runs the hooks of Claude's settings. Both calls name the same owner, so it does not deny itself.
-#[test]
-fn copilot_with_the_hooks_of_claude_is_one_owner() {
-    let Some(stage) = Stage::of(&Copilot) else { return };
-    set_up(&stage);
-    let hook = json!({ "type": "command", "command": command_line(stage.world.program()), "timeout": 60 });
-    let settings =
-        json!({ "hooks": { "PreToolUse": [{ "hooks": [hook] }], "PostToolUse": [{ "hooks": [hook] }] } });
-    files::write(&stage.world.path(".claude/settings.json"), settings.to_string());
-    files::write(&stage.world.home().join(".claude/settings.json"), settings.to_string());
+/// A stage for Copilot where Claude's settings have the hook, in the home folder and in the project.
+fn copilot_with_hooks_of_claude() -> Option<Stage> {
+    let stage = Stage::of(&Copilot)?;
+    take_part(&stage);
+    Claude.set_up(&stage.world, &command_line(stage.world.program()), LIMIT);
+    let settings = std::fs::read_to_string(stage.world.home().join(".claude/settings.json")).unwrap();
+    files::write(&stage.world.path(".claude/settings.json"), settings);
     let folder = stage.world.cwd().to_str().expect("a path of a test is text");
     let trusted = json!({ "trustedFolders": [folder] });
     files::write(&stage.world.home().join(".copilot/config.json"), trusted.to_string());
+    Some(stage)
+}
+
+/// The hook says who it is by its input, not by the file in which it is configured.
+#[test]
+fn copilot_runs_the_hooks_of_claude_and_is_copilot() {
+    let Some(stage) = copilot_with_hooks_of_claude() else { return };
+    let _session = first_agent(&stage);
+    assert!(holder(&stage).starts_with("copilot:"));
+}
+
+/// Both hooks are called before each edit, with the same owner: Copilot does not deny itself.
+#[test]
+fn copilot_with_its_own_hooks_and_those_of_claude_is_one_owner() {
+    let Some(stage) = copilot_with_hooks_of_claude() else { return };
+    set_up(&stage);
     let file = stage.world.path("a.txt");
     let script = Script::new().call(stage.harness.create(&file, "first"));
     let script = script.then(stage.harness.replace(&file, "first", "second")).gate("edited").say("bye");
