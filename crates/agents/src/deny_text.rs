@@ -69,8 +69,8 @@ fn holder(denied: &Denied<'_>, owner: &Owner, now: Moment, sessions: &Sessions) 
         let session = sessions.get(&lease.claim.owner);
         let held = &lease.claim.owner;
         let who = if owner.is_above(held) { format!("your own sub-agent {held}") } else { held.to_string() };
-        let since = format_span(now.since(lease.acquired_at));
-        let seen = format_span(last_seen(lease, session.as_ref(), now));
+        let since = in_seconds(now.since(lease.acquired_at));
+        let seen = in_seconds(last_seen(lease, session.as_ref(), now));
         let ends = match lease.expires_at() {
             Some(end) if lease.claim.agent.is_some() => {
                 format!(
@@ -89,10 +89,10 @@ fn holder(denied: &Denied<'_>, owner: &Owner, now: Moment, sessions: &Sessions) 
             let witness = blockers.iter().flat_map(|blocker| &blocker.leases).next();
             let witness = witness.map(|found| cut(&found.witness, MAX_PATH)).unwrap_or_default();
             format!(
-                "Nothing was run or changed: {file} includes {witness}, on which {who} works since {since}"
+                "Nothing was run or changed: {file} includes {witness}, on which {who} has worked for {since}"
             )
         } else {
-            format!("{file} was not changed: {who} works on it since {since}")
+            format!("{file} was not changed: {who} has worked on it for {since}")
         };
         return (format!("{what}, last seen {seen} ago; {ends}."), note);
     }
@@ -109,8 +109,13 @@ fn last_seen(lease: &Lease, session: Option<&Session>, now: Moment) -> Duration 
     seen.map_or(heartbeat, |seen| seen.min(heartbeat))
 }
 
+/// A duration for people, without milliseconds.
+fn in_seconds(span: Duration) -> String {
+    if span.as_secs() == 0 { "0s".to_owned() } else { format_span(span) }
+}
+
 fn span_to(end: Moment, now: Moment) -> String {
-    format_span(end.since(now))
+    in_seconds(end.since(now))
 }
 
 fn line_of(denied: &Denied<'_>) -> String {
@@ -140,8 +145,8 @@ fn command(denied: &Denied<'_>, owner: &Owner, program: &str) -> String {
     let path = quote_for_shell(&denied.path.to_string_lossy());
     let (program, owner) = (quote_for_shell(program), quote_for_shell(owner.as_str()));
     format!(
-        " This command waits for it, for up to 100 s, and keeps the place: {program} wait --owner {owner} {path}"
-    ) + "."
+        " This command waits for it, for up to 100 s, and keeps the place: `{program} wait --owner {owner} {path}`."
+    )
 }
 
 /// A word as a shell reads it.

@@ -90,7 +90,8 @@ pub(crate) fn detect(
     let session = text("session_id");
     let is_session = |mark: &Option<String>| session.is_some() && mark.as_deref() == session;
     let transcript = text("transcript_path");
-    let below = |folder: &str| transcript.is_some_and(|path| Path::new(path).iter().any(|part| part == folder));
+    let below =
+        |folder: &str| transcript.is_some_and(|path| Path::new(path).iter().any(|part| part == folder));
     let gemini_event =
         matches!(text("hook_event_name"), Some("BeforeTool" | "AfterTool" | "BeforeAgent" | "AfterAgent"));
     let foreign_transcript = below(".codex") || below(".qwen") || below("projects");

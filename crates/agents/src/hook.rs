@@ -28,6 +28,9 @@ use crate::session::{Activity, Session, Sessions};
 use crate::{Answer, Event, HookInput, Marks, Printed, writes};
 use stores::{Store, Stores};
 
+/// In how many other repositories the claims of an agent are renewed.
+const MAX_ELSEWHERE: usize = 20;
+
 /// What a hook call depends on, besides its input.
 pub struct HookCall<'a> {
     /// What was on standard input.
@@ -210,7 +213,7 @@ impl Hook<'_> {
                 session.seen_at = wall_clock::epoch_seconds();
                 if is_home {
                     for state in states.iter().filter(|state| ***state != store.state) {
-                        if !session.elsewhere.contains(state) {
+                        if !session.elsewhere.contains(state) && session.elsewhere.len() < MAX_ELSEWHERE {
                             session.elsewhere.push((*state).clone());
                         }
                     }
@@ -244,9 +247,10 @@ impl Hook<'_> {
     ) -> Result<(), HookError> {
         let session = store.sessions.get(&self.owner).unwrap_or_default();
         let was_denied = wanted.iter().any(|wanted| session.denied.contains_key(&wanted.shown));
-        let tells = (self.call.settings)(&store.root).work_trees == WorkTrees::Tell;
-        let elsewhere: Vec<&Lease> =
-            answer.elsewhere.iter().map(|found| &found.record).filter(|_| tells).collect();
+        let mut elsewhere: Vec<&Lease> = answer.elsewhere.iter().map(|found| &found.record).collect();
+        if !elsewhere.is_empty() && (self.call.settings)(&store.root).work_trees != WorkTrees::Tell {
+            elsewhere.clear();
+        }
         if !was_denied && elsewhere.is_empty() {
             return Ok(());
         }

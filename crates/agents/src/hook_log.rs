@@ -26,6 +26,15 @@ impl HookLog {
         Self { path: state.join("hooks.log") }
     }
 
+    /// The last lines, at most so many.
+    pub fn last(&self, most: usize) -> Vec<String> {
+        let is_small =
+            fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_file() && meta.len() <= 2 * MAX_BYTES);
+        let text = Some(&self.path).filter(|_| is_small).and_then(|path| fs::read_to_string(path).ok());
+        let lines: Vec<String> = text.unwrap_or_default().lines().map(one_line).collect();
+        lines[lines.len().saturating_sub(most)..].to_vec()
+    }
+
     /// Appends a line. A log that cannot be written stops nobody.
     pub fn add(&self, who: &str, message: &str) {
         if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.len() > MAX_BYTES) {

@@ -94,7 +94,8 @@ impl HookInput {
         if bytes.len() > MAX_BYTES {
             return Err(Unread::TooLong(bytes.len()));
         }
-        let value: Value = serde_json::from_slice(bytes).map_err(|error| Unread::NotJson(error.to_string()))?;
+        let value: Value =
+            serde_json::from_slice(bytes).map_err(|error| Unread::NotJson(error.to_string()))?;
         let Value::Object(input) = value else { return Err(Unread::NoObject) };
         Self::of_object(&input, marks)
     }
@@ -172,16 +173,19 @@ fn changed_files(input: &Map<String, Value>) -> Option<Vec<String>> {
     let files = input.get("tool_response")?.get("bashEditDiff")?.get("changedFiles")?.as_array()?;
     // An entry is a path, or an object that has one. Anything else: the harness has changed, so look with git.
     let path = |file: &Value| {
-        let text = file.as_str().or_else(|| file.get("path")?.as_str()).or_else(|| file.get("filePath")?.as_str());
+        let text =
+            file.as_str().or_else(|| file.get("path")?.as_str()).or_else(|| file.get("filePath")?.as_str());
         text.map(str::to_owned)
     };
     files.iter().map(path).collect()
 }
 
 fn background_tasks(input: &Map<String, Value>) -> Vec<BackgroundTask> {
-    let tasks = input.get("background_tasks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let tasks =
+        input.get("background_tasks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let text = |task: &Value, key: &str| task.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let runs = |task: &&Value| task.get("status").and_then(Value::as_str).is_none_or(|status| status == "running");
+    let runs =
+        |task: &&Value| task.get("status").and_then(Value::as_str).is_none_or(|status| status == "running");
     let tasks = tasks.iter().filter(runs).take(1000);
     tasks.map(|task| BackgroundTask { id: text(task, "id"), kind: text(task, "type") }).collect()
 }

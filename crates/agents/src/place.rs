@@ -27,7 +27,11 @@ pub struct Place<'a> {
 
 impl fmt::Debug for Place<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Place").field("cwd", &self.cwd).field("home", &self.home).finish_non_exhaustive()
+        formatter
+            .debug_struct("Place")
+            .field("cwd", &self.cwd)
+            .field("home", &self.home)
+            .finish_non_exhaustive()
     }
 }
 
@@ -76,8 +80,11 @@ mod tests {
     use super::*;
 
     fn resolved(text: &str) -> Option<PathBuf> {
-        let place =
-            Place { cwd: Path::new("/work/repo"), home: Some(Path::new("/home/ann")), entry: &|_: &Path| None };
+        let place = Place {
+            cwd: Path::new("/work/repo"),
+            home: Some(Path::new("/home/ann")),
+            entry: &|_: &Path| None,
+        };
         place.resolve(text)
     }
 

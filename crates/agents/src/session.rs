@@ -149,8 +149,11 @@ impl Sessions {
         let mut sessions = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            let is_record = path.extension().is_some_and(|extension| extension == "json");
-            let Some(session) = read(&path).filter(|_| is_record) else { continue };
+            if path.extension().is_some_and(|extension| extension == "new") {
+                remove_leftover(&path);
+                continue;
+            }
+            let Some(session) = read(&path) else { continue };
             if session.is_gone(here) {
                 // Another process may have removed it, or the folder is read-only in a sandbox: both do no harm.
                 let _ = fs::remove_file(&path);
@@ -199,6 +202,16 @@ impl Sessions {
             }
         }
         Ok(())
+    }
+}
+
+/// Removes the temporary file of a writer that was killed. A writer that lives needs less than a minute.
+fn remove_leftover(path: &Path) {
+    let written = fs::metadata(path).and_then(|meta| meta.modified()).ok();
+    let written = written.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    let written = written.and_then(|at| i64::try_from(at.as_secs()).ok());
+    if written.is_some_and(|at| wall_clock::epoch_seconds() - at > 60) {
+        let _ = fs::remove_file(path);
     }
 }
 

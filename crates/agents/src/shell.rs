@@ -5,10 +5,12 @@
 //! becomes a reason in [`Writes::unknown`].
 
 mod arguments;
+mod compound;
 mod expand;
 mod parse;
 mod programs;
 mod reader;
+mod redirects;
 mod state;
 mod syntax;
 #[cfg(test)]
@@ -21,7 +23,7 @@ use crate::writes::Writes;
 
 /// Works out what a command line would write at this place.
 pub fn writes(command: &str, place: &Place<'_>) -> Writes {
-    let mut reader = reader::Reader::new(*place, command.contains("globstar"));
+    let mut reader = reader::Reader::new(*place);
     match parse::parse_at_depth(command, 0) {
         Ok(script) => reader.run_script(script),
         Err(why) => reader.writes.not_known(why.to_string()),

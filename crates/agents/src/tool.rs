@@ -44,8 +44,16 @@ pub enum Action {
 }
 
 /// The keys under which tools name a file.
-const PATH_KEYS: [&str; 8] =
-    ["file_path", "notebook_path", "path", "filePath", "absolute_path", "target_file", "target_notebook", "relative_path"];
+const PATH_KEYS: [&str; 8] = [
+    "file_path",
+    "notebook_path",
+    "path",
+    "filePath",
+    "absolute_path",
+    "target_file",
+    "target_notebook",
+    "relative_path",
+];
 
 impl ToolCall {
     pub(crate) fn read(harness: Harness, input: &Map<String, Value>) -> Result<Self, Unread> {
@@ -56,8 +64,12 @@ impl ToolCall {
         if let Some(command) = input.get("command").and_then(Value::as_str)
             && harness == Harness::Cursor
         {
-            let folder = input.get("cwd").and_then(Value::as_str).filter(|cwd| !cwd.is_empty()).map(str::to_owned);
-            return Ok(Self { name: "Shell".to_owned(), action: Action::Runs { command: command.to_owned(), folder } });
+            let folder =
+                input.get("cwd").and_then(Value::as_str).filter(|cwd| !cwd.is_empty()).map(str::to_owned);
+            return Ok(Self {
+                name: "Shell".to_owned(),
+                action: Action::Runs { command: command.to_owned(), folder },
+            });
         }
         if harness == Harness::Cursor && input.contains_key("file_path") {
             return Ok(Self { name: "Write".to_owned(), action: edits(input) });
@@ -88,10 +100,29 @@ impl ToolCall {
 
 fn action(name: &str, arguments: &Map<String, Value>) -> Action {
     match name {
-        "Write" | "Edit" | "MultiEdit" | "NotebookEdit" | "Delete" | "StrReplace" | "EditNotebook" | "write" | "edit"
-        | "multiedit" | "create" | "write_file" | "replace" | "edit_file" | "create_file" | "delete_file"
-        | "search_replace" | "insert_edit_into_file" | "replace_string_in_file" | "multi_replace_string_in_file"
-        | "edit_notebook_file" | "create_new_jupyter_notebook" | "edit_notebook" => edits(arguments),
+        "Write"
+        | "Edit"
+        | "MultiEdit"
+        | "NotebookEdit"
+        | "Delete"
+        | "StrReplace"
+        | "EditNotebook"
+        | "write"
+        | "edit"
+        | "multiedit"
+        | "create"
+        | "write_file"
+        | "replace"
+        | "edit_file"
+        | "create_file"
+        | "delete_file"
+        | "search_replace"
+        | "insert_edit_into_file"
+        | "replace_string_in_file"
+        | "multi_replace_string_in_file"
+        | "edit_notebook_file"
+        | "create_new_jupyter_notebook"
+        | "edit_notebook" => edits(arguments),
         "str_replace_editor" | "str_replace_based_edit_tool" => {
             let views = arguments.get("command").and_then(Value::as_str) == Some("view");
             if views { Action::Reads } else { edits(arguments) }
@@ -101,17 +132,59 @@ fn action(name: &str, arguments: &Map<String, Value>) -> Action {
             let text = keys.iter().find_map(|key| arguments.get(*key)?.as_str());
             text.map_or(Action::Unknown, |text| Action::Patches(text.to_owned()))
         }
-        "Bash" | "Monitor" | "Shell" | "bash" | "shell" | "run_shell_command" | "run_in_terminal" | "run_terminal_cmd"
-        | "runTerminalCommand" | "local_shell" | "exec_command" | "shell_command" | "unified_exec" => {
-            shell(arguments)
-        }
-        "Read" | "Glob" | "Grep" | "LS" | "WebFetch" | "WebSearch" | "TodoWrite" | "Task" | "Agent" | "BashOutput"
-        | "KillShell" | "KillBash" | "TaskOutput" | "TaskStop" | "Skill" | "ToolSearch" | "AskUserQuestion"
-        | "EnterPlanMode" | "ExitPlanMode" | "NotebookRead" | "read" | "glob" | "grep" | "list" | "view" | "webfetch"
-        | "todowrite" | "todoread" | "task" | "question" | "read_file" | "read_many_files" | "list_directory"
-        | "search_file_content" | "grep_search" | "google_web_search" | "web_fetch" | "web_search" | "todo_write"
-        | "list_dir" | "file_search" | "semantic_search" | "codebase_search" | "update_plan" | "view_image"
-        | "report_intent" | "read_bash" | "stop_bash" | "SemanticSearch" | "ReadLints" => Action::Reads,
+        "Bash" | "Monitor" | "Shell" | "bash" | "shell" | "run_shell_command" | "run_in_terminal"
+        | "run_terminal_cmd" | "runTerminalCommand" | "local_shell" | "exec_command" | "shell_command"
+        | "unified_exec" => shell(arguments),
+        "Read"
+        | "Glob"
+        | "Grep"
+        | "LS"
+        | "WebFetch"
+        | "WebSearch"
+        | "TodoWrite"
+        | "Task"
+        | "Agent"
+        | "BashOutput"
+        | "KillShell"
+        | "KillBash"
+        | "TaskOutput"
+        | "TaskStop"
+        | "Skill"
+        | "ToolSearch"
+        | "AskUserQuestion"
+        | "EnterPlanMode"
+        | "ExitPlanMode"
+        | "NotebookRead"
+        | "read"
+        | "glob"
+        | "grep"
+        | "list"
+        | "view"
+        | "webfetch"
+        | "todowrite"
+        | "todoread"
+        | "task"
+        | "question"
+        | "read_file"
+        | "read_many_files"
+        | "list_directory"
+        | "search_file_content"
+        | "grep_search"
+        | "google_web_search"
+        | "web_fetch"
+        | "web_search"
+        | "todo_write"
+        | "list_dir"
+        | "file_search"
+        | "semantic_search"
+        | "codebase_search"
+        | "update_plan"
+        | "view_image"
+        | "report_intent"
+        | "read_bash"
+        | "stop_bash"
+        | "SemanticSearch"
+        | "ReadLints" => Action::Reads,
         _ => Action::Unknown,
     }
 }
@@ -150,7 +223,8 @@ fn shell(arguments: &Map<String, Value>) -> Action {
         _ => return Action::Unknown,
     };
     let keys = ["workdir", "cwd", "directory", "dir_path", "working_directory"];
-    let folder = keys.iter().find_map(|key| arguments.get(*key)?.as_str()).filter(|folder| !folder.is_empty());
+    let folder =
+        keys.iter().find_map(|key| arguments.get(*key)?.as_str()).filter(|folder| !folder.is_empty());
     Action::Runs { command, folder: folder.map(str::to_owned) }
 }
 
@@ -166,9 +240,8 @@ fn mcp(
         let text = |key: &str| context.get(key).and_then(Value::as_str).map(str::to_owned);
         Some((text("server_name")?, text("tool_name")?))
     });
-    let split = |text: &str, at: &str| {
-        text.split_once(at).map(|(server, tool)| (server.to_owned(), tool.to_owned()))
-    };
+    let split =
+        |text: &str, at: &str| text.split_once(at).map(|(server, tool)| (server.to_owned(), tool.to_owned()));
     let built_in = || action(name, arguments) != Action::Unknown;
     let (server, tool) = of_context.or_else(|| match harness {
         Harness::Gemini => split(name.strip_prefix("mcp_")?, "_"),
@@ -187,8 +260,19 @@ fn mcp_paths(tool: &str, arguments: &Map<String, Value>) -> Vec<String> {
     let remote = ["repo", "owner", "project_id", "branch"].iter().any(|key| arguments.contains_key(*key));
     let writes = matches!(
         tool,
-        "write_file" | "edit_file" | "create_file" | "delete_file" | "move_file" | "append_file" | "create_text_file"
-            | "replace_content" | "replace_regex" | "replace_in_file" | "edit_block" | "write" | "edit"
+        "write_file"
+            | "edit_file"
+            | "create_file"
+            | "delete_file"
+            | "move_file"
+            | "append_file"
+            | "create_text_file"
+            | "replace_content"
+            | "replace_regex"
+            | "replace_in_file"
+            | "edit_block"
+            | "write"
+            | "edit"
     );
     if remote || !writes {
         return Vec::new();

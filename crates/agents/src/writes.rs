@@ -26,7 +26,8 @@ impl Target {
             Self::File(file) => lexical(file) == path,
             Self::Below(folder) => path.starts_with(lexical(folder)),
             Self::Pattern(pattern) => {
-                let (pattern, path) = (pattern.trim_start_matches('/'), path.strip_prefix("/").unwrap_or(path));
+                let (pattern, path) =
+                    (pattern.trim_start_matches('/'), path.strip_prefix("/").unwrap_or(path));
                 let pattern = pattern.parse::<lockkeeper_core::pattern::Pattern>();
                 pattern.is_ok_and(|pattern| path.to_str().is_some_and(|path| pattern.matches(path)))
             }

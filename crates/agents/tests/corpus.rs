@@ -35,11 +35,13 @@ fn faults(case: &Case, writes: &Writes, written: &Written, repository: &Path) ->
         Target::File(path) | Target::Below(path) => path.starts_with(repository),
         Target::Pattern(pattern) => pattern.starts_with(repository.to_str().unwrap()),
     };
-    let missed = written.kept.iter().filter(|path| !covered(path)).map(|path| format!("misses {}", path.display()));
+    let missed =
+        written.kept.iter().filter(|path| !covered(path)).map(|path| format!("misses {}", path.display()));
     let claimed = writes.paths.iter().filter(inside).filter(idle).map(|target| format!("claims {target:?}"));
     match case.expect {
         Expect::Reads => {
-            faults.extend(written.kept.iter().map(|path| format!("is no reading command: {}", path.display())));
+            faults
+                .extend(written.kept.iter().map(|path| format!("is no reading command: {}", path.display())));
             if !writes.is_nothing() {
                 faults.push(format!("is a reading command, but: {writes:?}"));
             }
@@ -66,7 +68,10 @@ fn faults(case: &Case, writes: &Writes, written: &Written, repository: &Path) ->
         }
         Expect::Index => {
             faults.extend(missed.chain(claimed));
-            if writes.git.is_empty() || writes.git.iter().any(|used| used.whole_tree) || !writes.unknown.is_empty() {
+            if writes.git.is_empty()
+                || writes.git.iter().any(|used| used.whole_tree)
+                || !writes.unknown.is_empty()
+            {
                 faults.push(format!("changes what git shares and no tree, but: {writes:?}"));
             }
         }
@@ -85,7 +90,8 @@ fn the_reader_agrees_with_strace() {
     assert!(cases.len() >= 150, "{} cases", cases.len());
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let halves = cases.chunks(cases.len().div_ceil(4));
-        let workers: Vec<_> = halves.map(|part| scope.spawn(|| part.iter().flat_map(judged).collect::<Vec<_>>())).collect();
+        let workers: Vec<_> =
+            halves.map(|part| scope.spawn(|| part.iter().flat_map(judged).collect::<Vec<_>>())).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
     assert!(wrong.is_empty(), "{} faults:\n{}", wrong.len(), wrong.join("\n"));
@@ -103,8 +109,11 @@ fn judged(case: &Case) -> Vec<String> {
 #[test]
 fn strace_sees_what_a_command_writes() {
     let scratch = Scratch::new();
-    let written = scratch.written_by("cd src && (cd ../docs; echo x > new.md) && mv a.rs c.rs; sed -i s/a/b/ lib.rs; cat b.rs");
-    let names: Vec<_> = written.kept.iter().map(|path| path.strip_prefix(scratch.repository()).unwrap()).collect();
+    let written = scratch.written_by(
+        "cd src && (cd ../docs; echo x > new.md) && mv a.rs c.rs; sed -i s/a/b/ lib.rs; cat b.rs",
+    );
+    let names: Vec<_> =
+        written.kept.iter().map(|path| path.strip_prefix(scratch.repository()).unwrap()).collect();
     let expected = ["docs/new.md", "src/a.rs", "src/c.rs", "src/lib.rs"].map(Path::new);
     assert_eq!(names, expected);
 }

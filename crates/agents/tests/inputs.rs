@@ -11,7 +11,8 @@ const CLAUDE: &str = "claude:9f2c1b7e-0d51-4d53-9a51-2f0c7a8b1c3d";
 const CODEX: &str = "codex:01a1b2c3-d4e5-7f60-8123-456789abcdef";
 const GEMINI: &str = "gemini:6a1d7f6e-7d43-4a0c-8a57-1c2b3d4e5f60";
 const COPILOT: &str = "copilot:c0b1d2e3-f405-4617-9829-3a4b5c6d7e8f";
-const COPILOT_CHILD: &str = "copilot:c0b1d2e3-f405-4617-9829-3a4b5c6d7e8f:11111111-2222-4333-8444-555555555555";
+const COPILOT_CHILD: &str =
+    "copilot:c0b1d2e3-f405-4617-9829-3a4b5c6d7e8f:11111111-2222-4333-8444-555555555555";
 const OPENCODE: &str = "opencode:ses_5b1c2d3e4f";
 const QWEN: &str = "qwen:77f2e0aa-1b2c-4d3e-8f40-5a6b7c8d9e0f";
 const CURSOR: &str = "cursor:5f0e1d2c-3b4a-4596-8778-695a4b3c2d1e";
@@ -50,7 +51,12 @@ fn table() -> Vec<(&'static str, String, Event, Does)> {
         ("claude/subagent-start", sub(CLAUDE, "a4f3c0de"), Event::SubagentBegins, NoTool),
         ("claude/subagent-stop", sub(CLAUDE, "a4f3c0de"), Event::SubagentEnds, NoTool),
         ("claude/session-end", own(CLAUDE), Event::SessionEnds, NoTool),
-        ("codex/apply-patch", own(CODEX), before(), Files(&["src/old.rs", "src/new.rs", "docs/x.md", "notes.txt"])),
+        (
+            "codex/apply-patch",
+            own(CODEX),
+            before(),
+            Files(&["src/old.rs", "src/new.rs", "docs/x.md", "notes.txt"]),
+        ),
         ("codex/bash", own(CODEX), before(), Files(&["src/a.rs"])),
         ("codex/shell-words", own(CODEX), before(), Files(&["src/a.rs"])),
         ("codex/apply-patch-in-shell", own(CODEX), before(), Files(&["a.txt"])),
@@ -107,7 +113,9 @@ fn marks(name: &str) -> Marks {
     Marks {
         copilot: name.starts_with("copilot/") && !name.ends_with("vscode"),
         gemini_session: name.starts_with("gemini/").then(|| session(GEMINI)).flatten(),
-        claude_session: (name.starts_with("claude/") || name.starts_with("unread/")).then(|| session(CLAUDE)).flatten(),
+        claude_session: (name.starts_with("claude/") || name.starts_with("unread/"))
+            .then(|| session(CLAUDE))
+            .flatten(),
     }
 }
 
@@ -137,7 +145,8 @@ fn every_sample_has_its_owner_event_and_writes() {
         };
         let found = found.unwrap_or_else(|| panic!("{name} has no tool"));
         let paths: BTreeSet<PathBuf> = found.paths.iter().map(path).collect();
-        let expected: BTreeSet<PathBuf> = files.iter().map(|file| Path::new("/work/repo").join(file)).collect();
+        let expected: BTreeSet<PathBuf> =
+            files.iter().map(|file| Path::new("/work/repo").join(file)).collect();
         assert_eq!(paths, expected, "{name}");
         assert_eq!(!found.unknown.is_empty(), more, "{name}: {found:?}");
     }

@@ -18,14 +18,20 @@ fn leaf() -> impl Strategy<Value = String> {
         let double = format!("\"{}\"", path.replace('$', r"\$"));
         let escaped: String = path
             .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || c == '/' || !c.is_ascii() { c.to_string() } else { format!("\\{c}") })
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || c == '/' || !c.is_ascii() {
+                    c.to_string()
+                } else {
+                    format!("\\{c}")
+                }
+            })
             .collect();
         match way {
             0 => format!("echo x > {single}\n"),
             1 => format!("echo x >>{double}\n"),
             2 => format!("echo x &>{escaped}\n"),
-            3 => format!("cat <<'E' > {single}\n$(echo > wrong) 'don\"t (\nE\n"),
-            4 => format!("cat > {escaped} <<E\n$HOME \\$(x) \"\nE\n"),
+            3 => format!("cat <<'E' > {single}\n$(echo > wrong) 'don\"t ( > wrong\nE\n"),
+            4 => format!("cat > {escaped} <<E\n$HOME \\$(x) \"y\" > wrong\nE\n"),
             5 => format!("touch -- {single} {double}\n"),
             6 => format!("v={single}\necho > \"$v\"\n"),
             7 => format!("v={double}; echo > \"${{v}}\" # comment > no\n"),
@@ -51,7 +57,9 @@ fn script() -> impl Strategy<Value = String> {
                 3 => format!("if true; then\n{body}fi\n"),
                 4 => format!("if [ 1 = 1 ]\nthen {body}else echo no\nfi\n"),
                 5 => format!("f() {{\n{body}}}\nf\n"),
-                6 => format!("x=$(\n{body})\n"),
+                // bash 5.2 prints and reads a substitution again, and gets it wrong with here-documents.
+                6 if !body.contains("<<") => format!("x=$(\n{body})\n"),
+                6 => format!("(\n{body}) < /dev/null\n"),
                 7 => format!("{{\n{body}}} | cat\n"),
                 8 => format!("(cd sub\n{body})\n"),
                 9 => format!("pushd sub > /dev/null\n{body}popd > /dev/null\n"),
@@ -59,7 +67,8 @@ fn script() -> impl Strategy<Value = String> {
                 11 => format!("for i in 1 2; do\n{body}done\n"),
                 12 => format!("case x in\n  a|b) echo no;;\n  (x)\n{body};;\nesac\n"),
                 13 => format!("{{\n{body}}} &\nwait\n"),
-                14 => format!("bash <<'SCRIPT'\n{body}SCRIPT\n"),
+                // The name of the end differs from those within.
+                14 => format!("bash <<'S{0}'\n{body}S{0}\n", body.len()),
                 _ => format!("! false && {{\n{body}}}; echo \"`echo x`\"\n"),
             }
         })
@@ -79,7 +88,7 @@ fn files(folder: &Path) -> BTreeSet<PathBuf> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn the_files_of_a_script_are_those_that_were_announced(script in script()) {

@@ -131,7 +131,12 @@ pub fn acquire<E>(overlay: &mut Overlay<'_, E>, request: &Request) -> Result<Out
     let now = overlay.now();
     let last = Rank::new(now, request.priority, LeaseId(u64::MAX));
     let asker = Asker { claim: &request.claim, rank: last, whole_line: false };
-    let in_the_way = blockers(overlay, asker)?;
+    let mut in_the_way = blockers(overlay, asker)?;
+    // The look may have reaped a ticket. A parent that waited behind it holds now, and no longer blocks its sub-agent.
+    while !in_the_way.is_empty() && overlay.has_freed() {
+        hand_off(overlay)?;
+        in_the_way = blockers(overlay, asker)?;
+    }
     if in_the_way.is_empty() {
         let token = overlay.next_token()?;
         let lease = new_lease(LeaseId(token.0), token, Arc::new(request.claim.clone()), now);

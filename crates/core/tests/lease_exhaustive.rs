@@ -17,7 +17,7 @@ use std::num::NonZeroU32;
 
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
-use lockkeeper_core::record::{Claim, Lease, Priority};
+use lockkeeper_core::record::{Agent, Claim, Lease, Priority};
 use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::waiting::{Asker, blockers};
@@ -38,6 +38,8 @@ struct Rules {
     changes_mode: bool,
     /// Whether owners die and give up.
     fails: bool,
+    /// The names of the owners, if they are agents.
+    family: Option<[&'static str; 3]>,
 }
 
 #[derive(Clone)]
@@ -45,11 +47,23 @@ struct State {
     world: World,
     sleepers: Sleepers,
     waits: Vec<Option<LeaseId>>,
+    family: Option<[&'static str; 3]>,
 }
 
 impl State {
     fn new(rules: &Rules) -> Self {
-        Self { world: World::new(), sleepers: Sleepers::default(), waits: vec![None; rules.owners] }
+        let (waits, family) = (vec![None; rules.owners], rules.family);
+        Self { world: World::new(), sleepers: Sleepers::default(), waits, family }
+    }
+
+    fn claim(&self, owner: usize, wish: &[Resource]) -> Claim {
+        match self.family {
+            None => claim(OWNERS[owner], resident(pid(owner)), wish.to_vec()),
+            Some(names) => {
+                let agent = Some(Agent::default());
+                Claim { agent, ..claim(names[owner], resident(pid(owner)), wish.to_vec()) }
+            }
+        }
     }
 
     fn leases_of(&self, owner: usize) -> Vec<Lease> {
@@ -88,6 +102,11 @@ impl State {
                 }
                 continue;
             }
+            if rules.family.is_some_and(|names| names[owner].contains(':'))
+                && !self.leases_of(owner).is_empty()
+            {
+                next.push(self.after(|state| state.hand_up(owner)));
+            }
             for lease in self.leases_of(owner) {
                 next.push(self.after(|state| state.release(&lease)));
                 if rules.changes_mode {
@@ -124,7 +143,7 @@ impl State {
 
     fn acquire(&mut self, owner: usize, wish: &[Resource], priority: i32) -> Vec<Effect> {
         let mut request = Request {
-            claim: claim(OWNERS[owner], resident(pid(owner)), wish.to_vec()),
+            claim: self.claim(owner, wish),
             priority: Priority::new(priority).unwrap(),
             under: Vec::new(),
             wait: None,
@@ -179,6 +198,22 @@ impl State {
         effects
     }
 
+    /// A sub-agent stops. The process of its parent vouches from then on, as if it were one process.
+    fn hand_up(&mut self, owner: usize) -> Vec<Effect> {
+        let before = self.leases_of(owner);
+        let name = before[0].claim.owner.clone();
+        let (handed, effects, _) = self.world.decide(|overlay| lease::hand_up(overlay, &name));
+        let above = name.all_above().next();
+        assert!(handed.iter().all(|lease| Some(&lease.claim.owner) == above.as_ref()));
+        assert!(self.world.records.leases().all(|lease| lease.claim.owner != name), "something stayed");
+        // In this world the owner of a lease is known by its process, so what was handed up is let go.
+        let mut all = effects;
+        for lease in handed {
+            all.extend(self.release(&lease));
+        }
+        all
+    }
+
     fn look(&mut self, ticket: LeaseId) {
         self.sleepers.check_ticket(&mut self.world, ticket);
         if !self.sleepers.asleep.contains_key(&ticket) {
@@ -217,7 +252,7 @@ impl State {
             for held in &lease.claim.resources {
                 let others: BTreeSet<u32> = live
                     .iter()
-                    .filter(|other| other.claim.owner != lease.claim.owner)
+                    .filter(|other| other.claim.owner != lease.claim.owner && !gives_way(lease, other))
                     .filter(|other| other.claim.targets().any(|target| target.meets(&held.target).is_some()))
                     .map(|other| pid_of(&other.claim))
                     .collect();
@@ -256,7 +291,7 @@ impl State {
 
     /// The state without the numbers that do not matter, the same for owners who changed places.
     fn shape(&self, rules: &Rules) -> String {
-        if rules.priorities.is_some() {
+        if rules.priorities.is_some() || rules.family.is_some() {
             return self.shape_in(&(0..rules.owners).collect::<Vec<usize>>());
         }
         // Owners who can be told apart are put into one order; only the others are tried in all orders.
@@ -322,6 +357,13 @@ impl State {
         }
         shape + &by_owner.join("&")
     }
+}
+
+/// Whether the one that came first is of an owner above the other one's.
+fn gives_way(one: &Lease, other: &Lease) -> bool {
+    let (first, later) = if one.token < other.token { (one, other) } else { (other, one) };
+    let prefix = format!("{}:", first.claim.owner);
+    first.claim.agent.is_some() && later.claim.owner.as_str().starts_with(&prefix)
 }
 
 fn pid(owner: usize) -> u32 {
@@ -393,35 +435,50 @@ fn assert_states(rules: &Rules, expected: usize) {
 #[test]
 fn three_owners_take_one_name_or_two() {
     let wishes = one_name_or_both();
-    assert_states(&Rules { owners: 3, wishes, priorities: None, changes_mode: false, fails: true }, 2_639);
+    assert_states(
+        &Rules { owners: 3, wishes, priorities: None, changes_mode: false, fails: true, family: None },
+        2_639,
+    );
 }
 
 /// Invariants 1, 4, 7 and 8. Requirements 154 and 156. All 767 states.
 #[test]
 fn three_readers_and_writers_upgrade_and_downgrade() {
     let wishes = vec![vec![exclusive("m")], vec![shared("m")]];
-    assert_states(&Rules { owners: 3, wishes, priorities: None, changes_mode: true, fails: true }, 767);
+    assert_states(
+        &Rules { owners: 3, wishes, priorities: None, changes_mode: true, fails: true, family: None },
+        767,
+    );
 }
 
 /// Invariants 1, 4 and 7. Requirement 154. All 7,645 states.
 #[test]
 fn four_readers_and_writers_share_a_name() {
     let wishes = vec![vec![exclusive("m")], vec![shared("m")]];
-    assert_states(&Rules { owners: 4, wishes, priorities: None, changes_mode: false, fails: true }, 7_645);
+    assert_states(
+        &Rules { owners: 4, wishes, priorities: None, changes_mode: false, fails: true, family: None },
+        7_645,
+    );
 }
 
 /// Invariants 1, 6, 7 and 8. Requirements 154, 156 and 162. All 3,264 states.
 #[test]
 fn three_owners_share_one_of_two_names_and_change_their_minds() {
     let wishes = vec![vec![shared("m")], vec![exclusive("n")], vec![shared("m"), exclusive("n")]];
-    assert_states(&Rules { owners: 3, wishes, priorities: None, changes_mode: true, fails: false }, 3_264);
+    assert_states(
+        &Rules { owners: 3, wishes, priorities: None, changes_mode: true, fails: false, family: None },
+        3_264,
+    );
 }
 
 /// Invariants 1, 4, 7 and 8. Requirements 160 and 162. All 3,120 states.
 #[test]
 fn three_owners_share_two_slots_and_a_name() {
     let wishes = vec![vec![slots("m", 2)], vec![exclusive("n")], vec![slots("m", 2), exclusive("n")]];
-    assert_states(&Rules { owners: 3, wishes, priorities: None, changes_mode: false, fails: true }, 3_120);
+    assert_states(
+        &Rules { owners: 3, wishes, priorities: None, changes_mode: false, fails: true, family: None },
+        3_120,
+    );
 }
 
 /// Invariants 1, 7 and 8. Requirements 155 and 160. All 3,256 states.
@@ -429,7 +486,10 @@ fn three_owners_share_two_slots_and_a_name() {
 fn an_urgent_owner_goes_before_two_others() {
     let wishes = one_name_or_both();
     let priorities = Some(vec![0, 0, 1]);
-    assert_states(&Rules { owners: 3, wishes, priorities, changes_mode: false, fails: false }, 3_256);
+    assert_states(
+        &Rules { owners: 3, wishes, priorities, changes_mode: false, fails: false, family: None },
+        3_256,
+    );
 }
 
 /// Invariants 1, 7 and 8. All 5,605 states.
@@ -437,5 +497,26 @@ fn an_urgent_owner_goes_before_two_others() {
 fn three_owners_claim_overlapping_paths() {
     let claims = [("src/**", Mode::Exclusive), ("src/a.rs", Mode::Exclusive), ("**/*.rs", Mode::Shared)];
     let wishes = claims.map(|(pattern, mode)| vec![path(pattern, mode)]).to_vec();
-    assert_states(&Rules { owners: 3, wishes, priorities: None, changes_mode: false, fails: false }, 5_605);
+    assert_states(
+        &Rules { owners: 3, wishes, priorities: None, changes_mode: false, fails: false, family: None },
+        5_605,
+    );
+}
+
+/// Invariants 1, 7 and 8 for an agent and two sub-agents of it, of whom each may stop. All 1,196 states.
+#[test]
+fn a_parent_and_two_sub_agents_take_one_of_two_names() {
+    let wishes = vec![vec![exclusive("m")], vec![exclusive("n")]];
+    let family = Some(["c", "c:d", "c:e"]);
+    let rules = Rules { owners: 3, wishes, priorities: None, changes_mode: false, fails: false, family };
+    assert_states(&rules, 1_196);
+}
+
+/// Invariants 1, 4, 7 and 8 for an agent, a sub-agent of it, and a stranger, who share and who die. All 12,847 states.
+#[test]
+fn a_parent_a_sub_agent_and_a_stranger_read_and_write() {
+    let wishes = vec![vec![path("src/a.rs", Mode::Exclusive)], vec![path("src/**", Mode::Shared)]];
+    let family = Some(["c", "c:d", "x"]);
+    let rules = Rules { owners: 3, wishes, priorities: None, changes_mode: false, fails: true, family };
+    assert_states(&rules, 12_847);
 }

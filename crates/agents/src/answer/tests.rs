@@ -31,7 +31,8 @@ fn windsurf_alone_is_denied_by_an_exit_code() {
 
 #[test]
 fn only_a_tool_that_has_not_run_can_be_denied() {
-    let events = [Event::AfterTool, Event::ToolFailed, Event::TurnEnds, Event::SessionBegins, Event::SubagentEnds];
+    let events =
+        [Event::AfterTool, Event::ToolFailed, Event::TurnEnds, Event::SessionBegins, Event::SubagentEnds];
     for harness in Harness::ALL {
         for event in &events {
             assert_eq!(Answer::Deny("x".to_owned()).render(harness, event), Printed::default());
@@ -41,7 +42,8 @@ fn only_a_tool_that_has_not_run_can_be_denied() {
 
 #[test]
 fn passing_prints_nothing_and_nobody_ever_says_allow() {
-    let events = [Event::BeforeTool, Event::AfterTool, Event::TurnBegins, Event::SessionBegins, Event::SubagentBegins];
+    let events =
+        [Event::BeforeTool, Event::AfterTool, Event::TurnBegins, Event::SessionBegins, Event::SubagentBegins];
     for harness in Harness::ALL {
         for event in &events {
             assert_eq!(Answer::Pass.render(harness, event), Printed::default());
@@ -58,9 +60,15 @@ fn passing_prints_nothing_and_nobody_ever_says_allow() {
 fn a_model_is_told_under_the_name_of_the_event() {
     let tell = Answer::Tell("news".to_owned());
     let claude = printed(&tell, Harness::Claude, &Event::SubagentBegins);
-    assert_eq!(claude, json!({"hookSpecificOutput": {"hookEventName": "SubagentStart", "additionalContext": "news"}}));
+    assert_eq!(
+        claude,
+        json!({"hookSpecificOutput": {"hookEventName": "SubagentStart", "additionalContext": "news"}})
+    );
     let gemini = printed(&tell, Harness::Gemini, &Event::TurnBegins);
-    assert_eq!(gemini, json!({"hookSpecificOutput": {"hookEventName": "BeforeAgent", "additionalContext": "news"}}));
+    assert_eq!(
+        gemini,
+        json!({"hookSpecificOutput": {"hookEventName": "BeforeAgent", "additionalContext": "news"}})
+    );
     assert_eq!(printed(&tell, Harness::Copilot, &Event::AfterTool), json!({"additionalContext": "news"}));
     assert_eq!(printed(&tell, Harness::Cursor, &Event::AfterTool), json!({"additional_context": "news"}));
 }

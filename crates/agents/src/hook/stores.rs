@@ -18,19 +18,21 @@ use crate::session::Sessions;
 pub(super) struct Store {
     pub(super) state: PathBuf,
     pub(super) root: PathBuf,
+    tree: String,
     pub(super) sessions: Sessions,
 }
 
 impl Store {
     fn new(location: &Location) -> Self {
         let (state, root) = (location.state.clone(), location.root.clone());
-        Self { sessions: Sessions::new(&state), state, root }
+        Self { sessions: Sessions::new(&state), tree: location.work_tree(), state, root }
     }
 
     /// The root of a work tree of this repository, by the name that claims have for it.
     pub(super) fn root_of(&self, tree: &str) -> Option<PathBuf> {
         let common = self.state.parent()?;
         match tree {
+            own if own == self.tree => Some(self.root.clone()),
             "." => common.parent().map(Path::to_owned),
             linked if linked.starts_with("worktrees/") => {
                 // `gitdir` names the file `.git` of the work tree.
@@ -81,7 +83,8 @@ impl Stores {
     pub(super) fn add_known(&mut self, states: &[PathBuf]) {
         for state in states.iter().filter(|state| state.join("agents").is_dir()) {
             let root = state.parent().and_then(Path::parent).unwrap_or(state).to_owned();
-            self.add(Store { state: state.clone(), root, sessions: Sessions::new(state) });
+            let (tree, sessions) = (".".to_owned(), Sessions::new(state));
+            self.add(Store { state: state.clone(), root, tree, sessions });
         }
     }
 

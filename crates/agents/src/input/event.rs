@@ -54,17 +54,35 @@ impl Event {
 
     fn of_name(name: &str) -> Self {
         match name {
-            "PreToolUse" | "preToolUse" | "BeforeTool" | "tool.execute.before" | "pre_write_code"
-            | "pre_run_command" | "pre_mcp_tool_use" | "beforeShellExecution" | "beforeMCPExecution" => {
-                Self::BeforeTool
-            }
-            "PostToolUse" | "postToolUse" | "AfterTool" | "tool.execute.after" | "post_write_code"
-            | "post_run_command" | "post_mcp_tool_use" | "afterFileEdit" | "afterShellExecution"
+            "PreToolUse"
+            | "preToolUse"
+            | "BeforeTool"
+            | "tool.execute.before"
+            | "pre_write_code"
+            | "pre_run_command"
+            | "pre_mcp_tool_use"
+            | "beforeShellExecution"
+            | "beforeMCPExecution" => Self::BeforeTool,
+            "PostToolUse"
+            | "postToolUse"
+            | "AfterTool"
+            | "tool.execute.after"
+            | "post_write_code"
+            | "post_run_command"
+            | "post_mcp_tool_use"
+            | "afterFileEdit"
+            | "afterShellExecution"
             | "afterMCPExecution" => Self::AfterTool,
             "PostToolUseFailure" | "postToolUseFailure" => Self::ToolFailed,
-            "UserPromptSubmit" | "userPromptSubmitted" | "BeforeAgent" | "beforeSubmitPrompt" | "session.status"
+            "UserPromptSubmit"
+            | "userPromptSubmitted"
+            | "BeforeAgent"
+            | "beforeSubmitPrompt"
+            | "session.status"
             | "pre_user_prompt" => Self::TurnBegins,
-            "Stop" | "stop" | "agentStop" | "AfterAgent" | "session.idle" | "post_cascade_response" => Self::TurnEnds,
+            "Stop" | "stop" | "agentStop" | "AfterAgent" | "session.idle" | "post_cascade_response" => {
+                Self::TurnEnds
+            }
             "SessionStart" | "sessionStart" | "session.created" => Self::SessionBegins,
             "SessionEnd" | "sessionEnd" | "session.deleted" => Self::SessionEnds,
             "SubagentStart" | "subagentStart" => Self::SubagentBegins,

@@ -15,7 +15,8 @@ pub(super) fn id(input: &Map<String, Value>, keys: &[&'static str]) -> Result<Op
         match input.get(*key) {
             None | Some(Value::Null) => {}
             Some(Value::String(id)) => {
-                let fits = |c: char| c.is_ascii_graphic() && !matches!(c, ':' | '"' | '\'' | '\\' | '`' | '$');
+                let fits =
+                    |c: char| c.is_ascii_graphic() && !matches!(c, ':' | '"' | '\'' | '\\' | '`' | '$');
                 let good = !id.is_empty() && id.len() <= MAX_ID && id.chars().all(fits);
                 return if good { Ok(Some(id.clone())) } else { Err(Unread::BadId(key)) };
             }

@@ -26,7 +26,9 @@ impl Arguments {
             } else if text.starts_with("--") {
                 let (name, value) = match text.split_once('=') {
                     Some((name, value)) => (name, Some(Value::Text(value.to_owned()))),
-                    None if with_value.contains(&text) => (text, Some(rest.next().cloned().unwrap_or(Value::Unknown))),
+                    None if with_value.contains(&text) => {
+                        (text, Some(rest.next().cloned().unwrap_or(Value::Unknown)))
+                    }
                     None => (text, None),
                 };
                 parsed.options.push((name.to_owned(), value));
@@ -38,8 +40,7 @@ impl Arguments {
     }
 
     fn cluster<'a>(&mut self, text: &str, with_value: &[&str], rest: &mut impl Iterator<Item = &'a Value>) {
-        let mut letters = text[1..].char_indices();
-        while let Some((at, letter)) = letters.next() {
+        for (at, letter) in text[1..].char_indices() {
             let name = format!("-{letter}");
             if with_value.contains(&name.as_str()) {
                 let attached = &text[1 + at + letter.len_utf8()..];
@@ -60,7 +61,12 @@ impl Arguments {
 
     /// The value of the last of these options.
     pub(super) fn value(&self, names: &[&str]) -> Option<&Value> {
-        let mut found = self.options.iter().rev().filter(|(name, _)| names.contains(&name.as_str()));
-        found.find_map(|(_, value)| value.as_ref())
+        self.values(names).last()
+    }
+
+    /// The values of these options, in their order.
+    pub(super) fn values(&self, names: &[&str]) -> impl Iterator<Item = &Value> {
+        let found = self.options.iter().filter(|(name, _)| names.contains(&name.as_str()));
+        found.filter_map(|(_, value)| value.as_ref())
     }
 }

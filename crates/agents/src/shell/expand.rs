@@ -13,8 +13,8 @@ impl Reader<'_> {
     pub(super) fn fields(&mut self, word: &Word, state: &State) -> Vec<Value> {
         let words = self.combinations(word, state);
         self.spend(words.iter().map(|word| word.characters.len()).sum());
-        let (home, globstar) = (self.place.home, self.globstar);
-        words.into_iter().flat_map(|marked| marked.fields(home, globstar)).collect()
+        let home = self.place.home;
+        words.into_iter().flat_map(|marked| marked.fields(home)).collect()
     }
 
     /// The values of a word that is one field: an assignment, a redirection.
@@ -30,10 +30,19 @@ impl Reader<'_> {
         }
     }
 
+    /// Forgets the variables that an expansion of these words may change.
+    pub(super) fn forget_changed<'w>(words: impl IntoIterator<Item = &'w Word>, state: &mut State) {
+        for piece in words.into_iter().flat_map(|word| &word.0) {
+            if let Piece::Opaque { changes, .. } = piece {
+                changes.iter().for_each(|name| state.set(name, vec![Value::Unknown]));
+            }
+        }
+    }
+
     fn run_piece(&mut self, piece: &Piece, state: &State) {
         match piece {
             Piece::Substitution(list) | Piece::Process(list) => self.list(list, &mut state.clone()),
-            Piece::Opaque(lists) => lists.iter().for_each(|list| self.list(list, &mut state.clone())),
+            Piece::Opaque { lists, .. } => lists.iter().for_each(|list| self.list(list, &mut state.clone())),
             Piece::Plain(_) | Piece::Quoted(_) | Piece::Variable { .. } => {}
         }
     }
@@ -51,6 +60,12 @@ impl Reader<'_> {
                 }),
                 Piece::Variable { name, quoted } => {
                     let values = state.values(name);
+                    // Another separator: the fields are not worked out.
+                    let values = if !quoted && state.variables.contains_key("IFS") {
+                        vec![Value::Unknown]
+                    } else {
+                        values
+                    };
                     if values.len() * words.len() > MAX_COMBINATIONS {
                         each(&mut words, &|word| word.unknown = true);
                         continue;
@@ -61,15 +76,17 @@ impl Reader<'_> {
                         word.quotes |= quoted;
                         word
                     };
-                    words =
-                        words.iter().flat_map(|word| values.iter().map(move |value| with(word, value))).collect();
+                    words = words
+                        .iter()
+                        .flat_map(|word| values.iter().map(move |value| with(word, value)))
+                        .collect();
                 }
                 Piece::Substitution(list) => {
                     let value = output(list, state);
                     each(&mut words, &|word| word.push_value(&value, true));
                 }
                 Piece::Process(_) => each(&mut words, &|word| word.push_text("/dev/fd/63", Mark::Quoted)),
-                Piece::Opaque(_) => each(&mut words, &|word| word.unknown = true),
+                Piece::Opaque { .. } => each(&mut words, &|word| word.unknown = true),
             }
         }
         words

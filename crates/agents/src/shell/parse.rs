@@ -3,7 +3,8 @@
 //! Input comes from strangers, so the depth of nesting is limited and no input makes the parser panic. Time grows with the length, times
 //! the depth at most: only `((` is looked at twice.
 
-use super::syntax::{Assignment, Command, Item, Join, Kind, List, Redirect, Script, Word};
+use super::redirects::Pending;
+use super::syntax::{Assignment, Command, Item, Join, Kind, List, Script, Word};
 use thiserror::Error;
 
 /// How deep commands, substitutions and quotes may nest.
@@ -39,20 +40,12 @@ pub(super) fn parse_at_depth(text: &str, depth: usize) -> Result<Script, SyntaxE
     Ok(Script { list, bodies: parser.bodies })
 }
 
-/// A here-document whose body begins after the next line end.
-pub(super) struct Pending {
-    delimiter: String,
-    quoted: bool,
-    strip_tabs: bool,
-    body: usize,
-}
-
 pub(super) struct Parser<'text> {
     pub(super) text: &'text str,
     pub(super) at: usize,
     pub(super) depth: usize,
-    pending: Vec<Pending>,
-    bodies: Vec<Word>,
+    pub(super) pending: Vec<Pending>,
+    pub(super) bodies: Vec<Word>,
 }
 
 /// Words that end a list in command position.
@@ -164,174 +157,15 @@ impl Parser<'_> {
         }
     }
 
-    fn command(&mut self) -> Result<Command, SyntaxError> {
+    pub(super) fn command(&mut self) -> Result<Command, SyntaxError> {
         let kind = self.deeper(Self::compound)?;
         let Some(kind) = kind else { return self.simple() };
         let mut redirects = Vec::new();
         loop {
             self.skip_blanks();
             let Some(redirect) = self.redirect()? else { return Ok(Command { kind, redirects }) };
-            redirects.extend(redirect);
+            redirects.push(redirect);
         }
-    }
-
-    /// Parses a compound command. `None`: here begins a simple one.
-    fn compound(&mut self) -> Result<Option<Kind>, SyntaxError> {
-        if self.looking_at("((") && let Some(words) = self.arithmetic_command()? {
-            return Ok(Some(Kind::Test(words)));
-        }
-        if self.eat("(") {
-            let list = self.list(&[])?;
-            return if self.eat(")") { Ok(Some(Kind::Subshell(list))) } else { Err(SyntaxError::Unclosed) };
-        }
-        let words = ["{", "if", "while", "until", "for", "select", "case", "function", "[[", "coproc"];
-        let Some(word) = self.reserved_word(&words) else { return self.function_without_keyword() };
-        self.at += word.len();
-        let kind = match word {
-            "{" => Kind::Group(self.list_until("}")?),
-            "if" => self.branches_of_if()?,
-            "while" | "until" => {
-                let condition = self.list(&["do"])?;
-                Kind::Branches { words: Vec::new(), lists: vec![condition, self.do_group()?], repeats: true }
-            }
-            "for" | "select" => self.for_loop()?,
-            "case" => self.case()?,
-            "function" => {
-                self.skip_blanks();
-                let name = self.name().ok_or(SyntaxError::Unexpected)?;
-                self.skip_blanks();
-                if self.eat("(") {
-                    self.skip_blanks();
-                    self.expect(")")?;
-                }
-                self.function_body(name)?
-            }
-            "coproc" => {
-                self.skip_blanks();
-                let item = Item { join: Join::Next, pipeline: vec![self.command()?], background: true };
-                Kind::Subshell(vec![item])
-            }
-            _ => Kind::Test(self.test_words()?),
-        };
-        Ok(Some(kind))
-    }
-
-    fn list_until(&mut self, ending: &'static str) -> Result<List, SyntaxError> {
-        let list = self.list(&[ending])?;
-        if self.eat_word(ending) { Ok(list) } else { Err(SyntaxError::Unclosed) }
-    }
-
-    fn do_group(&mut self) -> Result<List, SyntaxError> {
-        self.skip_blank_lines()?;
-        if self.eat_word("do") { self.list_until("done") } else { Err(SyntaxError::Unexpected) }
-    }
-
-    fn branches_of_if(&mut self) -> Result<Kind, SyntaxError> {
-        let mut lists = vec![self.list_until("then")?];
-        loop {
-            lists.push(self.list(&["elif", "else", "fi"])?);
-            if self.eat_word("elif") {
-                lists.push(self.list_until("then")?);
-            } else if self.eat_word("else") {
-                lists.push(self.list_until("fi")?);
-                break;
-            } else if self.eat_word("fi") {
-                break;
-            } else {
-                return Err(SyntaxError::Unclosed);
-            }
-        }
-        Ok(Kind::Branches { words: Vec::new(), lists, repeats: false })
-    }
-
-    fn for_loop(&mut self) -> Result<Kind, SyntaxError> {
-        self.skip_blanks();
-        if self.looking_at("((") {
-            let words = self.arithmetic_command()?.ok_or(SyntaxError::Unexpected)?;
-            self.skip_separators()?;
-            let body = if self.eat_word("{") { self.list_until("}")? } else { self.do_group()? };
-            return Ok(Kind::Branches { words, lists: vec![body], repeats: true });
-        }
-        let name = self.name().ok_or(SyntaxError::Unexpected)?;
-        self.skip_blank_lines()?;
-        let mut words = None;
-        if self.eat_word("in") {
-            let mut found = Vec::new();
-            self.skip_blanks();
-            while let Some(word) = self.word()? {
-                found.push(word);
-                self.skip_blanks();
-            }
-            words = Some(found);
-        }
-        self.skip_separators()?;
-        let body = if self.eat_word("{") { self.list_until("}")? } else { self.do_group()? };
-        Ok(Kind::For { name, words, body })
-    }
-
-    fn case(&mut self) -> Result<Kind, SyntaxError> {
-        self.skip_blanks();
-        let mut words = vec![self.word()?.ok_or(SyntaxError::Unexpected)?];
-        let mut lists = Vec::new();
-        self.skip_blank_lines()?;
-        if !self.eat_word("in") {
-            return Err(SyntaxError::Unexpected);
-        }
-        loop {
-            self.skip_blank_lines()?;
-            if self.eat_word("esac") {
-                return Ok(Kind::Branches { words, lists, repeats: false });
-            }
-            let _ = self.eat("(");
-            loop {
-                self.skip_blanks();
-                words.push(self.word()?.ok_or(SyntaxError::Unexpected)?);
-                self.skip_blanks();
-                if !self.eat("|") {
-                    break;
-                }
-            }
-            self.expect(")")?;
-            lists.push(self.list(&["esac"])?);
-            let _ = self.eat(";;&") || self.eat(";;") || self.eat(";&");
-        }
-    }
-
-    fn test_words(&mut self) -> Result<Vec<Word>, SyntaxError> {
-        let mut words = Vec::new();
-        loop {
-            self.skip_blank_lines()?;
-            if self.eat_word("]]") {
-                return Ok(words);
-            }
-            // Within a test these compare and group; they neither redirect nor end the word list.
-            let operators = ["&&", "||", "|", "(", ")", "<", ">"];
-            if operators.into_iter().any(|operator| self.eat(operator)) {
-                continue;
-            }
-            words.push(self.word()?.ok_or(SyntaxError::Unclosed)?);
-        }
-    }
-
-    fn function_without_keyword(&mut self) -> Result<Option<Kind>, SyntaxError> {
-        let start = self.at;
-        if let Some(name) = self.name() {
-            self.skip_blanks();
-            if self.eat("(") {
-                self.skip_blanks();
-                if self.eat(")") {
-                    return self.function_body(name).map(Some);
-                }
-            }
-        }
-        self.at = start;
-        Ok(None)
-    }
-
-    fn function_body(&mut self, name: String) -> Result<Kind, SyntaxError> {
-        self.skip_blank_lines()?;
-        let body = Box::new(self.command()?);
-        Ok(Kind::Function { name, body })
     }
 
     fn simple(&mut self) -> Result<Command, SyntaxError> {
@@ -339,7 +173,7 @@ impl Parser<'_> {
         loop {
             self.skip_blanks();
             if let Some(redirect) = self.redirect()? {
-                redirects.extend(redirect);
+                redirects.push(redirect);
                 continue;
             }
             // `export A=(…)` and the like take arrays as well.
@@ -365,7 +199,9 @@ impl Parser<'_> {
         }
         let mut end = length;
         if rest[end..].starts_with('[') {
-            let Some(close) = rest[end..].bytes().take(200).position(|byte| byte == b']') else { return Ok(None) };
+            let Some(close) = rest[end..].bytes().take(200).position(|byte| byte == b']') else {
+                return Ok(None);
+            };
             end += close + 1;
         }
         let append = rest[end..].starts_with('+');
@@ -393,96 +229,6 @@ impl Parser<'_> {
         Ok(Some(Assignment { name, value: Some(value), append, elements: Vec::new() }))
     }
 
-    /// Parses one redirection. `Some(None)`: one that names no file, such as `2>&1`.
-    #[expect(clippy::option_option, reason = "no redirection, and one without a file, are different answers")]
-    fn redirect(&mut self) -> Result<Option<Option<Redirect>>, SyntaxError> {
-        let start = self.at;
-        if self.eat("&>>") || self.eat("&>") {
-            return Ok(Some(Some(Redirect::Write(self.target()?))));
-        }
-        let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
-        self.at += digits;
-        if digits == 0 && self.looking_at("{") {
-            let rest = self.rest();
-            let close = rest.bytes().take(64).position(|byte| byte == b'}').unwrap_or(0);
-            let named = close > 1 && rest[1..close].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            if named && rest[close + 1..].starts_with(['<', '>']) {
-                self.at += close + 1;
-            }
-        }
-        let process = self.looking_at("<(") || self.looking_at(">(");
-        if process || !matches!(self.peek(), Some(b'<' | b'>')) {
-            self.at = start;
-            return Ok(None);
-        }
-        if self.eat("<<<") {
-            return Ok(Some(Some(Redirect::Read(self.target()?))));
-        }
-        if self.looking_at("<<") {
-            return Ok(Some(Some(self.here_document()?)));
-        }
-        if self.eat(">&") || self.eat("<&") {
-            let word = self.target()?;
-            // `>&2`, `2>&-` copy or close a descriptor; `>&file` writes a file.
-            let descriptor = word
-                .plain()
-                .is_some_and(|text| text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit()));
-            return Ok(Some((!descriptor).then_some(Redirect::Write(word))));
-        }
-        if self.eat(">>") || self.eat(">|") || self.eat("<>") || self.eat(">") {
-            return Ok(Some(Some(Redirect::Write(self.target()?))));
-        }
-        self.expect("<")?;
-        Ok(Some(Some(Redirect::Read(self.target()?))))
-    }
-
-    fn target(&mut self) -> Result<Word, SyntaxError> {
-        self.skip_blanks();
-        self.word()?.ok_or(SyntaxError::Unexpected)
-    }
-
-    fn here_document(&mut self) -> Result<Redirect, SyntaxError> {
-        self.expect("<<")?;
-        let strip_tabs = self.eat("-");
-        self.skip_blanks();
-        let start = self.at;
-        let word = self.word()?.ok_or(SyntaxError::Unexpected)?;
-        let raw = &self.text[start..self.at];
-        let quoted = raw.contains(['\'', '"', '\\']);
-        let delimiter = if quoted { word.literal().ok_or(SyntaxError::Unexpected)? } else { raw.to_owned() };
-        let body = self.bodies.len();
-        self.bodies.push(Word::default());
-        self.pending.push(Pending { delimiter, quoted, strip_tabs, body });
-        Ok(Redirect::HereDocument(body))
-    }
-
-    /// Reads the bodies of the here-documents that the line before named.
-    fn read_bodies(&mut self) -> Result<(), SyntaxError> {
-        for pending in std::mem::take(&mut self.pending) {
-            let mut body = String::new();
-            while self.at < self.text.len() {
-                let rest = self.rest();
-                let length = rest.find('\n').unwrap_or(rest.len());
-                let line = if pending.strip_tabs { rest[..length].trim_start_matches('\t') } else { &rest[..length] };
-                let ends = line == pending.delimiter;
-                if !ends {
-                    body.push_str(line);
-                    body.push('\n');
-                }
-                self.at = (self.at + length + 1).min(self.text.len());
-                if ends {
-                    break;
-                }
-            }
-            self.bodies[pending.body] = if pending.quoted {
-                Word(vec![super::syntax::Piece::Quoted(body)])
-            } else {
-                self.here_document_body(&body)?
-            };
-        }
-        Ok(())
-    }
-
     pub(super) fn skip_blanks(&mut self) {
         loop {
             if self.looking_at("\\\n") {
@@ -501,7 +247,10 @@ impl Parser<'_> {
 
     /// Whether the byte before here belongs to a word, so that a `#` is no comment.
     fn word_goes_on(&self) -> bool {
-        !matches!(self.text.as_bytes()[self.at - 1], b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b'(' | b')')
+        !matches!(
+            self.text.as_bytes()[self.at - 1],
+            b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b'(' | b')'
+        )
     }
 
     pub(super) fn skip_blank_lines(&mut self) -> Result<(), SyntaxError> {
@@ -514,7 +263,7 @@ impl Parser<'_> {
         }
     }
 
-    fn skip_separators(&mut self) -> Result<(), SyntaxError> {
+    pub(super) fn skip_separators(&mut self) -> Result<(), SyntaxError> {
         self.skip_blank_lines()?;
         if self.eat(";") {
             self.skip_blank_lines()?;
@@ -522,12 +271,12 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn expect(&mut self, token: &str) -> Result<(), SyntaxError> {
+    pub(super) fn expect(&mut self, token: &str) -> Result<(), SyntaxError> {
         if self.eat(token) { Ok(()) } else { Err(SyntaxError::Unexpected) }
     }
 
     /// The one of `words` that stands here as a whole word.
-    fn reserved_word<'word>(&self, words: &[&'word str]) -> Option<&'word str> {
+    pub(super) fn reserved_word<'word>(&self, words: &[&'word str]) -> Option<&'word str> {
         let rest = self.rest();
         let length = rest.bytes().take_while(|byte| !b" \t\r\n;&|<>()".contains(byte)).count();
         words.iter().copied().find(|word| rest[..length] == **word)
@@ -542,7 +291,7 @@ impl Parser<'_> {
     }
 
     /// A name of a variable or function.
-    fn name(&mut self) -> Option<String> {
+    pub(super) fn name(&mut self) -> Option<String> {
         let rest = self.rest();
         let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(byte);
         let length = rest.bytes().take_while(fits).count();

@@ -13,6 +13,7 @@ use super::arguments::Arguments;
 use super::reader::{Extent, Input, Reader};
 use super::state::State;
 use super::value::Value;
+use super::words::changed_names;
 
 /// A call of a program within a script.
 pub(super) struct Call<'a> {
@@ -77,6 +78,11 @@ impl Reader<'_> {
                     state.set(name, vec![Value::Unknown]);
                 }
             }
+            "let" => {
+                for text in arguments.operands.iter().filter_map(Value::text) {
+                    changed_names(text).iter().for_each(|name| state.set(name, vec![Value::Unknown]));
+                }
+            }
             "shift" => (1..=9).for_each(|number| state.set(&number.to_string(), vec![Value::Unknown])),
             "trap" => {
                 if let [script, _, ..] = arguments.operands.as_slice()
@@ -115,9 +121,15 @@ impl Reader<'_> {
 }
 
 fn declare(arguments: &Arguments, state: &mut State) {
-    for text in arguments.operands.iter().filter_map(Value::text) {
-        if let Some((name, value)) = text.split_once('=') {
-            state.set(name, vec![Value::Text(value.to_owned())]);
+    for operand in &arguments.operands {
+        match operand.text() {
+            Some(text) => {
+                if let Some((name, value)) = text.split_once('=') {
+                    state.set(name, vec![Value::Text(value.to_owned())]);
+                }
+            }
+            // `export X=$(…)`: the name is lost with the value, so all of them are.
+            None => state.variables.clear(),
         }
     }
 }

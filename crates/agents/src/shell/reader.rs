@@ -21,8 +21,6 @@ const MAX_DEPTH: usize = 100;
 pub(super) struct Reader<'a> {
     pub(super) place: Place<'a>,
     pub(super) writes: Writes,
-    /// `shopt -s globstar` may be on: `**` matches folders.
-    pub(super) globstar: bool,
     /// Folders that the script itself makes.
     made: BTreeSet<PathBuf>,
     steps: usize,
@@ -50,9 +48,9 @@ pub(super) enum Input {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(place: Place<'a>, globstar: bool) -> Self {
+    pub(super) fn new(place: Place<'a>) -> Self {
         let writes = Writes::default();
-        Self { place, writes, globstar, made: BTreeSet::new(), steps: 0, depth: 0 }
+        Self { place, writes, made: BTreeSet::new(), steps: 0, depth: 0 }
     }
 
     pub(super) fn run_script(&mut self, script: Script) {
@@ -123,6 +121,7 @@ impl<'a> Reader<'a> {
             Kind::Group(list) => self.list(list, state),
             Kind::Branches { words, lists, repeats } => {
                 words.iter().for_each(|word| self.evaluate(word, state));
+                Self::forget_changed(words, state);
                 for list in lists.iter().chain(lists.iter().filter(|_| *repeats)) {
                     let mut other = state.clone();
                     self.list(list, &mut other);
@@ -131,10 +130,14 @@ impl<'a> Reader<'a> {
             }
             Kind::For { name, words, body } => self.for_loop(name, words.as_deref(), body, state),
             Kind::Function { name, body } => {
-                let function = Function { body: Rc::new(body.as_ref().clone()), bodies: Rc::clone(&state.bodies) };
+                let function =
+                    Function { body: Rc::new(body.as_ref().clone()), bodies: Rc::clone(&state.bodies) };
                 state.functions.insert(name.clone(), function);
             }
-            Kind::Test(words) => words.iter().for_each(|word| self.evaluate(word, state)),
+            Kind::Test(words) => {
+                words.iter().for_each(|word| self.evaluate(word, state));
+                Self::forget_changed(words, state);
+            }
         }
     }
 
@@ -162,6 +165,15 @@ impl<'a> Reader<'a> {
                         self.write(&value, state, Extent::File);
                     }
                 }
+                Redirect::Copy(word) => {
+                    let is_number =
+                        |text: &str| text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+                    for value in self.values(word, state) {
+                        if !value.text().is_some_and(is_number) {
+                            self.write(&value, state, Extent::File);
+                        }
+                    }
+                }
                 Redirect::Read(word) => {
                     self.evaluate(word, state);
                     input = Input::Unknown;
@@ -182,6 +194,7 @@ impl<'a> Reader<'a> {
 
     fn simple(&mut self, assignments: &[Assignment], words: &[Word], state: &mut State, input: &Input) {
         let fields: Vec<Value> = words.iter().flat_map(|word| self.fields(word, state)).collect();
+        Self::forget_changed(words, state);
         for assignment in assignments {
             assignment.elements.iter().for_each(|word| self.evaluate(word, state));
             let values = match &assignment.value {
@@ -196,6 +209,7 @@ impl<'a> Reader<'a> {
             if fields.is_empty() {
                 state.set(&assignment.name, values);
             }
+            Self::forget_changed(&assignment.value, state);
         }
         if let Some((program, arguments)) = fields.split_first() {
             self.program(program, arguments, state, input);
@@ -203,7 +217,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Calls a function of the script. False: there is none of this name.
-    pub(super) fn function(&mut self, name: &str, arguments: &[Value], state: &mut State, input: &Input) -> bool {
+    pub(super) fn function(
+        &mut self,
+        name: &str,
+        arguments: &[Value],
+        state: &mut State,
+        input: &Input,
+    ) -> bool {
         let Some(function) = state.functions.get(name).cloned() else { return false };
         let saved = state.variables.clone();
         let bodies = std::mem::replace(&mut state.bodies, function.bodies);

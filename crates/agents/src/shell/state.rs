@@ -58,7 +58,8 @@ impl State {
     }
 
     pub(super) fn set(&mut self, name: &str, values: Values) {
-        let values = if values.len() > MAX_VALUES || values.is_empty() { vec![Value::Unknown] } else { values };
+        let values =
+            if values.len() > MAX_VALUES || values.is_empty() { vec![Value::Unknown] } else { values };
         if self.variables.len() < MAX_VARIABLES || self.variables.contains_key(name) {
             self.variables.insert(name.to_owned(), values);
         }

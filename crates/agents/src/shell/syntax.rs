@@ -65,6 +65,8 @@ pub(super) struct Assignment {
 pub(super) enum Redirect {
     /// `> >> >| &> &>> <>` to a file.
     Write(Word),
+    /// `>&` to a word: a descriptor if it is a number, else a file.
+    Copy(Word),
     /// `<` from a file, `<<<` from a word.
     Read(Word),
     /// `<<`, `<<-`: the number of the body in [`Script::bodies`].
@@ -95,8 +97,9 @@ pub(super) enum Piece {
     Substitution(List),
     /// `<( … )`, `>( … )`.
     Process(List),
-    /// An expansion whose value the reader does not work out. Substitutions within it still run.
-    Opaque(Vec<List>),
+    /// An expansion whose value the reader does not work out. Substitutions within it still run, and it may change variables:
+    /// `$((i++))`, `${X:=a}`.
+    Opaque { lists: Vec<List>, changes: Vec<String> },
 }
 
 impl Word {

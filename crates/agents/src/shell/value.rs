@@ -61,7 +61,9 @@ impl Marked {
     pub(super) fn push_value(&mut self, value: &Value, quoted: bool) {
         let length = self.characters.len();
         match value {
-            Value::Text(text) | Value::Pattern(text) if length + text.len() > MAX_EXPANDED => self.unknown = true,
+            Value::Text(text) | Value::Pattern(text) if length + text.len() > MAX_EXPANDED => {
+                self.unknown = true;
+            }
             Value::Text(text) if quoted => self.push_text(text, Mark::Quoted),
             Value::Text(text) => {
                 let mark = |c: char| if c.is_ascii_whitespace() { Mark::Split } else { Mark::Wildcard };
@@ -85,7 +87,7 @@ impl Marked {
     }
 
     /// The fields that the word becomes. Too many of them are one that is not known.
-    pub(super) fn fields(self, home: Option<&Path>, globstar: bool) -> Vec<Value> {
+    pub(super) fn fields(self, home: Option<&Path>) -> Vec<Value> {
         if self.unknown {
             return vec![Value::Unknown];
         }
@@ -106,7 +108,7 @@ impl Marked {
                 if part.is_empty() && (several || !quotes) {
                     continue;
                 }
-                fields.push(field(part, home, globstar));
+                fields.push(field(part, home));
             }
         }
         if fields.len() > MAX_FIELDS { vec![Value::Unknown] } else { fields }
@@ -185,7 +187,7 @@ fn sequence(inner: &[(char, Mark)]) -> Option<Alternatives> {
     (first <= last).then(|| (first..=last).map(|c| marked(c.to_string())).collect())
 }
 
-fn field(characters: &[(char, Mark)], home: Option<&Path>, globstar: bool) -> Value {
+fn field(characters: &[(char, Mark)], home: Option<&Path>) -> Value {
     let mut text = String::new();
     let mut rest = characters;
     if let Some((('~', Mark::Plain), after)) = characters.split_first() {
@@ -203,19 +205,19 @@ fn field(characters: &[(char, Mark)], home: Option<&Path>, globstar: bool) -> Va
         return Value::Unknown;
     }
     // A `[` without its `]` is only a character; so is the name of the program `[`.
-    let is = |at: usize, c: char| rest.get(at).is_some_and(|(found, mark)| *found == c && *mark != Mark::Quoted);
+    let is =
+        |at: usize, c: char| rest.get(at).is_some_and(|(found, mark)| *found == c && *mark != Mark::Quoted);
     let last_close = (0..rest.len()).rev().find(|at| is(*at, ']')).unwrap_or(0);
     let opens = |at: usize| is(at, '[') && at + 1 < last_close;
     if !(0..rest.len()).any(|at| is(at, '*') || is(at, '?') || opens(at)) {
         text.extend(rest.iter().map(|(character, _)| character));
         return Value::Text(text);
     }
+    // `**` goes through folders, as with `globstar`, and as in zsh: whoever writes it means that.
     let mut pattern = escaped(&text);
     for (at, (character, mark)) in rest.iter().enumerate() {
         let wild = *mark != Mark::Quoted;
         match character {
-            // Without `globstar` two stars are one.
-            '*' if wild && !globstar && pattern.ends_with('*') && !pattern.ends_with(r"\*") => {}
             '*' | '?' if wild => pattern.push(*character),
             '[' if opens(at) => pattern.push('['),
             ']' if wild && (0..at).any(opens) => pattern.push(']'),

@@ -176,9 +176,9 @@ impl Parser<'_> {
         match self.peek() {
             Some(b'(') => {
                 if self.looking_at("((")
-                    && let Some(lists) = self.arithmetic()?
+                    && let Some(piece) = self.arithmetic()?
                 {
-                    pieces.push(Piece::Opaque(lists));
+                    pieces.push(piece);
                     return Ok(());
                 }
                 self.at += 1;
@@ -207,7 +207,7 @@ impl Parser<'_> {
             }
             Some(b'#' | b'?' | b'!' | b'$' | b'-') => {
                 self.at += 1;
-                pieces.push(Piece::Opaque(Vec::new()));
+                pieces.push(Piece::Opaque { lists: Vec::new(), changes: Vec::new() });
             }
             _ if quoted => pieces.quoted("$"),
             _ => pieces.plain("$"),
@@ -231,6 +231,7 @@ impl Parser<'_> {
             pieces.push(Piece::Variable { name, quoted });
             return Ok(());
         }
+        let start = self.at;
         let mut inner = Pieces::default();
         loop {
             match self.peek().ok_or(SyntaxError::Unclosed)? {
@@ -250,8 +251,15 @@ impl Parser<'_> {
                 _ => self.copy(&mut inner, true),
             }
         }
+        let text = &self.text[start..self.at];
+        let assigns = text[length.min(text.len())..].starts_with(":=")
+            || text[length.min(text.len())..].starts_with('=');
+        let mut piece = opaque(inner.finish());
+        if let (true, Piece::Opaque { changes, .. }) = (assigns, &mut piece) {
+            changes.push(text[..length].to_owned());
+        }
         self.at += 1;
-        pieces.push(Piece::Opaque(lists_of(inner.finish())));
+        pieces.push(piece);
         Ok(())
     }
 
@@ -307,7 +315,7 @@ impl Parser<'_> {
     }
 
     /// Reads `(( … ))` at this place. `None`: these are two parentheses of subshells; nothing is consumed.
-    fn arithmetic(&mut self) -> Result<Option<Vec<List>>, SyntaxError> {
+    fn arithmetic(&mut self) -> Result<Option<Piece>, SyntaxError> {
         let inside = self.at + 2;
         let (mut depth, mut at) = (0_usize, inside);
         let bytes = self.text.as_bytes();
@@ -320,7 +328,11 @@ impl Parser<'_> {
                     }
                     self.at = at + 2;
                     let text = self.text[inside..at].to_owned();
-                    return Ok(Some(lists_of(self.nested_text(&text)?)));
+                    let mut piece = opaque(self.nested_text(&text)?);
+                    if let Piece::Opaque { changes, .. } = &mut piece {
+                        changes.extend(changed_names(&text));
+                    }
+                    return Ok(Some(piece));
                 }
                 b')' => depth -= 1,
                 b'\'' => return Ok(None),
@@ -333,20 +345,33 @@ impl Parser<'_> {
 
     /// Reads the command `(( … ))`. `None`: nested subshells begin here.
     pub(super) fn arithmetic_command(&mut self) -> Result<Option<Vec<Word>>, SyntaxError> {
-        let lists = self.arithmetic()?;
-        Ok(lists.map(|lists| vec![Word(vec![Piece::Opaque(lists)])]))
+        let piece = self.arithmetic()?;
+        Ok(piece.map(|piece| vec![Word(vec![piece])]))
     }
 }
 
-/// The commands that run while a word is expanded.
-fn lists_of(word: Word) -> Vec<List> {
-    let mut lists = Vec::new();
+/// What runs, and what changes, while a word is expanded whose value is not worked out.
+fn opaque(word: Word) -> Piece {
+    let (mut lists, mut changes) = (Vec::new(), Vec::new());
     for piece in word.0 {
         match piece {
             Piece::Substitution(list) | Piece::Process(list) => lists.push(list),
-            Piece::Opaque(inner) => lists.extend(inner),
+            Piece::Opaque { lists: inner, changes: names } => {
+                lists.extend(inner);
+                changes.extend(names);
+            }
             Piece::Plain(_) | Piece::Quoted(_) | Piece::Variable { .. } => {}
         }
     }
-    lists
+    Piece::Opaque { lists, changes }
+}
+
+/// The names in an arithmetic text that assigns; which of them it changes is not worked out.
+pub(super) fn changed_names(text: &str) -> Vec<String> {
+    if !text.contains('=') && !text.contains("++") && !text.contains("--") {
+        return Vec::new();
+    }
+    let names = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names = names.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'));
+    names.take(100).map(str::to_owned).collect()
 }

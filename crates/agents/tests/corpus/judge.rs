@@ -92,7 +92,11 @@ impl Scratch {
     fn prepare(&self, command: &mut Command) {
         command.current_dir(&self.repository).env_clear().stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        command.env("PATH", "/usr/bin:/bin").env("HOME", self.home()).env("LC_ALL", "C").env("GIT_PAGER", "cat");
+        command
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.home())
+            .env("LC_ALL", "C")
+            .env("GIT_PAGER", "cat");
         for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"] {
             command.env(name, "Ann");
         }
@@ -191,8 +195,8 @@ fn writes_in(log: &str, start: &Path) -> BTreeSet<PathBuf> {
             }
             "rename" | "renameat" | "renameat2" => written.extend(path(0).into_iter().chain(path(1))),
             "link" | "linkat" | "symlink" | "symlinkat" => written.extend(path(1)),
-            "unlink" | "unlinkat" | "rmdir" | "truncate" | "chmod" | "fchmodat" | "fchmodat2" | "utimensat" | "chown"
-            | "fchownat" | "lchown" => written.extend(path(0)),
+            "unlink" | "unlinkat" | "rmdir" | "truncate" | "chmod" | "fchmodat" | "fchmodat2"
+            | "utimensat" | "chown" | "fchownat" | "lchown" => written.extend(path(0)),
             _ => {}
         }
     }

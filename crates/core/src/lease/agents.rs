@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Outcome, lease_to_join, line_up, new_lease, reap_dead};
+use super::{Outcome, lease_to_join, line_up, new_lease, reap_dead, refresh};
 use crate::deadlock::Link;
 use crate::id::{LeaseId, Owner};
 use crate::overlay::Overlay;
@@ -127,7 +127,14 @@ fn claim_files<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<Opti
     let mut blocked: Vec<(&Claim, Option<Ticket>, Vec<Blocker>)> = Vec::new();
     for claim in &call.claims {
         let is_repeated = missing.iter().any(|(known, _)| known.resources == claim.resources);
-        if is_repeated || lease_to_join(overlay, claim)?.is_some() {
+        if is_repeated {
+            continue;
+        }
+        if let Some(lease) = lease_to_join(overlay, claim)? {
+            // It may have been granted to the agent's ticket just now.
+            if lease.pickup_by.is_some() {
+                refresh(overlay, lease);
+            }
             continue;
         }
         let ticket = own_ticket(overlay, claim)?;
@@ -168,6 +175,12 @@ fn claim_files<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<Opti
         denied.push(Denial { claim: claim.clone(), blockers: in_the_way, ticket, cycle });
     }
     settle(overlay, None)?;
+    // What was freed by this very call may be the agent's now.
+    for denial in denied.iter().filter(|denial| denial.ticket.is_some()) {
+        if lease_to_join(overlay, &denial.claim)?.is_some() {
+            return Ok(None);
+        }
+    }
     Ok(Some(AgentAnswer { denied, ..AgentAnswer::default() }))
 }
 

@@ -4,6 +4,7 @@
 
 mod cycles;
 mod ends;
+mod families;
 mod line;
 mod modes;
 #[path = "../support/story.rs"]

@@ -7,7 +7,7 @@ use lockkeeper_core::deadlock::Link;
 use lockkeeper_core::id::{LeaseId, WakerId};
 use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
-use lockkeeper_core::record::{Claim, Lease, Priority, Ticket};
+use lockkeeper_core::record::{Agent, Claim, Lease, Priority, Ticket};
 use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::waiting::{Blocker, Watched, watch_list};
@@ -95,6 +95,12 @@ impl Ask {
 
     pub fn ticket_name(mut self, text: &str) -> Self {
         self.0.claim.ticket = Some(text.parse().unwrap());
+        self
+    }
+
+    /// The claim of an agent, in one work tree or in all.
+    pub fn agent(mut self, work_tree: Option<&str>) -> Self {
+        self.0.claim.agent = Some(Agent { work_tree: work_tree.map(Into::into) });
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper_agents::{Activity, Session, Sessions, takes_part};
+use lockkeeper_agents::{Activity, HookLog, Session, Sessions, takes_part};
 use lockkeeper_core::record::Claim;
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::open::OpenError;
@@ -14,6 +14,9 @@ use super::context::{Context, Globals};
 use super::table::table;
 use super::{Verb, print};
 
+/// How many failed calls are shown.
+const SHOWN: usize = 5;
+
 /// Show the agents here: what each works on, waits for and was denied
 #[derive(clap::Args)]
 pub(super) struct Args {}
@@ -24,14 +27,20 @@ impl Verb for Args {
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
         let context = Context::new(globals)?;
         let agents = agents(&context)?;
+        let failed_open = HookLog::new(&context.location.state).last(SHOWN);
         if context.json {
             let agents: Vec<Value> = agents.iter().map(Agent::to_json).collect();
-            print::json(&json!({ "agents": agents }));
-        } else if agents.is_empty() {
+            print::json(&json!({ "agents": agents, "failed_open": failed_open }));
+            return Ok(Exit::Done);
+        }
+        if agents.is_empty() {
             print::talk("no agents");
         } else {
             let rows: Vec<Vec<String>> = agents.iter().map(Agent::to_row).collect();
             print::out(&table(&["OWNER", "STATE", "WORKS ON", "NOTE", "DENIED"], &rows));
+        }
+        if let Some(last) = failed_open.last() {
+            print::talk(&format!("some hook calls failed and let the edit pass; the last one: {last}"));
         }
         Ok(Exit::Done)
     }

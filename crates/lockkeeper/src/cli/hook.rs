@@ -134,3 +134,25 @@ fn program() -> String {
         own.display().to_string()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test starts itself again, and panics there.
+    #[test]
+    fn a_panic_ends_the_process_with_0() {
+        const MARK: &str = "LOCKKEEPER_TEST_PANIC";
+        if variable(MARK).is_some() {
+            exit_well_after_a_panic();
+            panic!("on purpose");
+        }
+        let own = std::env::current_exe().unwrap();
+        let name = "cli::hook::tests::a_panic_ends_the_process_with_0";
+        let mut again = std::process::Command::new(own);
+        let output = again.args(["--exact", name]).env(MARK, "1").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("running 1 test") && !text.contains("test result"), "it did not panic: {text}");
+        assert_eq!(output.status.code(), Some(0), "{text}");
+    }
+}

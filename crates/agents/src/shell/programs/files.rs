@@ -37,7 +37,11 @@ impl Reader<'_> {
                 let extent = if arguments.has(&["-R", "--recursive"]) { Extent::Below } else { file };
                 // The mode `-x` looks like an option, so that all operands are files then.
                 let mode = !arguments.has(&["--reference", "-x", "-r", "-w"]);
-                self.write_all(arguments.operands.get(usize::from(mode)..).unwrap_or_default(), state, extent);
+                self.write_all(
+                    arguments.operands.get(usize::from(mode)..).unwrap_or_default(),
+                    state,
+                    extent,
+                );
             }
             "cp" | "mv" | "install" | "ln" | "rsync" | "scp" => self.copy(call, state),
             "dd" => {
@@ -97,7 +101,9 @@ impl Reader<'_> {
     /// `cp`, `mv`, `install`, `ln`, `rsync`: the destination, and for `mv` the sources.
     fn copy(&mut self, call: &Call<'_>, state: &State) {
         let with_value: &[&str] = match call.name {
-            "install" => &["-t", "--target-directory", "-m", "--mode", "-o", "--owner", "-g", "--group", "-S"],
+            "install" => {
+                &["-t", "--target-directory", "-m", "--mode", "-o", "--owner", "-g", "--group", "-S"]
+            }
             "rsync" => &["-e", "--rsh", "--exclude", "--include", "--filter", "-f", "--files-from"],
             "scp" => &["-i", "-P", "-o", "-F", "-l", "-c", "-J", "-S"],
             _ => &["-t", "--target-directory", "-S", "--suffix"],
@@ -113,7 +119,8 @@ impl Reader<'_> {
         let mut sources = arguments.operands.clone();
         let folder = arguments.value(&["-t", "--target-directory"]).cloned();
         let into = folder.is_some();
-        let Some(destination) = folder.or_else(|| if sources.len() > 1 { sources.pop() } else { None }) else {
+        let Some(destination) = folder.or_else(|| if sources.len() > 1 { sources.pop() } else { None })
+        else {
             // `ln -s ../a` makes `a` here.
             if let ("ln", [Value::Text(target)]) = (call.name, sources.as_slice()) {
                 let name = target.rsplit('/').next().unwrap_or_default().to_owned();
@@ -124,9 +131,12 @@ impl Reader<'_> {
         if matches!(call.name, "rsync" | "scp") {
             let remote = destination.text().is_some_and(|text| text.contains(':'));
             if !remote {
-                self.write(&destination, state, Extent::Below);
+                self.writes.not_known("which files of a folder are copied");
             }
             return;
+        }
+        if arguments.has(&["-b", "--backup"]) {
+            self.writes.not_known("the name of a backup");
         }
         let recursive = call.name == "mv" || arguments.has(&["-r", "-R", "-a", "--recursive", "--archive"]);
         let extent = if recursive { Extent::Below } else { Extent::File };
@@ -157,8 +167,8 @@ impl Reader<'_> {
                     let folder = crate::shell::value::escaped(folder.trim_end_matches('/'));
                     self.write(&Value::Pattern(format!("{folder}/{name}")), state, extent);
                 }
-                // `cp -r a/. b` fills all of b.
-                (Some(_), _, folder @ Value::Text(_)) => self.write(folder, state, Extent::Below),
+                // `cp -r a/. b` writes some of b: not all of b is to be denied for that.
+                (Some(_), _, Value::Text(_)) => self.writes.not_known("which files of a folder are copied"),
                 _ => self.writes.not_known("a copy whose name only the shell knows"),
             }
         }
@@ -185,13 +195,15 @@ impl Reader<'_> {
             self.write_all(files, state, Extent::File);
             for file in files.iter().filter(|_| !suffix.is_empty()) {
                 let backup = match file {
-                    Value::Text(file) if !suffix.contains(['*', '/']) => Value::Text(format!("{file}{suffix}")),
+                    Value::Text(file) if !suffix.contains(['*', '/']) => {
+                        Value::Text(format!("{file}{suffix}"))
+                    }
                     _ => Value::Unknown,
                 };
                 self.write(&backup, state, Extent::File);
             }
         }
-        let scripts = arguments.operands.iter().take(script).chain(arguments.value(&["-e", "--expression"]));
+        let scripts = arguments.operands.iter().take(script).chain(arguments.values(&["-e", "--expression"]));
         if scripts.filter_map(Value::text).any(sed_writes) {
             self.writes.not_known("a sed script that writes files");
         }
@@ -225,7 +237,8 @@ impl Reader<'_> {
     }
 
     fn patch(&mut self, call: &Call<'_>, state: &State) {
-        let with_value = ["-p", "--strip", "-i", "--input", "-d", "--directory", "-o", "--output", "-r", "-F", "-D"];
+        let with_value =
+            ["-p", "--strip", "-i", "--input", "-d", "--directory", "-o", "--output", "-r", "-F", "-D"];
         let arguments = Arguments::parse(call.arguments, &with_value);
         if arguments.has(&["--dry-run", "-v"]) {
             return;
@@ -242,7 +255,8 @@ impl Reader<'_> {
             self.write(&file.clone(), &state, Extent::File);
             return;
         }
-        let strip = arguments.value(&["-p", "--strip"]).and_then(Value::text).map_or(Some(0), |n| n.parse().ok());
+        let strip =
+            arguments.value(&["-p", "--strip"]).and_then(Value::text).map_or(Some(0), |n| n.parse().ok());
         self.unified(call.input, strip, &state);
     }
 
@@ -278,19 +292,43 @@ impl Reader<'_> {
 
     fn curl(&mut self, call: &Call<'_>, state: &State) {
         let with_value = [
-            "-o", "--output", "-H", "--header", "-d", "--data", "-X", "--request", "-u", "--user", "-A", "-e", "-b",
-            "-c", "--cookie-jar", "-D", "--dump-header", "-F", "--form", "-m", "--max-time", "-w", "--write-out", "-T",
-            "--data-raw", "--data-binary", "--retry", "--connect-timeout", "--url",
+            "-o",
+            "--output",
+            "-H",
+            "--header",
+            "-d",
+            "--data",
+            "-X",
+            "--request",
+            "-u",
+            "--user",
+            "-A",
+            "-e",
+            "-b",
+            "-c",
+            "--cookie-jar",
+            "-D",
+            "--dump-header",
+            "-F",
+            "--form",
+            "-m",
+            "--max-time",
+            "-w",
+            "--write-out",
+            "-T",
+            "--data-raw",
+            "--data-binary",
+            "--retry",
+            "--connect-timeout",
+            "--url",
         ];
         let arguments = Arguments::parse(call.arguments, &with_value);
         if arguments.has(&["-O", "--remote-name", "--output-dir", "-J", "--remote-name-all"]) {
             self.writes.not_known("the name of a download");
         }
-        for option in ["-o", "--output", "-c", "--cookie-jar", "-D", "--dump-header"] {
-            if let Some(file) = arguments.value(&[option])
-                && file.text() != Some("-")
-            {
-                self.write(&file.clone(), state, Extent::File);
+        for file in arguments.values(&["-o", "--output", "-c", "--cookie-jar", "-D", "--dump-header"]) {
+            if file.text() != Some("-") {
+                self.write(file, state, Extent::File);
             }
         }
     }

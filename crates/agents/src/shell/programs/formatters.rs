@@ -50,9 +50,19 @@ const FORMATTERS: [Formatter; 26] = [
     formatter("gofumpt", None, Trigger::If(&["-w"]), &[]),
     formatter("go", Some("fmt"), Trigger::Unless(&["-n"]), &[]),
     formatter("ruff", Some("format"), Trigger::Unless(CHECKS), &["--config", "--line-length"]),
-    formatter("ruff", Some("check"), Trigger::If(&["--fix", "--fix-only"]), &["--select", "--ignore", "--config"]),
+    formatter(
+        "ruff",
+        Some("check"),
+        Trigger::If(&["--fix", "--fix-only"]),
+        &["--select", "--ignore", "--config"],
+    ),
     formatter("black", None, Trigger::Unless(CHECKS), &["-l", "--line-length", "-t", "--config"]),
-    formatter("isort", None, Trigger::Unless(&["--check", "--check-only", "-c", "--diff"]), &["--profile", "-l"]),
+    formatter(
+        "isort",
+        None,
+        Trigger::Unless(&["--check", "--check-only", "-c", "--diff"]),
+        &["--profile", "-l"],
+    ),
     formatter("autopep8", None, Trigger::If(&["--in-place", "-i"]), &["--max-line-length"]),
     formatter("clang-format", None, Trigger::If(&["-i"]), &["--style", "-style"]),
     formatter("shfmt", None, Trigger::If(&["-w"]), &["-i", "-ln"]),
@@ -66,12 +76,14 @@ const FORMATTERS: [Formatter; 26] = [
 impl Reader<'_> {
     pub(super) fn formatter(&mut self, call: &Call<'_>, state: &State) -> bool {
         let first = call.arguments.first().and_then(Value::text);
-        let fits = |known: &&Formatter| known.name == call.name && known.command.is_none_or(|c| first == Some(c));
+        let fits =
+            |known: &&Formatter| known.name == call.name && known.command.is_none_or(|c| first == Some(c));
         let Some(known) = FORMATTERS.iter().find(fits) else { return false };
         let rest = &call.arguments[usize::from(known.command.is_some())..];
         let arguments = Arguments::parse(rest, known.with_value);
         let given = |options: &[&str]| {
-            arguments.has(options) || rest.iter().any(|argument| argument.text().is_some_and(|t| options.contains(&t)))
+            arguments.has(options)
+                || rest.iter().any(|argument| argument.text().is_some_and(|t| options.contains(&t)))
         };
         let writes = match &known.writes {
             Trigger::Unless(options) => !given(options),
@@ -82,7 +94,8 @@ impl Reader<'_> {
             return known.name != "cargo" || known.command == Some("fmt");
         }
         // What follows `--` of cargo goes to another program.
-        let paths = arguments.before_dashes.filter(|_| known.name == "cargo").unwrap_or(arguments.operands.len());
+        let paths =
+            arguments.before_dashes.filter(|_| known.name == "cargo").unwrap_or(arguments.operands.len());
         let paths = &arguments.operands[..paths];
         let whole = |path: &Value| matches!(path.text(), Some("." | "./" | "./..."));
         if paths.is_empty() || paths.iter().any(whole) {
@@ -96,7 +109,16 @@ impl Reader<'_> {
             }
             return true;
         }
-        self.write_all(paths, state, Extent::Below);
+        for path in paths {
+            match path.text() {
+                // Formatters expand wildcards that the shell has left alone.
+                Some(text) if text.starts_with('!') => {}
+                Some(text) if text.contains(['*', '?', '[', '{']) => {
+                    self.write(&Value::Pattern(text.to_owned()), state, Extent::File);
+                }
+                _ => self.write(path, state, Extent::Below),
+            }
+        }
         true
     }
 }

@@ -13,11 +13,46 @@ use crate::writes::{GitPart, GitUse, Staged, Target};
 
 /// Commands that change neither files of the work tree nor what others share.
 const READING: [&str; 40] = [
-    "annotate", "blame", "cat-file", "check-attr", "check-ignore", "cherry", "count-objects", "describe", "diff",
-    "diff-files", "diff-index", "diff-tree", "for-each-ref", "fsck", "gc", "grep", "help", "log", "ls-files",
-    "ls-remote", "ls-tree", "maintenance", "merge-base", "merge-tree", "name-rev", "patch-id", "push", "range-diff",
-    "rev-list", "rev-parse", "shortlog", "show", "show-branch", "show-ref", "status", "var", "verify-commit",
-    "verify-tag", "version", "whatchanged",
+    "annotate",
+    "blame",
+    "cat-file",
+    "check-attr",
+    "check-ignore",
+    "cherry",
+    "count-objects",
+    "describe",
+    "diff",
+    "diff-files",
+    "diff-index",
+    "diff-tree",
+    "for-each-ref",
+    "fsck",
+    "gc",
+    "grep",
+    "help",
+    "log",
+    "ls-files",
+    "ls-remote",
+    "ls-tree",
+    "maintenance",
+    "merge-base",
+    "merge-tree",
+    "name-rev",
+    "patch-id",
+    "push",
+    "range-diff",
+    "rev-list",
+    "rev-parse",
+    "shortlog",
+    "show",
+    "show-branch",
+    "show-ref",
+    "status",
+    "var",
+    "verify-commit",
+    "verify-tag",
+    "version",
+    "whatchanged",
 ];
 
 /// One git command whose global options are read.
@@ -49,6 +84,10 @@ impl Reader<'_> {
             return true;
         };
         let git = Git { command, arguments, state };
+        if READING.contains(&command) {
+            let arguments = Arguments::parse(arguments, &["--output"]);
+            arguments.values(&["--output"]).for_each(|file| self.write(file, &git.state, Extent::File));
+        }
         if !READING.contains(&command) && !self.git_paths(&git, call) && !self.git_shared(&git) {
             let command: String = command.chars().take(40).collect();
             self.writes.not_known(format!("the command git {command:?} is not known"));
@@ -66,7 +105,7 @@ impl Reader<'_> {
                     return true;
                 }
                 if !arguments.has(&["--cached"]) {
-                    self.write_all(&arguments.operands, state, Extent::Below);
+                    self.write_all(&pathspecs(&arguments.operands), state, Extent::Below);
                 }
                 self.stage_paths(git, &arguments.operands);
             }
@@ -78,11 +117,13 @@ impl Reader<'_> {
                 self.git_move(git, &arguments.operands);
             }
             "apply" => {
-                let arguments = Arguments::parse(git.arguments, &["-p", "--directory", "--exclude", "--include"]);
+                let arguments =
+                    Arguments::parse(git.arguments, &["-p", "--directory", "--exclude", "--include"]);
                 if arguments.has(&["--check", "--stat", "--numstat", "--summary"]) {
                     return true;
                 }
-                let strip = arguments.value(&["-p"]).and_then(Value::text).map_or(Some(1), |n| n.parse().ok());
+                let strip =
+                    arguments.value(&["-p"]).and_then(Value::text).map_or(Some(1), |n| n.parse().ok());
                 let from_input = matches!(arguments.operands.as_slice(), [] | [Value::Text(_)])
                     && arguments.operands.first().and_then(Value::text).is_none_or(|text| text == "-");
                 if from_input && !arguments.has(&["--directory"]) {
@@ -121,7 +162,8 @@ impl Reader<'_> {
     /// Commands that concern the whole work tree, or what all sessions share.
     fn git_shared(&mut self, git: &Git<'_>) -> bool {
         use GitPart::{Head, Index, Refs, Stash};
-        let with_value = ["-m", "--message", "-F", "--file", "-C", "-c", "--author", "--date", "-t", "--trailer"];
+        let with_value =
+            ["-m", "--message", "-F", "--file", "-C", "-c", "--author", "--date", "-t", "--trailer"];
         let arguments = Arguments::parse(git.arguments, &with_value);
         let first = git.arguments.first().and_then(Value::text);
         match git.command {
@@ -147,11 +189,24 @@ impl Reader<'_> {
                 Some("drop" | "clear" | "create" | "store") => {
                     self.use_git(git, &[Stash], false, Staged::Nothing);
                 }
-                _ => self.use_git(git, &[Index, Stash], true, Staged::Nothing),
+                // `git stash push -- PATH…` takes only these.
+                _ => match arguments.before_dashes {
+                    Some(before) if before < arguments.operands.len() => {
+                        self.restore_paths(git, &arguments.operands[before..]);
+                        self.use_git(git, &[Index, Stash], false, Staged::Nothing);
+                    }
+                    _ => self.use_git(git, &[Index, Stash], true, Staged::Nothing),
+                },
             },
             "clean" => {
-                if !arguments.has(&["-n", "--dry-run"]) {
+                let arguments = Arguments::parse(git.arguments, &["-e", "--exclude"]);
+                if arguments.has(&["-n", "--dry-run"]) {
+                    return true;
+                }
+                if arguments.operands.is_empty() {
                     self.use_git(git, &[], true, Staged::Nothing);
+                } else {
+                    self.restore_paths(git, &arguments.operands);
                 }
             }
             "add" | "stage" => self.add(git, &arguments),
@@ -160,7 +215,14 @@ impl Reader<'_> {
             "branch" | "tag" => {
                 let lists = git.arguments.is_empty()
                     || arguments.operands.is_empty()
-                    || arguments.has(&["-l", "--list", "--contains", "--merged", "--no-merged", "--points-at"]);
+                    || arguments.has(&[
+                        "-l",
+                        "--list",
+                        "--contains",
+                        "--merged",
+                        "--no-merged",
+                        "--points-at",
+                    ]);
                 if !lists {
                     self.use_git(git, &[Refs], false, Staged::Nothing);
                 }
@@ -179,7 +241,8 @@ impl Reader<'_> {
         let Some((destination, sources)) = operands.split_last() else { return };
         self.write_all(sources, &git.state, Extent::Below);
         let folder = |text: &str| {
-            text.ends_with('/') || git.state.cwd.as_deref().is_some_and(|cwd| self.is_folder(&join(cwd, text)))
+            text.ends_with('/')
+                || git.state.cwd.as_deref().is_some_and(|cwd| self.is_folder(&join(cwd, text)))
         };
         let into = sources.len() > 1 || destination.text().is_some_and(folder);
         let mut written = Vec::new();
@@ -214,7 +277,7 @@ impl Reader<'_> {
             self.use_git(git, &[GitPart::Index], true, Staged::Nothing);
             return;
         }
-        self.write_all(paths, &git.state, Extent::Below);
+        self.write_all(&pathspecs(paths), &git.state, Extent::Below);
     }
 
     fn checkout(&mut self, git: &Git<'_>) {
@@ -257,8 +320,22 @@ impl Reader<'_> {
 
     fn commit(&mut self, git: &Git<'_>) {
         let with_value = [
-            "-m", "--message", "-F", "--file", "-C", "--reuse-message", "-c", "--reedit-message", "--author", "--date",
-            "-t", "--template", "--trailer", "--fixup", "--squash", "--pathspec-from-file",
+            "-m",
+            "--message",
+            "-F",
+            "--file",
+            "-C",
+            "--reuse-message",
+            "-c",
+            "--reedit-message",
+            "--author",
+            "--date",
+            "-t",
+            "--template",
+            "--trailer",
+            "--fixup",
+            "--squash",
+            "--pathspec-from-file",
         ];
         let arguments = Arguments::parse(git.arguments, &with_value);
         if arguments.has(&["--dry-run"]) {
@@ -281,7 +358,7 @@ impl Reader<'_> {
 
     fn targets(&mut self, git: &Git<'_>, paths: &[Value]) -> Staged {
         let mut targets: Vec<Target> = Vec::new();
-        for path in paths {
+        for path in &pathspecs(paths) {
             match self.target(path, &git.state, Extent::Below) {
                 Ok(target) => targets.extend(target),
                 Err(why) => self.writes.not_known(why),
@@ -302,4 +379,11 @@ impl Reader<'_> {
             None => self.writes.not_known("git in a folder that is not known before"),
         }
     }
+}
+
+/// Paths as git reads them. Its own wildcards and `:(…)` are not followed.
+fn pathspecs(paths: &[Value]) -> Vec<Value> {
+    let magic = |text: &str| text.starts_with(':') || text.contains(['*', '?', '[']);
+    let known = |path: &Value| if path.text().is_some_and(magic) { Value::Unknown } else { path.clone() };
+    paths.iter().map(known).collect()
 }

@@ -9,7 +9,9 @@ use crate::shell::value::Value;
 /// Options with a value of the programs that run the rest of their arguments.
 fn options_of(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
-        "sudo" | "doas" => &["-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D", "-R", "-T", "--user", "--group"],
+        "sudo" | "doas" => {
+            &["-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D", "-R", "-T", "--user", "--group"]
+        }
         "env" => &["-u", "--unset", "-S", "--split-string", "-C", "--chdir"],
         "nice" => &["-n", "--adjustment"],
         "ionice" => &["-c", "-n", "-p"],
@@ -18,7 +20,9 @@ fn options_of(name: &str) -> Option<&'static [&'static str]> {
         "time" => &["-f", "--format", "-o", "--output"],
         "exec" => &["-a"],
         "npx" | "bunx" => &["-p", "--package", "-c", "--call"],
-        "xargs" => &["-I", "-n", "-P", "-L", "-d", "-E", "-s", "-a", "--max-args", "--max-procs", "--delimiter"],
+        "xargs" => {
+            &["-I", "-n", "-P", "-L", "-d", "-E", "-s", "-a", "--max-args", "--max-procs", "--delimiter"]
+        }
         "nohup" | "setsid" | "command" | "builtin" | "chronic" | "unbuffer" | "busybox" => &[],
         _ => return None,
     })

@@ -1,0 +1,103 @@
+//! `wait`, `note` and `board`.
+
+use lockkeeper_testing::Started;
+use serde_json::json;
+
+use crate::agents::{Agent, holders, repository};
+
+#[test]
+fn wait_returns_when_the_file_is_free() {
+    let world = repository();
+    let (first, second) = (Agent::claude(&world, "1"), Agent::claude(&world, "2"));
+    first.edit("src/a.rs").passes();
+    second.edit("src/a.rs").is_denied();
+    let waiter = Started::of(&mut world.lockkeeper(["wait", "--owner", "claude:2", "src/a.rs"]));
+    let mut waiter = waiter;
+    waiter.until_stderr("waiting for src/a.rs");
+    first.event("SessionEnd");
+    waiter.wait().code(0).says("yours now: src/a.rs");
+    assert_eq!(holders(&world, "src/a.rs"), ["claude:2"]);
+    second.edit("src/a.rs").passes();
+}
+
+/// The place is kept: who came later stays behind.
+#[test]
+fn wait_gives_up_with_75_and_keeps_the_place() {
+    let world = repository();
+    let [first, second, third] = ["1", "2", "3"].map(|session| Agent::claude(&world, session));
+    first.edit("src/a.rs").passes();
+    second.edit("src/b.rs").passes();
+    second.run(&["wait", "--for", "10ms", "src/a.rs"]).code(75).says("place in line is kept");
+    third.edit("src/a.rs").is_denied();
+    first.event("SessionEnd");
+    assert_eq!(holders(&world, "src/a.rs"), ["claude:2"]);
+    second.run(&["wait", "src/a.rs", "src/b.rs"]).code(0);
+}
+
+#[test]
+fn two_agents_that_wait_for_each_other_are_told() {
+    let world = repository();
+    let (first, second) = (Agent::claude(&world, "1"), Agent::claude(&world, "2"));
+    first.edit("src/a.rs").passes();
+    second.edit("src/b.rs").passes();
+    first.edit("src/b.rs").is_denied();
+    assert!(second.edit("src/a.rs").is_denied().contains("waiting would never end"));
+    second.run(&["wait", "src/a.rs"]).code(75);
+}
+
+#[test]
+fn bad_input_is_refused_with_a_way_out() {
+    let world = repository();
+    let claude = Agent::claude(&world, "c");
+    claude.edit("src/a.rs").passes();
+    world.run(["wait", "src/a.rs"]).code(2).says("--owner");
+    world.run(["wait", "--owner", "claude:nobody", "src/a.rs"]).code(2).says("lockkeeper board");
+    claude.run(&["wait", "/etc/hosts"]).code(2).says("not a file of");
+    claude.run(&["note", &"x".repeat(201)]).code(2).says("shorter");
+    let stranger = lockkeeper_testing::world!().git();
+    stranger.run(["note", "x"]).code(2).says("not coordinated");
+    stranger.run(["board"]).code(0).says("no agents");
+    assert!(!stranger.path(".git/lockkeeper").exists());
+}
+
+#[test]
+fn the_board_shows_what_each_agent_does() {
+    let world = repository();
+    let (first, second) = (Agent::claude(&world, "1"), Agent::new(&world, "codex", "2"));
+    first.edit("src/a.rs").passes();
+    first.run(&["note", "split the parser"]).code(0);
+    second.edit("src/a.rs").is_denied();
+    second.edit("src/a.rs").is_denied();
+    let board = world.json(&["board"]);
+    let of = |owner: &str| {
+        board["agents"].as_array().unwrap().iter().find(|agent| agent["owner"] == owner).unwrap().clone()
+    };
+    let one = of("claude:1");
+    assert_eq!(
+        (&one["state"], &one["claims"], &one["note"]),
+        (&json!("works"), &json!(["src/a.rs"]), &json!("split the parser"))
+    );
+    let two = of("codex:2");
+    assert_eq!(
+        (&two["state"], &two["denied"], &two["waits_for"]),
+        (&json!("waits"), &json!({ "src/a.rs": 2 }), &json!(["src/a.rs"]))
+    );
+    world.run(["board"]).code(0).prints("src/a.rs ×2").prints("split the parser");
+    first.event("Stop");
+    assert_eq!(world.json(&["board"])["agents"].as_array().unwrap().len(), 2);
+}
+
+/// The agent is found by the process that its hook registered.
+#[test]
+fn an_agent_need_not_name_itself() {
+    let world = repository();
+    let input = Agent::claude(&world, "c").edit_input("src/a.rs").to_string();
+    let script = format!(
+        "import subprocess\nsubprocess.run(['sh', '-c', '{0} hook'], input={input:?}, text=True)\nprint(subprocess.run(['sh', '-c', '{0} note busy'], text=True).returncode, flush=True)\n",
+        world.program()
+    );
+    let ran = lockkeeper_testing::Finished::of(
+        world.command("python3").args(["-c", &script]).env("CLAUDE_CODE_SESSION_ID", "c"),
+    );
+    ran.code(0).prints("0\n").says("noted for claude:c");
+}

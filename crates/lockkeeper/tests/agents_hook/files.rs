@@ -1,0 +1,59 @@
+//! Paths: one file has one claim, by whatever name, in its own repository.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+
+use crate::agents::{Agent, holders, repository};
+
+#[test]
+fn every_name_of_a_file_is_the_same_file() {
+    let world = repository();
+    symlink("src", world.path("link")).unwrap();
+    symlink("src/a.rs", world.path("a")).unwrap();
+    let claude = Agent::claude(&world, "c");
+    claude.edit("src/a.rs").passes();
+    let other = Agent::claude(&world, "d");
+    for path in ["link/a.rs", "a", "src/../src/./a.rs", "./src//a.rs", "none/../src/a.rs"] {
+        assert!(other.edit(path).denied().is_some(), "{path}");
+    }
+    let home = world.home().join("r");
+    symlink(world.cwd(), &home).unwrap();
+    assert!(other.tool("Write", json!({ "file_path": "~/r/src/a.rs" })).denied().is_some());
+    for path in ["src/a.rs2", "src/A.rs", "src/a\\.rs", "src/[a].rs"] {
+        assert_eq!(other.edit(path).denied(), None, "{path}");
+    }
+}
+
+#[test]
+fn what_is_in_no_repository_that_takes_part_passes_and_leaves_nothing() {
+    let world = repository();
+    let stranger = lockkeeper_testing::world!().git();
+    let claude = Agent::claude(&world, "c");
+    for path in [stranger.path("src/x.rs"), world.beside("x"), world.path(".git/config")] {
+        claude.tool("Write", json!({ "file_path": path, "content": "" })).passes();
+    }
+    assert!(!stranger.path(".git/lockkeeper").exists());
+    let mut elsewhere = Agent::claude(&stranger, "e");
+    elsewhere.cwd = stranger.cwd().to_owned();
+    let before = stranger.tree();
+    for event in ["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"] {
+        elsewhere.event(event).passes();
+    }
+    elsewhere.edit("src/x.rs").passes();
+    assert!(before == stranger.tree(), "the hook left something behind");
+}
+
+#[test]
+fn the_repository_of_the_file_decides() {
+    let (world, other) = (repository(), repository());
+    let there = Agent::claude(&other, "there");
+    there.edit("src/a.rs").passes();
+    let here = Agent::claude(&world, "here");
+    here.edit("src/a.rs").passes();
+    here.tool("Write", json!({ "file_path": other.path("src/a.rs"), "content": "" })).is_denied();
+    // All or none, over two repositories.
+    let both = json!({ "command": format!("tee src/b.rs {}", other.path("src/a.rs").display()) });
+    here.tool("Bash", both).is_denied();
+    assert!(holders(&world, "src/b.rs").is_empty());
+}
