@@ -100,6 +100,12 @@ impl FakeModel {
         self.times_told(text) > 0
     }
 
+    /// Whether any text that was sent to the model contains a text: also what an agent adds to the results of tools.
+    #[must_use]
+    pub fn has_read(&self, text: &str) -> bool {
+        self.shared.lock().asked.iter().any(|asked| conversation::strings(&asked.body).contains(text))
+    }
+
     /// In how many results of tools one conversation had a text, at most.
     #[must_use]
     pub fn times_told(&self, text: &str) -> usize {

@@ -16,6 +16,8 @@ each_harness!([
     an_edit_of_a_held_file_is_not_made_and_the_model_is_told_who_has_it,
     a_shell_write_to_a_held_file_is_not_made,
     two_sub_agents_do_not_edit_one_file,
+    who_was_denied_is_told_when_the_file_is_free,
+    who_waits_gets_the_file,
     kill_9_frees_what_an_agent_has,
     edits_are_made_when_the_program_is_gone,
     edits_are_made_when_the_store_is_damaged,
@@ -141,6 +143,42 @@ fn two_sub_agents_do_not_edit_one_file(harness: &'static dyn Harness) {
     let ended = session.wait();
     assert!(ended.succeeded(), "{ended:?}");
     until_seen("no leases are left", || leases(&stage), Vec::is_empty);
+}
+
+fn who_was_denied_is_told_when_the_file_is_free(harness: &'static dyn Harness) {
+    let Some(stage) = Stage::of(harness) else { return };
+    set_up(&stage);
+    let first = first_agent(&stage);
+    let denied = Script::new().then(second_edit(&stage)).gate("denied");
+    let second = stage.start(&denied.call(harness.shell("true")).then(second_edit(&stage)).say("bye"));
+    stage.model.until_at("denied");
+    assert_eq!(stage.text("a.txt"), "first\n");
+    let news = "a.txt is yours now";
+    assert!(!stage.model.has_read(news));
+    stage.model.open("first");
+    let ended = first.wait();
+    assert!(ended.succeeded(), "{ended:?}");
+    stage.model.open("denied");
+    let ended = second.wait();
+    assert_eq!(stage.text("a.txt"), "second\n", "{ended:?}");
+    assert!(stage.model.has_read(news), "{:#?}", stage.model.asked().last());
+}
+
+fn who_waits_gets_the_file(harness: &'static dyn Harness) {
+    let Some(stage) = Stage::of(harness) else { return };
+    set_up(&stage);
+    let first = first_agent(&stage);
+    let wait = harness.shell(&format!("'{}' wait a.txt && echo it is mine", stage.world.program()));
+    let calls = second_edit(&stage).into_iter().chain([wait]).chain(second_edit(&stage));
+    let second = stage.start(&Script::new().then(calls).say("bye"));
+    stage.world.until_waiting(1);
+    assert_eq!(stage.text("a.txt"), "first\n");
+    stage.model.open("first");
+    let ended = first.wait();
+    assert!(ended.succeeded(), "{ended:?}");
+    let ended = second.wait();
+    assert_eq!(stage.text("a.txt"), "second\n", "{ended:?} {:#?}", stage.model.results());
+    assert!(stage.model.was_told("it is mine"), "{:#?}", stage.model.results());
 }
 
 fn kill_9_frees_what_an_agent_has(harness: &'static dyn Harness) {

@@ -37,7 +37,8 @@ impl Harness for Copilot {
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
         let mut command = world.command(program);
-        command.args(["--allow-all-tools", "--prompt", prompt]);
+        // The commands of a test name programs outside of the repository.
+        command.args(["--allow-all-tools", "--allow-all-paths", "--prompt", prompt]);
         command.env("COPILOT_PROVIDER_BASE_URL", model.url("/v1")).env("COPILOT_PROVIDER_API_KEY", "dummy");
         // The name of a model decides which tools it is offered.
         command.env("COPILOT_PROVIDER_TYPE", "openai").env("COPILOT_MODEL", "claude-sonnet-4.5");
