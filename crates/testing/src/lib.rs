@@ -1,4 +1,5 @@
-//! Test support: temporary worlds, guarded processes, waiting with a limit, seeded dice, an HTTP client.
+//! Test support: temporary worlds, guarded processes, waiting with a limit, seeded dice, an HTTP client, a fake
+//! language model.
 //!
 //! A test reads like an example:
 //!
@@ -18,6 +19,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod dice;
+mod fake_model;
 pub mod files;
 mod finished;
 pub mod http;
@@ -32,6 +34,7 @@ mod wait;
 mod world;
 
 pub use dice::Dice;
+pub use fake_model::{Asked, Call, FakeModel, Script};
 pub use finished::Finished;
 pub use rustix::process::Signal;
 pub use server::ServerProcess;

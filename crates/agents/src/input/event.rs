@@ -42,6 +42,11 @@ impl Event {
         match (input.contains_key("toolName"), input.contains_key("toolResult")) {
             (true, false) => Ok(Self::BeforeTool),
             (true, true) => Ok(Self::AfterTool),
+            // Nor does it when a sub-agent begins, with the keys of Claude either.
+            (false, _) if input.contains_key("agentName") && input.contains_key("stopReason") => {
+                Ok(Self::SubagentEnds)
+            }
+            (false, _) if input.contains_key("agentName") => Ok(Self::SubagentBegins),
             (false, _) if input.contains_key("clineVersion") => Ok(Self::Other("cline".to_owned())),
             (false, _) => Err(Unread::Missing("the name of the event")),
         }
