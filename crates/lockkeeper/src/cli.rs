@@ -6,6 +6,7 @@ mod completions;
 mod config;
 mod conflicts;
 mod context;
+mod demo;
 mod doctor;
 mod exec;
 mod fence;
@@ -70,6 +71,7 @@ fn run_verb<V: Verb>(globals: &Globals, matches: &ArgMatches) -> Result<Exit, Re
 
 /// Every command, in the order of `--help`.
 const VERBS: &[Entry] = &[
+    Entry::of::<demo::Args>(),
     Entry::of::<exec::Args>(),
     Entry::of::<acquire::Args>(),
     Entry::of::<lifecycle::RenewArgs>(),

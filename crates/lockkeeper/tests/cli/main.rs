@@ -5,6 +5,7 @@ mod acquire;
 mod bad_input;
 mod config;
 mod conflicts;
+mod demo;
 mod exec;
 mod generated;
 mod lifecycle;
