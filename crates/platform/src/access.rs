@@ -53,9 +53,12 @@ pub fn make_folder(path: &Path) -> io::Result<bool> {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => return Ok(false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let above = path.parent().filter(|above| !above.as_os_str().is_empty()).ok_or(error)?;
-            make_folder(above)?;
-            return make_folder(path);
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+            // If the folder above is there, it takes no new folders (`/proc`).
+            return match above {
+                Some(above) if make_folder(above)? => make_folder(path),
+                Some(_) | None => Err(error),
+            };
         }
         Err(error) => return Err(error),
     }
@@ -121,6 +124,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         assert!(make_folder(&temp.path().join("a/b")).unwrap());
         assert!(!make_folder(&temp.path().join("a/b")).unwrap());
+        assert!(make_folder(Path::new("/proc/none/x")).is_err());
         assert_eq!((mode(&temp.path().join("a")), mode(&temp.path().join("a/b"))), (0o700, 0o700));
         fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o2775)).unwrap();
         make_folder(&temp.path().join("c/d")).unwrap();
