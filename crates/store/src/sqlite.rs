@@ -53,6 +53,8 @@ pub struct SqliteStore {
     folder: PathBuf,
     path: PathBuf,
     write_lock: WriteLock,
+    /// The write-ahead log, open to read its length.
+    log: fs::File,
     /// The files that are open here, by name and inode.
     files: Vec<(PathBuf, u64)>,
     /// The folder when the files were last found in place, and since when it is unchanged.
@@ -96,10 +98,12 @@ impl SqliteStore {
             let found = fs::metadata(&file).map_err(|error| failed("look at", &file, error))?;
             files.push((file, found.ino()));
         }
+        let log_path = folder.join("leases.db-wal");
+        let log = fs::File::open(&log_path).map_err(|error| failed("open", &log_path, error))?;
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
         let wake_sender = waker::WakeSender::new(&folder);
-        Ok(Self { folder, path, write_lock, files, seen, tokens, connections, wake_sender })
+        Ok(Self { folder, path, write_lock, log, files, seen, tokens, connections, wake_sender })
     }
 
     /// Whether there is a store in `folder`. True if that cannot be read: opening the store then says why.
