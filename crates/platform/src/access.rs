@@ -49,14 +49,17 @@ pub fn inherit(new: impl AsFd, folder: &Path) -> io::Result<()> {
 /// Makes a folder with mode 0700, and those above it that are missing. Each inherits the access of the folder that it is in.
 /// Does nothing if the folder exists. Returns whether it was made.
 pub fn make_folder(path: &Path) -> io::Result<bool> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
+    let create = || fs::DirBuilder::new().mode(0o700).create(path);
+    let created = match (create(), path.parent().filter(|above| !above.as_os_str().is_empty())) {
+        (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => {
+            make_folder(above)?;
+            create()
+        }
+        (created, _) => created,
+    };
+    match created {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => return Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let above = path.parent().filter(|above| !above.as_os_str().is_empty()).ok_or(error)?;
-            make_folder(above)?;
-            return make_folder(path);
-        }
         Err(error) => return Err(error),
     }
     inherit(open_new_folder(path)?, &path.join(".."))?;
@@ -121,6 +124,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         assert!(make_folder(&temp.path().join("a/b")).unwrap());
         assert!(!make_folder(&temp.path().join("a/b")).unwrap());
+        assert!(make_folder(Path::new("/proc/none/x")).is_err());
         assert_eq!((mode(&temp.path().join("a")), mode(&temp.path().join("a/b"))), (0o700, 0o700));
         fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o2775)).unwrap();
         make_folder(&temp.path().join("c/d")).unwrap();

@@ -52,6 +52,8 @@ pub struct SqliteStore {
     folder: PathBuf,
     path: PathBuf,
     write_lock: WriteLock,
+    /// The write-ahead log, open to read its length.
+    log: fs::File,
     /// The files that are open here, by name and inode.
     files: Vec<(PathBuf, u64)>,
     /// The folder when the files were last found in place, and since when it is unchanged.
@@ -97,11 +99,13 @@ impl SqliteStore {
             let found = fs::metadata(&file).map_err(|error| failed("look at", &file, error))?;
             files.push((file, found.ino()));
         }
+        let log_path = folder.join("leases.db-wal");
+        let log = fs::File::open(&log_path).map_err(|error| failed("open", &log_path, error))?;
         let folder = folder.to_owned();
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
         let wake_sender = waker::WakeSender::new(&folder);
         let is_read_only = false;
-        Ok(Self { folder, path, write_lock, files, seen, tokens, connections, wake_sender, is_read_only })
+        Ok(Self { folder, path, write_lock, log, files, seen, tokens, connections, wake_sender, is_read_only })
     }
 
     /// Opens the store in a folder that this process cannot write in. Every transaction but a snapshot fails.
@@ -114,6 +118,8 @@ impl SqliteStore {
         // Without this file SQLite cannot read the log, and it cannot make the file here.
         let index = folder.join("leases.db-shm");
         fs::metadata(&index).map_err(|error| failed("look at", &index, error))?;
+        let log_path = folder.join("leases.db-wal");
+        let log = fs::File::open(&log_path).map_err(|error| failed("open", &log_path, error))?;
         let connection = schema::connect_to_read(&path)?;
         if !schema::is_set_up(&connection, &path)? {
             return Err(failed("read", &path, io::Error::other("it has no tables yet")));
@@ -122,6 +128,7 @@ impl SqliteStore {
             folder: folder.to_owned(),
             path,
             write_lock,
+            log,
             files: Vec::new(),
             seen: Mutex::new(None),
             tokens,

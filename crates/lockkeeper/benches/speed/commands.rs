@@ -1,5 +1,7 @@
 //! Whole commands, process start included.
 
+use std::process::Stdio;
+
 use lockkeeper::Keeper;
 
 use crate::measure::{Row, alternate, lockkeeper, median, quiet, run};
@@ -18,27 +20,25 @@ pub fn exec_against_flock() -> Vec<Row> {
     ]
 }
 
-/// `acquire` and `release`, 20,000 times one after the other: the last thousand pairs against the first.
+/// `acquire` and `release`, 20,000 times one after the other: the last thousand pairs against the first of a new store.
 pub fn twenty_thousand_pairs() -> Vec<Row> {
     let folder = tempfile::tempdir().expect("a folder");
-    let state = folder.path().join("state");
     let pid = std::process::id().to_string();
-    let mut samples = (0..20_000).map(|_| {
-        let started = std::time::Instant::now();
-        let acquired = quiet(lockkeeper())
-            .arg("--dir")
-            .arg(&state)
-            .args(["acquire", "db", "--pid", &pid])
-            .stdout(std::process::Stdio::piped())
-            .output()
-            .expect("it starts");
-        let lease = String::from_utf8(acquired.stdout).expect("the id of a lease");
-        run(quiet(lockkeeper()).arg("--dir").arg(&state).args(["release", lease.trim_end()]));
-        started.elapsed()
-    });
-    let first = median(samples.by_ref().take(1_000).collect());
-    let last = median(samples.skip(18_000).collect());
-    vec![Row::times("acquire and release: pair 20,000, against pair 1", last, first, 1.5)]
+    let pair = |state: &str| {
+        let command = || {
+            let mut command = quiet(lockkeeper());
+            command.arg("--dir").arg(folder.path().join(state));
+            command
+        };
+        let acquired = command().args(["acquire", "db", "--pid", &pid]).stdout(Stdio::piped()).output();
+        let lease = String::from_utf8(acquired.expect("it starts").stdout).expect("the id of a lease");
+        run(command().args(["release", lease.trim_end()]));
+    };
+    for _ in 0..19_000 {
+        pair("old");
+    }
+    let [old, new] = alternate(1_000, [&mut || pair("old"), &mut || pair("new")]);
+    vec![Row::times("acquire and release: the last 1,000 of 20,000 pairs", old, new, 1.5)]
 }
 
 /// `locks` with 10,000 leases in the store.

@@ -52,7 +52,7 @@ fn the_full_pass_puts_away_what_the_dead_left_and_nothing_else() {
     holder.kill();
 }
 
-/// Invariant 5.
+/// Invariant 5. One container cannot judge the processes of another one.
 #[test]
 fn a_holder_of_another_pid_namespace_is_named_and_left_alone() {
     let doctor = Doctor::new();
@@ -64,7 +64,7 @@ fn a_holder_of_another_pid_namespace_is_named_and_left_alone() {
     }
     let mut elsewhere = Started::of(doctor.world.command("unshare").args(unshare));
     let lease = elsewhere.line();
-    let full = doctor.full();
+    let full = doctor.under(&["unshare", "--pid", "--fork", "--mount-proc"], &["--full"]);
     full.says("holders", "WARN", &format!("{lease} of ")).says("holders", "WARN", "another pid namespace");
     let fix = full.text("holders", "fix").to_owned();
     assert!(fix.ends_with(&format!("lockkeeper locks break {lease} --yes")), "{fix}");

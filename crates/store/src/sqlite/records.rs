@@ -269,7 +269,7 @@ impl Transaction for SqliteRecords<'_> {
         self.limit = None;
         if changed {
             // It is committed. If the log cannot be shortened now, the next commit tries again.
-            let _ = schema::shorten_log(&self.connection, &store.path);
+            let _ = schema::shorten_log(&self.connection, &store.log);
         }
         drop(self);
         store.carry_out(effects, &granted);

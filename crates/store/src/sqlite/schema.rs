@@ -1,6 +1,6 @@
 //! Schema of the lease database, and the settings of a connection.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -27,8 +27,11 @@ const FORMAT: Format = Format { application_id: APPLICATION_ID, version: VERSION
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a statement waits for a lock of SQLite: as long as rusqlite does by default.
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
-/// A commit that leaves a longer write-ahead log (64 pages of 1 KiB) truncates it. A command that starts alone reads the whole log.
-const LONG_LOG: u64 = 64 * 1024;
+/// A commit that leaves this many pages in the write-ahead log copies them to the database (checkpoint). The next commit of the
+/// same process then starts the log from its beginning.
+const CHECKPOINT_PAGES: u32 = 64;
+/// A commit that leaves a longer log (in bytes) truncates it. A command that starts alone reads the whole log.
+const LONG_LOG: u64 = 128 * 1024;
 
 /// Every command parses the schema again, so it is as small as possible. Types are strict; `rows` checks the values.
 ///
@@ -172,7 +175,7 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
     use_log(connection, path)?;
     // Leases need no fsync: after a power cut all their holders are dead, and the database is created anew.
     connection
-        .execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0;")
+        .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"))
         .map_err(|error| explain(path, error))
 }
 
@@ -181,10 +184,8 @@ pub(super) fn tune(connection: &Connection, path: &Path) -> Result<(), StoreErro
 /// The checkpoints of SQLite do not shorten the log of short commands: a command that starts alone reads the log anew, and does
 /// not know that its pages are in the database already. So nobody ever starts the log from its beginning. A process that reads
 /// an older snapshot at this moment prevents it, and the next commit tries again.
-pub(super) fn shorten_log(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    if std::fs::metadata(log).map_or(0, |log| log.len()) < LONG_LOG {
+pub(super) fn shorten_log(connection: &Connection, log: &File) -> rusqlite::Result<()> {
+    if log.metadata().map_or(0, |log| log.len()) < LONG_LOG {
         return Ok(());
     }
     // Nobody waits for a reader here.

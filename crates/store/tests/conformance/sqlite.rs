@@ -8,7 +8,7 @@ use lockkeeper_store::{Commit, LeaseStore, SqliteStore};
 use super::sample::{lease, name};
 
 /// A write-ahead log longer than this is truncated by the next commit.
-const LONG_LOG: u64 = 64 * 1024;
+const LONG_LOG: u64 = 128 * 1024;
 
 fn store() -> (TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();
