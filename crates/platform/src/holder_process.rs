@@ -9,12 +9,14 @@
 //! A subshell in the background is chosen, because the script may end before it.
 
 use std::fmt;
+use std::thread;
+use std::time::Duration;
 
 use lockkeeper_core::liveness::ProcessRef;
 use thiserror::Error;
 
 use super::process::{self, IdentifyError, MAX_PID};
-use super::process_table;
+use super::process_table::{self, MemoryLayout};
 
 const SHELLS: [&str; 12] =
     ["sh", "ash", "bash", "busybox", "dash", "fish", "ksh", "mksh", "oksh", "rbash", "yash", "zsh"];
@@ -22,6 +24,10 @@ const WRAPPERS: [&str; 18] = [
     "chroot", "chrt", "doas", "env", "ionice", "nice", "nohup", "nsenter", "runuser", "setsid", "stdbuf",
     "strace", "su", "sudo", "time", "timeout", "unshare", "xargs",
 ];
+/// Programs that read until the end of their input. They start no commands: if one of them is the parent of a command, it was a
+/// shell when the command was started, as in `cat < <(command)`.
+const FILTERS: [&str; 12] =
+    ["awk", "cat", "cut", "grep", "head", "jq", "sed", "sort", "tail", "tee", "tr", "wc"];
 /// Init processes never end. When the search reaches one, the command has no holder process.
 const INITS: [&str; 10] = [
     "catatonit",
@@ -37,6 +43,9 @@ const INITS: [&str; 10] = [
 ];
 /// The most ancestors that the search visits, so that it ends even if the process table changes meanwhile.
 const MAX_STEPS: usize = 256;
+/// How many times, [`PAUSE`] apart, a process is looked at that another process is just starting.
+const LOOKS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(1);
 /// The most characters of a command line that are shown.
 const MAX_SHOWN: usize = 60;
 
@@ -146,40 +155,111 @@ pub(super) fn command_line(pid: u32) -> String {
 fn lasting_ancestor() -> Option<HolderProcess> {
     let mut pid = process_table::own_info().ok()?.parent;
     for _ in 0..MAX_STEPS {
-        let info = process_table::info(pid).ok()?;
-        let arguments = process_table::arguments(pid);
-        if is_foreground_subshell(pid, info.parent, &arguments) {
-            pid = info.parent;
+        let ancestor = Ancestor::look(pid)?;
+        let script = script_process(&ancestor);
+        if script != pid {
+            pid = script;
             continue;
         }
-        match role(&arguments) {
-            Role::PassesThrough => pid = info.parent,
+        match role(&ancestor.arguments) {
+            Role::PassesThrough => pid = ancestor.parent,
             Role::Init => return None,
             Role::Lasts => {
                 let process = process::identify(pid).ok()?;
-                return Some(HolderProcess { process, reason: ChosenBy::Ancestor(shown(&arguments)) });
+                let reason = ChosenBy::Ancestor(shown(&ancestor.arguments));
+                return Some(HolderProcess { process, reason });
             }
         }
     }
     None
 }
 
-/// Says whether a process is a subshell that its parent, the same script, waits for.
+/// What is seen of an ancestor.
+struct Ancestor {
+    pid: u32,
+    parent: u32,
+    arguments: Vec<String>,
+    /// `None` if this user may not see it.
+    layout: Option<MemoryLayout>,
+}
+
+impl Ancestor {
+    /// Looks at a process. If the process is in the middle of exec, waits for the end of that: until then its command line and its
+    /// layout do not belong together.
+    fn look(pid: u32) -> Option<Self> {
+        let parent = process_table::info(pid).ok()?.parent;
+        let mut looks = 0;
+        loop {
+            let layout = process_table::memory_layout(pid);
+            let arguments = process_table::arguments(pid);
+            let is_settled = !arguments.is_empty() && process_table::memory_layout(pid) == layout;
+            looks += 1;
+            if is_settled || looks == LOOKS {
+                return Some(Self { pid, parent, arguments, layout });
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Returns the shell that runs a script, for the shell itself or one of its subshells. A subshell in the background, and
+/// everything that is not a shell, stands for itself.
+fn script_process(ancestor: &Ancestor) -> u32 {
+    let mut script = ancestor.pid;
+    if is_shell(&ancestor.arguments) {
+        for above in forked_from(ancestor) {
+            if is_in_background(script, above) {
+                break;
+            }
+            script = above;
+        }
+    }
+    script
+}
+
+/// The ancestors that a process is a fork of, nearest first: they have its command line and its memory layout.
 ///
-/// Where the memory layouts cannot be seen, equal command lines count. The lease is then held too long rather than not at all.
-fn is_foreground_subshell(pid: u32, parent: u32, arguments: &[String]) -> bool {
-    if !is_shell(arguments) || process_table::arguments(parent) != arguments {
+/// There may be others between them. In `cat < <(f)` bash forks a subshell, which forks the one that runs `f` and then turns
+/// into `cat`. Where layouts cannot be seen, equal command lines count, one below the other. The lease is then held too long
+/// rather than not at all.
+fn forked_from(process: &Ancestor) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut pid = process.parent;
+    for _ in 0..MAX_STEPS {
+        let Some(above) = Ancestor::look(pid) else { break };
+        let has_arguments = above.arguments == process.arguments;
+        let is_same = match (process.layout, above.layout) {
+            (Some(own), Some(other)) => has_arguments && own == other,
+            (None, _) | (_, None) if !has_arguments => break,
+            (None, _) | (_, None) => true,
+        };
+        if is_same {
+            found.push(pid);
+        }
+        pid = above.parent;
+    }
+    found
+}
+
+/// Says whether a subshell is a job in the background. Without job control, a shell lets such a job ignore SIGINT.
+///
+/// The same is done to the subshell of `<(…)`. But that one is waited for: the script reads its output, or a command does that
+/// the script runs in the foreground.
+fn is_in_background(subshell: u32, script: u32) -> bool {
+    if !process_table::ignores_interrupt(subshell) || process_table::ignores_interrupt(script) {
         return false;
     }
-    let layouts = (process_table::memory_layout(pid), process_table::memory_layout(parent));
-    if let (Some(own), Some(of_parent)) = layouts
-        && own != of_parent
-    {
-        return false;
+    let reads = |pid| process_table::reads_output_of(pid, subshell);
+    // A script that starts a pipeline has both ends of its pipe open for a moment.
+    for _ in 0..LOOKS {
+        if !reads(script) {
+            let children = process_table::all().unwrap_or_default();
+            let mut children = children.iter().filter(|child| child.parent == script);
+            return !children.any(|child| !process_table::ignores_interrupt(child.pid) && reads(child.pid));
+        }
+        thread::sleep(PAUSE);
     }
-    // Without job control a shell lets its jobs in the background ignore SIGINT.
-    let in_background = process_table::ignores_interrupt(pid) && !process_table::ignores_interrupt(parent);
-    !in_background
+    false
 }
 
 /// What an ancestor is to the command, judged by its command line.
@@ -196,7 +276,7 @@ enum Role {
 fn role(arguments: &[String]) -> Role {
     let (name, words) = program_and_options(arguments);
     let runs_one_command = SHELLS.contains(&name) && has_command_option(words);
-    if runs_one_command || WRAPPERS.contains(&name) {
+    if runs_one_command || WRAPPERS.contains(&name) || FILTERS.contains(&name) {
         Role::PassesThrough
     } else if INITS.contains(&name) {
         Role::Init
@@ -272,6 +352,8 @@ mod tests {
             "/usr/bin/sudo -E x",
             "xargs -n1 x",
             "env -S x",
+            "/usr/bin/cat",
+            "head -n 1",
         ];
         for line in lines {
             assert_eq!(role_of(line), Role::PassesThrough, "{line}");
