@@ -111,7 +111,10 @@ fn a_subshell_in_the_background_is_chosen() {
         for form in [
             format!("( {job}; x=$(@ 2>/dev/null || true); echo \"$x\"; true ) & wait"),
             format!("( {job}; @; true ) & wait"),
-            format!("{{ {job}; @; true; }} | cat & wait"),
+            // The job waits until its script has started the whole pipeline.
+            format!(
+                "rm -f \"$0.up\"; {{ {job}; until [ -e \"$0.up\" ]; do :; done; @; true; }} | cat & : >\"$0.up\"; wait"
+            ),
         ] {
             let mut process = start_in(Place::File, shell, &form, dir.path());
             let job = process.line_with("job ");

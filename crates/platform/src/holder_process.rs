@@ -44,7 +44,7 @@ const INITS: [&str; 10] = [
 /// The most ancestors that the search visits, so that it ends even if the process table changes meanwhile.
 const MAX_STEPS: usize = 256;
 /// How many times, [`PAUSE`] apart, a process is looked at that another process is just starting.
-const LOOKS: u32 = 50;
+const LOOKS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 /// The most characters of a command line that are shown.
 const MAX_SHOWN: usize = 60;
@@ -249,13 +249,20 @@ fn is_in_background(subshell: u32, script: u32) -> bool {
     if !process_table::ignores_interrupt(subshell) || process_table::ignores_interrupt(script) {
         return false;
     }
-    let reads = |pid| process_table::reads_output_of(pid, subshell);
-    // A script that starts a pipeline has both ends of its pipe open for a moment.
-    for _ in 0..LOOKS {
-        if !reads(script) {
+    let is_reader =
+        |pid| !process_table::ignores_interrupt(pid) && process_table::reads_output_of(pid, subshell);
+    // In this order: the script closes its end of the pipe only after it has forked the command that reads.
+    let is_read = || {
+        is_reader(script) || {
             let children = process_table::all().unwrap_or_default();
-            let mut children = children.iter().filter(|child| child.parent == script);
-            return !children.any(|child| !process_table::ignores_interrupt(child.pid) && reads(child.pid));
+            children.iter().any(|child| child.parent == script && is_reader(child.pid))
+        }
+    };
+    // While a script starts a pipeline in the background, it looks for a moment as if it read the output itself, and then as if
+    // the next part of the pipeline was in the foreground.
+    for _ in 0..LOOKS {
+        if !is_read() {
+            return true;
         }
         thread::sleep(PAUSE);
     }
