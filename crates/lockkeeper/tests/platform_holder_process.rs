@@ -54,6 +54,13 @@ const FORMS: [&str; 15] = [
     "( @; true )",
     "x=$(y=$(@ 2>/dev/null); echo \"$y\"); echo \"$x\"",
 ];
+/// Forms that dash does not have. The shell reads what the subshell prints while both run.
+const MORE_FORMS: [&str; 4] = [
+    "cat <(@ || true)",
+    "cat < <(@ 2>/dev/null)",
+    "while read -r x; do echo \"$x\"; done < <(@ || true)",
+    "f() { @; }; exec 3< <(f 2>/dev/null); cat <&3",
+];
 const SHELLS: [&str; 3] = ["bash", "dash", "zsh"];
 
 /// How a shell gets the script.
@@ -76,7 +83,8 @@ fn a_subshell_of_a_script_is_never_chosen() {
     let dir = tempfile::tempdir().unwrap();
     let mut wrong = Vec::new();
     for shell in SHELLS {
-        for form in FORMS {
+        let more: &[&str] = if shell == "dash" { &[] } else { &MORE_FORMS };
+        for form in FORMS.iter().chain(more) {
             for place in [Place::File, Place::CiStep, Place::CiStdin, Place::Command, Place::AgentShell] {
                 let mut process = start_in(place, shell, form, dir.path());
                 let holder: u32 = process.line_with("holder ").split(' ').next().unwrap().parse().unwrap();
@@ -99,8 +107,15 @@ fn a_subshell_of_a_script_is_never_chosen() {
 fn a_subshell_in_the_background_is_chosen() {
     let dir = tempfile::tempdir().unwrap();
     for shell in SHELLS {
-        for form in ["x=$(@ 2>/dev/null || true); echo \"$x\"", "@"] {
-            let form = format!("( sh -c 'echo \"job $PPID\"'; {form}; true ) & wait");
+        let job = "sh -c 'echo \"job $PPID\"'";
+        for form in [
+            format!("( {job}; x=$(@ 2>/dev/null || true); echo \"$x\"; true ) & wait"),
+            format!("( {job}; @; true ) & wait"),
+            // The job waits until its script has started the whole pipeline.
+            format!(
+                "rm -f \"$0.up\"; {{ {job}; until [ -e \"$0.up\" ]; do :; done; @; true; }} | cat & : >\"$0.up\"; wait"
+            ),
+        ] {
             let mut process = start_in(Place::File, shell, &form, dir.path());
             let job = process.line_with("job ");
             let holder = process.line_with("holder ");

@@ -8,6 +8,8 @@
 //! it ends at once. It is known by its memory layout: a fork has the layout of its parent, and each exec makes a new one.
 //! A subshell in the background is chosen, because the script may end before it.
 
+mod subshell;
+
 use std::fmt;
 
 use lockkeeper_core::liveness::ProcessRef;
@@ -16,6 +18,7 @@ use thiserror::Error;
 
 use super::process::{self, IdentifyError, MAX_PID};
 use super::process_table;
+use subshell::{Ancestor, script_process};
 
 const SHELLS: [&str; 12] =
     ["sh", "ash", "bash", "busybox", "dash", "fish", "ksh", "mksh", "oksh", "rbash", "yash", "zsh"];
@@ -23,6 +26,10 @@ const WRAPPERS: [&str; 18] = [
     "chroot", "chrt", "doas", "env", "ionice", "nice", "nohup", "nsenter", "runuser", "setsid", "stdbuf",
     "strace", "su", "sudo", "time", "timeout", "unshare", "xargs",
 ];
+/// Programs that read until the end of their input. They start no commands: if one of them is the parent of a command, it was a
+/// shell when the command was started, as in `cat < <(command)`.
+const FILTERS: [&str; 12] =
+    ["awk", "cat", "cut", "grep", "head", "jq", "sed", "sort", "tail", "tee", "tr", "wc"];
 /// Init processes never end. When the search reaches one, the command has no holder process.
 const INITS: [&str; 10] = [
     "catatonit",
@@ -147,40 +154,23 @@ pub(super) fn command_line(pid: u32) -> String {
 fn lasting_ancestor() -> Option<HolderProcess> {
     let mut pid = process_table::own_info().ok()?.parent;
     for _ in 0..MAX_STEPS {
-        let info = process_table::info(pid).ok()?;
-        let arguments = process_table::arguments(pid);
-        if is_foreground_subshell(pid, info.parent, &arguments) {
-            pid = info.parent;
+        let ancestor = Ancestor::look(pid)?;
+        let script = script_process(&ancestor);
+        if script != pid {
+            pid = script;
             continue;
         }
-        match role(&arguments) {
-            Role::PassesThrough => pid = info.parent,
+        match role(&ancestor.arguments) {
+            Role::PassesThrough => pid = ancestor.parent,
             Role::Init => return None,
             Role::Lasts => {
                 let process = process::identify(pid).ok()?;
-                return Some(HolderProcess { process, reason: ChosenBy::Ancestor(shown(&arguments)) });
+                let reason = ChosenBy::Ancestor(shown(&ancestor.arguments));
+                return Some(HolderProcess { process, reason });
             }
         }
     }
     None
-}
-
-/// Says whether a process is a subshell that its parent, the same script, waits for.
-///
-/// Where the memory layouts cannot be seen, equal command lines count. The lease is then held too long rather than not at all.
-fn is_foreground_subshell(pid: u32, parent: u32, arguments: &[String]) -> bool {
-    if !is_shell(arguments) || process_table::arguments(parent) != arguments {
-        return false;
-    }
-    let layouts = (process_table::memory_layout(pid), process_table::memory_layout(parent));
-    if let (Some(own), Some(of_parent)) = layouts
-        && own != of_parent
-    {
-        return false;
-    }
-    // Without job control a shell lets its jobs in the background ignore SIGINT.
-    let in_background = process_table::ignores_interrupt(pid) && !process_table::ignores_interrupt(parent);
-    !in_background
 }
 
 /// What an ancestor is to the command, judged by its command line.
@@ -197,7 +187,7 @@ enum Role {
 fn role(arguments: &[String]) -> Role {
     let (name, words) = program_and_options(arguments);
     let runs_one_command = SHELLS.contains(&name) && has_command_option(words);
-    if runs_one_command || WRAPPERS.contains(&name) {
+    if runs_one_command || WRAPPERS.contains(&name) || FILTERS.contains(&name) {
         Role::PassesThrough
     } else if INITS.contains(&name) {
         Role::Init
@@ -274,6 +264,8 @@ mod tests {
             "/usr/bin/sudo -E x",
             "xargs -n1 x",
             "env -S x",
+            "/usr/bin/cat",
+            "head -n 1",
         ];
         for line in lines {
             assert_eq!(role_of(line), Role::PassesThrough, "{line}");

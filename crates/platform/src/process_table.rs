@@ -38,7 +38,7 @@ pub(super) use super::macos::{all, arguments, info, own_info};
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
     all, arguments, environment_value, has_environment_entry, ignores_interrupt, info, is_thread,
-    memory_layout, own_info, zombie_status,
+    memory_layout, own_info, reads_output_of, zombie_status,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -48,6 +48,11 @@ pub(super) fn memory_layout(_pid: u32) -> Option<MemoryLayout> {
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn ignores_interrupt(_pid: u32) -> bool {
+    false
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn reads_output_of(_reader: u32, _writer: u32) -> bool {
     false
 }
 
@@ -75,6 +80,7 @@ pub(super) fn is_thread(_pid: u32) -> bool {
 mod linux {
     use std::fs::File;
     use std::io::{self, Read};
+    use std::os::unix::fs::MetadataExt;
     use std::time::Duration;
 
     use lockkeeper_core::liveness::ProcessRef;
@@ -176,10 +182,8 @@ mod linux {
         let field = |number: usize| fields.get(number - FIRST_FIELD).copied();
         let same = field(22)?.parse().map(without_shift) == Ok(process.started);
         // To a user who may not see the status the kernel shows 0, which would mean success.
-        let may_look = std::fs::metadata(format!("/proc/{}", process.pid)).is_ok_and(|meta| {
-            use std::os::unix::fs::MetadataExt;
-            meta.uid() == rustix::process::geteuid().as_raw()
-        });
+        let may_look = std::fs::metadata(format!("/proc/{}", process.pid))
+            .is_ok_and(|meta| meta.uid() == rustix::process::geteuid().as_raw());
         let status = field(52)?.parse().ok()?;
         (field(3)? == "Z" && same && (may_look || status != 0)).then_some(status)
     }
@@ -204,6 +208,21 @@ mod linux {
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
         mask.is_some_and(|mask| mask & (1 << (libc::SIGINT - 1)) != 0)
+    }
+
+    /// Says whether one process has the reading end of the pipe open that is the standard output of the other.
+    pub(crate) fn reads_output_of(reader: u32, writer: u32) -> bool {
+        /// In `/proc/PID/fd`, the owner may read a link whose descriptor is open for reading.
+        const READABLE: u32 = 0o400;
+
+        let Ok(output) = std::fs::read_link(format!("/proc/{writer}/fd/1")) else { return false };
+        let Ok(mut descriptors) = std::fs::read_dir(format!("/proc/{reader}/fd")) else { return false };
+        output.to_string_lossy().starts_with("pipe:")
+            && descriptors.any(|entry| {
+                let Ok(path) = entry.map(|entry| entry.path()) else { return false };
+                let is_readable = || path.symlink_metadata().is_ok_and(|meta| meta.mode() & READABLE != 0);
+                std::fs::read_link(&path).is_ok_and(|target| target == output) && is_readable()
+            })
     }
 
     /// Splits the fields of a `stat` line from the state on, which is field 3. The name before it may contain anything.
