@@ -144,7 +144,12 @@ fn command(denied: &Denied<'_>, owner: &Owner, program: &str) -> String {
     if denied.denial.ticket.is_none() {
         return String::new();
     }
-    let path = quote_for_shell(&denied.path.to_string_lossy());
+    let path = denied.path.to_string_lossy();
+    // Control characters do not reach the model, so the command would name another file.
+    if path.chars().any(char::is_control) {
+        return String::new();
+    }
+    let path = quote_for_shell(&path);
     let (program, owner) = (quote_for_shell(program), quote_for_shell(owner.as_str()));
     format!(
         " This command waits for it, for up to 100 s, and keeps the place: `{program} wait --owner {owner} {path}`."
