@@ -92,7 +92,7 @@ impl<'w> Agent<'w> {
         let mut set = |key: &str, value: Value| input[key] = value;
         match self.harness {
             "claude" => {
-                set("transcript_path", json!(format!("/home/u/.claude/projects/x/{}.jsonl", self.session)))
+                set("transcript_path", json!(format!("/home/u/.claude/projects/x/{}.jsonl", self.session)));
             }
             "codex" => {
                 set("turn_id", json!("turn-1"));
