@@ -105,7 +105,18 @@ impl SqliteStore {
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
         let wake_sender = waker::WakeSender::new(&folder);
         let is_read_only = false;
-        Ok(Self { folder, path, write_lock, log, files, seen, tokens, connections, wake_sender, is_read_only })
+        Ok(Self {
+            folder,
+            path,
+            write_lock,
+            log,
+            files,
+            seen,
+            tokens,
+            connections,
+            wake_sender,
+            is_read_only,
+        })
     }
 
     /// Opens the store in a folder that this process cannot write in. Every transaction but a snapshot fails.
