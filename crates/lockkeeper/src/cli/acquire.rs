@@ -73,8 +73,16 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let binding = Binding::choose(context, args)?;
     let engine = context.engine()?;
     let proof = Proof { origin: engine.probe().origin().clone(), voucher: binding.voucher };
-    let claim =
-        Claim { owner, resources, proof, contract: binding.contract, ttl: binding.ttl, reason, ticket: name, agent: None };
+    let claim = Claim {
+        owner,
+        resources,
+        proof,
+        contract: binding.contract,
+        ttl: binding.ttl,
+        reason,
+        ticket: name,
+        agent: None,
+    };
     let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
     let acquired = obtain(context, &engine, request, &settings)?.acquired;
     print_result(context, &engine, acquired, Some(&binding.because))

@@ -73,7 +73,8 @@ impl LockRequest {
         let ticket: Option<TicketName> = self.ticket.as_deref().map(str::parse).transpose()?;
         let priority = Priority::new(self.priority)?;
         let wait = self.wait.then(|| WaitTerms { waker: None, stays: state.settings().stays });
-        let claim = Claim { owner, resources, proof, contract, ttl, reason: self.reason, ticket, agent: None };
+        let claim =
+            Claim { owner, resources, proof, contract, ttl, reason: self.reason, ticket, agent: None };
         Ok(Request { claim, priority, under: Vec::new(), wait, join: has_owner })
     }
 
