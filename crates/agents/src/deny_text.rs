@@ -10,7 +10,7 @@ use lockkeeper_core::time::{Moment, format_span};
 use lockkeeper_core::waiting::Blocker;
 use lockkeeper_platform::wall_clock;
 
-use crate::quote::{cut, quoted};
+use crate::quote::{cut, one_line, quoted};
 use crate::session::{Session, Sessions};
 
 /// The longest text, in characters.
@@ -43,8 +43,10 @@ pub fn deny_text(
     let (fact, note) = holder(&first, owner, now, sessions);
     let more = match more.as_slice() {
         [] => String::new(),
-        [one] => format!(" {} is held as well.", cut(one, MAX_PATH)),
-        [one, rest @ ..] => format!(" {} and {} more are held as well.", cut(one, MAX_PATH), rest.len()),
+        [one] => format!(" {} is held as well.", cut(&one_line(one), MAX_PATH)),
+        [one, rest @ ..] => {
+            format!(" {} and {} more are held as well.", cut(&one_line(one), MAX_PATH), rest.len())
+        }
     };
     let line = line_of(&first);
     let command = command(&first, owner, program);
@@ -62,7 +64,7 @@ pub fn deny_text(
 
 /// Who has it, since when and until when; and the holder's note.
 fn holder(denied: &Denied<'_>, owner: &Owner, now: Moment, sessions: &Sessions) -> (String, String) {
-    let file = cut(denied.shown, MAX_PATH);
+    let file = cut(&one_line(denied.shown), MAX_PATH);
     let blockers = &denied.denial.blockers;
     if let Some(lease) = blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| &found.record).next()
     {
@@ -87,7 +89,7 @@ fn holder(denied: &Denied<'_>, owner: &Owner, now: Moment, sessions: &Sessions) 
             note.map_or(String::new(), |note| format!(" Its note: {}.", quoted(&cut(&note, MAX_NOTE))));
         let what = if denied.denial.ticket.is_none() && denied.denial.cycle.is_empty() {
             let witness = blockers.iter().flat_map(|blocker| &blocker.leases).next();
-            let witness = witness.map(|found| cut(&found.witness, MAX_PATH)).unwrap_or_default();
+            let witness = witness.map(|found| cut(&quoted(&found.witness), MAX_PATH)).unwrap_or_default();
             format!(
                 "Nothing was run or changed: {file} includes {witness}, on which {who} has worked for {since}"
             )
@@ -142,7 +144,12 @@ fn command(denied: &Denied<'_>, owner: &Owner, program: &str) -> String {
     if denied.denial.ticket.is_none() {
         return String::new();
     }
-    let path = quote_for_shell(&denied.path.to_string_lossy());
+    let path = denied.path.to_string_lossy();
+    // Control characters do not reach the model, so the command would name another file.
+    if path.chars().any(char::is_control) {
+        return String::new();
+    }
+    let path = quote_for_shell(&path);
     let (program, owner) = (quote_for_shell(program), quote_for_shell(owner.as_str()));
     format!(
         " This command waits for it, for up to 100 s, and keeps the place: `{program} wait --owner {owner} {path}`."

@@ -22,7 +22,7 @@ use crate::claims::{Settings, WorkTrees, claim_of};
 use crate::deny_text::deny_text;
 use crate::hook_log::HookLog;
 use crate::place::{Entry, Place};
-use crate::quote::quoted;
+use crate::quote::{one_line, quoted};
 use crate::repository::{Wanted, locate, takes_part, wanted, wanted_tree};
 use crate::session::{Activity, Session, Sessions};
 use crate::{Answer, Event, HookInput, Marks, Printed, writes};
@@ -142,7 +142,21 @@ impl Hook<'_> {
             Event::TurnEnds if !self.input.background.iter().any(goes_on) => {
                 self.end_turn(stores).map(|()| Answer::Pass)
             }
+            // Such as a notification while the agent rests: it does not work because of that.
+            Event::Other(_) => Ok(Answer::Pass),
+            Event::SessionBegins => {
+                self.forget_the_dead(stores);
+                self.claim(stores, wanted)
+            }
             _ => self.claim(stores, wanted),
+        }
+    }
+
+    /// Removes the records of agents whose processes are gone, so that records do not pile up.
+    fn forget_the_dead(&self, stores: &Stores) {
+        if let (Ok(here), Some(home)) = (origin::origin(), stores.iter().next()) {
+            // A record that is left does no harm.
+            let _ = home.sessions.all(&here);
         }
     }
 
@@ -325,7 +339,7 @@ impl Hook<'_> {
 
 /// The file of a lease, as people call it.
 fn targets(lease: &Lease) -> String {
-    ends::file_of(lease).unwrap_or_default()
+    one_line(&ends::file_of(lease).unwrap_or_default())
 }
 
 /// An error and its causes on one line.

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "support/family.rs"]
+mod family;
 #[path = "support/model.rs"]
 mod model;
 #[path = "support/sleepers.rs"]
@@ -15,16 +17,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockkeeper_core::id::{LeaseId, Token, WakerId};
-use lockkeeper_core::lease::{self, AgentCall, Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
-use lockkeeper_core::record::{Agent, Claim, Lease, Priority, Rank, Ticket};
+use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
 use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource};
 use proptest::prelude::*;
 
 use crate::model::{Entry, Model, gives_way};
 use crate::sleepers::Sleepers;
-use crate::steps::{FIRST_AGENT, NAMES, OWNERS, Step, file, resources, step};
+use crate::steps::{NAMES, OWNERS, Step, resources, step};
 use crate::world::{World, claim, name, resident, seconds, waker};
 
 /// How long a ticket stays without its owner.
@@ -112,26 +114,8 @@ impl Trial {
                 Some(self.acquire(&request))
             }
             Step::Call { owner, files, tree } => self.call(*owner, files, *tree),
-            Step::HandUp(owner) => {
-                let owner = format!("worker:{}", OWNERS[*owner]).parse().unwrap();
-                let (handed, effects, _) = self.world.decide(|overlay| lease::hand_up(overlay, &owner));
-                if owner.all_above().next().is_some() && self.families {
-                    self.forget_family(owner.as_str());
-                }
-                for lease in handed {
-                    let (id, claim) = (lease.id, Claim::clone(&lease.claim));
-                    self.model.held.push(Entry { id, claim, rank: Rank::of_upgrade(id), upgrades: None });
-                }
-                Some(effects)
-            }
-            Step::EndSession(owner) => {
-                let owner = format!("worker:{}", OWNERS[*owner]).parse().unwrap();
-                let (_, effects, _) = self.world.decide(|overlay| lease::end_session(overlay, &owner));
-                if self.families {
-                    self.forget_family(owner.as_str());
-                }
-                Some(effects)
-            }
+            Step::HandUp(owner) => Some(self.hand_up(*owner)),
+            Step::EndSession(owner) => Some(self.end_session(*owner)),
             Step::Release(n) => {
                 let id = self.lease(*n)?;
                 let token = self.world.records.lease(id).map(|lease| lease.token);
@@ -212,96 +196,6 @@ impl Trial {
                 Some(effects)
             }
         }
-    }
-
-    fn agent(&self, owner: usize, tree: u8) -> Option<Agent> {
-        let work_tree = ["1", "2"].get(usize::from(tree)).map(|tree| (*tree).into());
-        (self.families && owner >= FIRST_AGENT).then_some(Agent { work_tree })
-    }
-
-    /// The claims of an owner and of those below it are gone.
-    fn forget_family(&mut self, owner: &str) {
-        let below = format!("{owner}:");
-        let is_one =
-            |claim: &Claim| claim.owner.as_str() == owner || claim.owner.as_str().starts_with(&below);
-        self.model.held.retain(|entry| !is_one(&entry.claim));
-        self.model.waiting.retain(|entry| !is_one(&entry.claim));
-        let there: Vec<LeaseId> = self.world.records.tickets().map(|ticket| ticket.id).collect();
-        for id in self.sleepers.asleep.keys().copied().collect::<Vec<_>>() {
-            if !there.contains(&id) && self.world.records.lease(id).is_none() {
-                self.sleepers.forget(id);
-            }
-        }
-    }
-
-    fn call(&mut self, owner: usize, files: &[usize], tree: u8) -> Option<Vec<Effect>> {
-        let agent = self.agent(owner, tree)?;
-        let voucher = Voucher::Process(ProcessRef { pid: self.pids[owner][2], started: 1 });
-        let claims = files.iter().map(|pattern| Claim {
-            contract: Contract::Lease,
-            ttl: Some(seconds(40)),
-            agent: Some(agent.clone()),
-            ..claim(OWNERS[owner], voucher, vec![file(*pattern)])
-        });
-        let call = AgentCall {
-            owner: format!("worker:{}", OWNERS[owner]).parse().unwrap(),
-            claims: claims.collect(),
-            checks: Vec::new(),
-            ttl: seconds(40),
-            stays: seconds(STAYS),
-        };
-        let had_cycle = self.model.has_cycle();
-        let (answer, effects, _) = self.world.decide(|overlay| lease::agent_call(overlay, &call));
-        assert!(answer.denied.is_empty() || answer.granted.is_empty(), "all or none");
-        for lease in &answer.granted {
-            let (id, claim) = (lease.id, Claim::clone(&lease.claim));
-            let rank = Rank::new(self.world.now, Priority::default(), LeaseId(u64::MAX));
-            let own = self.model.waiting.iter().find(|entry| {
-                entry.claim.owner == claim.owner
-                    && entry.claim.resources == claim.resources
-                    && entry.claim.agent == claim.agent
-            });
-            let rank = own.map_or(rank, |entry| entry.rank);
-            let blocked = !self.model.in_the_way(&claim, rank).is_empty();
-            assert!(!self.prompt || !blocked, "granted over others: {id}");
-        }
-        for lease in answer.granted {
-            let (id, claim) = (lease.id, Claim::clone(&lease.claim));
-            self.model.waiting.retain(|entry| {
-                self.world.records.ticket(entry.id).is_some()
-                    || self.world.records.lease(entry.id).is_some()
-                    || entry.claim.owner != claim.owner
-                    || entry.claim.resources != claim.resources
-            });
-            self.model.held.push(Entry { id, claim, rank: Rank::of_upgrade(id), upgrades: None });
-        }
-        if answer.denied.is_empty() {
-            let records = &self.world.records;
-            for wanted in &call.claims {
-                let holds = |lease: &Lease| {
-                    lease.claim.owner == wanted.owner && lease.claim.satisfies(&wanted.resources)
-                };
-                assert!(records.leases().any(holds), "the call passed without a claim");
-            }
-        }
-        for denial in answer.denied {
-            match denial.ticket {
-                Some(ticket) if !self.model.waiting.iter().any(|entry| entry.id == ticket.id) => {
-                    let claim = Claim::clone(&ticket.claim);
-                    self.model.waiting.push(Entry {
-                        id: ticket.id,
-                        claim,
-                        rank: ticket.rank,
-                        upgrades: None,
-                    });
-                    let is_stuck = self.model.is_stuck(call.owner.as_str());
-                    assert!(!self.prompt || had_cycle || !is_stuck, "an unseen cycle");
-                }
-                Some(_) => {}
-                None => check_links(&denial.cycle),
-            }
-        }
-        Some(effects)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of a step, in its order")]

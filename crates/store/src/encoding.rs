@@ -258,6 +258,15 @@ mod tests {
         }
     }
 
+    /// Programs older than agents refuse every claim whose first byte has the highest bit.
+    #[test]
+    fn only_claims_of_agents_are_refused_by_older_programs() {
+        for claim in claims() {
+            let is_refused = claim_to_bytes(&claim)[0] >> 7 == 1;
+            assert_eq!(is_refused, claim.agent.is_some());
+        }
+    }
+
     #[test]
     fn ids_come_back_as_they_went() {
         for ids in [vec![], vec![0], vec![127, 128, 1 << 62, u64::MAX]] {

@@ -215,7 +215,6 @@ fn grant_all<E>(
 }
 
 /// Puts a new ticket into the line. Returns none if it was granted at once, and the cycle if waiting would never end.
-#[expect(clippy::type_complexity, reason = "read once, by the caller below")]
 fn stand_in_line<E>(
     overlay: &mut Overlay<'_, E>,
     claim: &Claim,

@@ -11,7 +11,7 @@ use lockkeeper_platform::{origin, wall_clock};
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
-use super::table::table;
+use super::table::{plain, table};
 use super::{Verb, print};
 
 /// How many failed calls are shown.
@@ -36,7 +36,9 @@ impl Verb for Args {
         if agents.is_empty() {
             print::talk("no agents");
         } else {
-            let rows: Vec<Vec<String>> = agents.iter().map(Agent::to_row).collect();
+            // Notes and file names are texts of strangers.
+            let safe = |row: Vec<String>| row.iter().map(|cell| plain(cell)).collect();
+            let rows: Vec<Vec<String>> = agents.iter().map(Agent::to_row).map(safe).collect();
             print::out(&table(&["OWNER", "STATE", "WORKS ON", "NOTE", "DENIED"], &rows));
         }
         if let Some(last) = failed_open.last() {

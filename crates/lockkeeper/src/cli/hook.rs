@@ -124,11 +124,11 @@ fn settings_of(root: &Path) -> Settings {
 /// How the agent's shell finds this program: by its name if every shell does, else by its path.
 fn program() -> String {
     let Ok(own) = std::env::current_exe() else { return "lockkeeper".to_owned() };
-    let is_own = |folder: &&str| {
+    let is_own = |folder: &str| {
         let found = Path::new(folder).join("lockkeeper").canonicalize();
         found.is_ok_and(|found| Ok(found) == own.canonicalize().map_err(drop))
     };
-    if USUAL.iter().any(|folder| is_own(&folder)) {
+    if USUAL.iter().any(|folder| is_own(folder)) {
         "lockkeeper".to_owned()
     } else {
         own.display().to_string()

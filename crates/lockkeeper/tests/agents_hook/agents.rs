@@ -13,7 +13,8 @@ pub fn repository() -> World {
     world.git_run(&["add", "-A"]);
     world.git_run(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "files"]);
     std::fs::create_dir_all(world.path(".git/lockkeeper/agents")).unwrap();
-    world
+    // A loaded machine must not let a call pass because of its time.
+    world.set("LOCKKEEPER_AGENTS_LIMIT", "60s")
 }
 
 /// One agent with a process of its own.
@@ -92,7 +93,7 @@ impl<'w> Agent<'w> {
         let mut set = |key: &str, value: Value| input[key] = value;
         match self.harness {
             "claude" => {
-                set("transcript_path", json!(format!("/home/u/.claude/projects/x/{}.jsonl", self.session)))
+                set("transcript_path", json!(format!("/home/u/.claude/projects/x/{}.jsonl", self.session)));
             }
             "codex" => {
                 set("turn_id", json!("turn-1"));

@@ -84,7 +84,34 @@ fn the_board_shows_what_each_agent_does() {
     );
     world.run(["board"]).code(0).prints("src/a.rs ×2").prints("split the parser");
     first.event("Stop");
-    assert_eq!(world.json(&["board"])["agents"].as_array().unwrap().len(), 2);
+    let after = world.json(&["board"]);
+    let states: Vec<_> = after["agents"].as_array().unwrap().iter().map(|agent| &agent["state"]).collect();
+    assert_eq!(states.iter().filter(|state| **state == "rests").count(), 1, "{after}");
+}
+
+/// Notes and file names are texts of strangers.
+#[test]
+fn the_board_lets_no_control_characters_through() {
+    let world = repository();
+    let claude = Agent::claude(&world, "c");
+    claude.edit("src/\u{1b}[2Jx\n.rs").passes();
+    claude.run(&["note", "\u{1b}]0;title\u{7} \u{9b}31m"]).code(0);
+    let board = world.run(["board"]).code(0).stdout();
+    assert!(!board.contains(|c: char| c.is_control() && c != '\n'), "{board:?}");
+    assert_eq!(board.lines().count(), 2, "{board:?}");
+    let answer = Agent::claude(&world, "d").edit("src/\u{1b}[2Jx\n.rs");
+    assert!(!answer.is_denied().contains(|c: char| c.is_control()), "{answer:?}");
+}
+
+/// A notification while an agent rests does not make it work.
+#[test]
+fn an_unknown_event_changes_nothing() {
+    let world = repository();
+    let claude = Agent::claude(&world, "c");
+    claude.edit("src/a.rs").passes();
+    claude.event("Stop");
+    claude.event("Notification").passes();
+    assert_eq!(world.json(&["board"])["agents"][0]["state"], json!("rests"));
 }
 
 /// The agent is found by the process that its hook registered.

@@ -8,5 +8,6 @@ mod ends;
 mod failing;
 mod families;
 mod files;
+mod recorded;
 mod storm;
 mod work_trees;

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::agents::{Agent, log, repository};
 
-const AGENTS: usize = 8;
-const FILES: usize = 4;
-const ROUNDS: usize = 12;
+const AGENTS: usize = 32;
+const FILES: usize = 8;
+const ROUNDS: usize = 4;
 
 /// Invariants 1 and 6. Each round, every agent asks for one or two files at once, and some hooks are killed. An agent that
 /// passes has its files until its session ends, so two that pass with one file in a round are an error.
