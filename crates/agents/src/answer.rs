@@ -40,7 +40,9 @@ impl Answer {
     /// Whether a model can be told something at this event. If not, keep the text for a later one.
     pub fn can_tell(harness: Harness, event: &Event) -> bool {
         match harness {
-            Harness::Claude | Harness::Qwen => matches!(
+            // Qwen Code 0.15.10 drops what it is told before a tool.
+            Harness::Qwen => matches!(event, Event::AfterTool | Event::TurnBegins),
+            Harness::Claude => matches!(
                 event,
                 Event::BeforeTool
                     | Event::AfterTool

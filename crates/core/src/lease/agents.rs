@@ -64,6 +64,7 @@ pub struct Denial {
 /// For each denied file a ticket stands in line. A later call for the same file keeps its place.
 pub fn agent_call<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<AgentAnswer, E> {
     let mut arrived = Vec::new();
+    reap_before_tickets(overlay, &call.owner)?;
     renew_leases(overlay, call, &mut arrived)?;
     // A round starts again only after one of the files was granted to a ticket of this call.
     for _ in 0..=call.claims.len() {
@@ -77,6 +78,16 @@ pub fn agent_call<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<A
     }
     settle(overlay, None)?;
     Ok(AgentAnswer { arrived, ..AgentAnswer::default() })
+}
+
+/// Reaps the dead holders of what the agent waits for, and grants it to the next in line. A process that was killed frees nothing
+/// by itself, and the agent is to be told at its next call, whatever that call is about.
+fn reap_before_tickets<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<(), E> {
+    let tickets = overlay.tickets(&KeyRange::of(Key::of_owner(owner)))?;
+    for ticket in &tickets {
+        reap_dead(overlay, &ticket.claim)?;
+    }
+    if tickets.is_empty() { Ok(()) } else { hand_off(overlay) }
 }
 
 fn renew_leases<E>(

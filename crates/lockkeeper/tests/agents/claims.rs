@@ -161,7 +161,7 @@ fn who_was_denied_is_told_when_the_file_is_free(harness: &'static dyn Harness) {
     stage.model.open("denied");
     let ended = second.wait();
     assert_eq!(stage.text("a.txt"), "second\n", "{ended:?}");
-    assert!(stage.model.has_read(news), "{:#?}", stage.model.asked().last());
+    assert!(stage.model.has_read(news), "{:#?}", stage.model.results());
 }
 
 fn who_waits_gets_the_file(harness: &'static dyn Harness) {

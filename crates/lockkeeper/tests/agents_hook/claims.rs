@@ -139,6 +139,19 @@ fn a_denied_agent_gets_the_file_in_its_turn() {
     assert_eq!(second.edit("src/a.rs").told(), None, "it is told once");
 }
 
+/// A killed agent says nothing: the next call of the one that waits finds out, also if it is about something else.
+#[test]
+fn a_denied_agent_gets_the_file_of_a_killed_one() {
+    let world = repository();
+    let (mut first, second) = (Agent::claude(&world, "1"), Agent::claude(&world, "2"));
+    first.edit("src/a.rs").passes();
+    second.edit("src/a.rs").is_denied();
+    first.kill();
+    let told = second.tool("Read", json!({ "file_path": world.path("src/b.rs") }));
+    assert_eq!(told.told(), Some("src/a.rs is yours now: it is free, and held for you."));
+    assert_eq!(holders(&world, "src/a.rs"), ["claude:2"]);
+}
+
 /// Gemini cannot be told before a tool: the news wait for the next event that can tell.
 #[test]
 fn news_wait_for_an_event_that_can_tell_them() {

@@ -1,3 +1,5 @@
+//! The fake model, asked directly in each protocol.
+
 use serde_json::json;
 
 use super::{Call, FakeModel, Script};
