@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use lockkeeper_core::id::{LeaseId, Owner};
+use lockkeeper_core::id::{LeaseId, Owner, Token};
 use lockkeeper_core::lease::{AgentAnswer, AgentCall};
 use lockkeeper_core::liveness::{Proof, Voucher};
 use lockkeeper_core::record::Lease;
@@ -163,7 +163,7 @@ impl Hook<'_> {
     fn claim(&self, stores: &mut Stores, wanted: &[Wanted]) -> Result<Answer, HookError> {
         let proof = self.proof()?;
         self.note_session(stores, &proof, wanted)?;
-        let mut taken: Vec<(usize, Vec<LeaseId>)> = Vec::new();
+        let mut taken: Vec<(usize, Vec<(LeaseId, Token)>)> = Vec::new();
         for at in 0..stores.len() {
             let store = stores.at(at);
             let of_store: Vec<&Wanted> =
@@ -180,7 +180,7 @@ impl Hook<'_> {
                 return self.deny(stores.at(at), &of_store, &answer, now);
             }
             self.remember_granted(store, &of_store, &answer)?;
-            taken.push((at, answer.granted.iter().map(|lease| lease.id).collect()));
+            taken.push((at, answer.granted.iter().map(|lease| (lease.id, lease.token)).collect()));
         }
         self.tell(stores)
     }

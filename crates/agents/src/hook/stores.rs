@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::id::{LeaseId, Token};
 use lockkeeper_core::lease::{AgentAnswer, AgentCall};
 use lockkeeper_core::time::Moment;
 use lockkeeper_engine::Engine;
@@ -57,11 +57,11 @@ impl Store {
     }
 
     /// Releases leases that this very call took.
-    pub(super) fn release(&self, leases: &[LeaseId]) -> Result<(), HookError> {
+    pub(super) fn release(&self, leases: &[(LeaseId, Token)]) -> Result<(), HookError> {
         let engine = self.engine()?;
-        for lease in leases {
+        for (lease, token) in leases {
             // It may have ended meanwhile, which is as good.
-            let _ = engine.release(*lease, None).map_err(OpenError::Store)?;
+            let _ = engine.release(*lease, Some(*token)).map_err(OpenError::Store)?;
         }
         Ok(())
     }
