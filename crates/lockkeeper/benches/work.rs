@@ -38,8 +38,7 @@ fn main() -> ExitCode {
 }
 
 fn binary() -> PathBuf {
-    std::env::var_os("LOCKKEEPER_BENCH_BINARY")
-        .map_or_else(|| env!("CARGO_BIN_EXE_lockkeeper").into(), Into::into)
+    env!("CARGO_BIN_EXE_lockkeeper").into()
 }
 
 fn request(id: &str, command: &[&str]) -> Request {

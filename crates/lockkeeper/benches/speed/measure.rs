@@ -74,10 +74,9 @@ pub fn alternate<const N: usize>(rounds: usize, mut things: [&mut dyn FnMut(); N
     samples.map(median)
 }
 
-/// The program that is measured: the one that users get, as `scripts/bench` builds it.
+/// The program that is measured: the release build.
 pub fn lockkeeper() -> PathBuf {
-    std::env::var_os("LOCKKEEPER_BENCH_BINARY")
-        .map_or_else(|| env!("CARGO_BIN_EXE_lockkeeper").into(), PathBuf::from)
+    env!("CARGO_BIN_EXE_lockkeeper").into()
 }
 
 /// A quiet command.
