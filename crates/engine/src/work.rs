@@ -40,6 +40,8 @@ mod report;
 mod rescuer;
 mod slots;
 mod stage_file;
+mod start_marks;
+mod watch;
 mod worker;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,6 +52,7 @@ pub use claimer::{ClaimResult, Claimed};
 pub use events::{Listener, WorkerEvent};
 pub(crate) use processes::RUN_ID;
 pub use rescuer::Rescuer;
+pub use watch::{Attention, RescueWatch, StartWorker, Wanted, attention};
 pub use worker::{ControlListener, Worker};
 
 use lockkeeper_formats::aiflow::Aiflow;

@@ -75,7 +75,7 @@ pub fn reject(request: &Request, id: RunId, reason: Reason, message: &str, now: 
 
 /// Claims a run that is queued, or whose next attempt is due.
 ///
-/// An attempt that a worker of Lockkeeper 0.1.0 returned before it started the command is not counted.
+/// An attempt whose worker died before the command began is made now: it is not counted twice.
 pub fn claim(run: &Run, claimant: Claimant, now: Stamp) -> Result<Transition, TransitionError> {
     let kind = match &run.state {
         RunState::Running(_) => return Err(TransitionError::NotDue),

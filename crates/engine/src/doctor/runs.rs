@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::liveness::LockState;
 use lockkeeper_core::run::Run;
+use lockkeeper_core::run::transition::AttemptOutcome;
 use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::tree;
 use lockkeeper_store::StoreError;
@@ -56,7 +57,7 @@ pub(super) fn without_process(context: &Context<'_>) -> Finding {
             return Ok(lost);
         }
         for run in &lost {
-            ended.extend(runs.end_lost(run)?.map(|after| recovered(&after)));
+            ended.extend(runs.end_lost(run, AttemptOutcome::Vanished)?.map(|after| recovered(&after)));
         }
         lost_runs(context, runs)
     });

@@ -253,7 +253,11 @@ impl<'r> Queue<'r> {
     fn has_worker(&mut self) -> Result<bool, StoreError> {
         match self.has_worker {
             Some(known) => Ok(known),
-            None => Ok(*self.has_worker.insert(!self.records.workers()?.is_empty())),
+            None => {
+                // Others execute single runs only.
+                let has_pool = self.records.workers()?.iter().any(|worker| worker.jobs > 0);
+                Ok(*self.has_worker.insert(has_pool))
+            }
         }
     }
 

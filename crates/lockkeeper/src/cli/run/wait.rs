@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::Which;
 use crate::cli::context::Context;
-use crate::cli::print;
+use crate::cli::{print, rescue};
 
 #[derive(clap::Args)]
 #[command(
@@ -48,7 +48,10 @@ pub(in crate::cli) fn wait_for(
     until: Option<Instant>,
 ) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
+    let found = runs.show(id)?.run;
+    let rescue = (!found.status().is_terminal()).then(|| rescue::watch(context, runs, &found)).transpose()?;
     let run = runs.wait(id, until, Some(signals.as_fd()))?;
+    drop(rescue);
     let taken = signals.take().map_err(OpenError::Machine)?;
     if let (false, Some(signal)) = (run.status().is_terminal(), taken.first()) {
         return Ok(print::interrupted(*signal));
