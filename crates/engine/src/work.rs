@@ -51,8 +51,10 @@ pub(crate) use claimer::why;
 pub use claimer::{ClaimResult, Claimed};
 pub use events::{Listener, WorkerEvent};
 pub(crate) use processes::RUN_ID;
+pub(crate) use stage_file::write_end as write_stage_end;
 pub use rescuer::Rescuer;
 pub use watch::{Attention, RescueWatch, StartWorker, Wanted, attention};
+pub(crate) use watch::{Neglected, neglected};
 pub use worker::{ControlListener, Worker};
 
 use lockkeeper_formats::aiflow::Aiflow;

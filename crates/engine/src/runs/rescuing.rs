@@ -3,8 +3,8 @@
 use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::run::transition::{self, AttemptOutcome};
+use lockkeeper_core::run::{Run, Status};
 
 use super::moves::{NotMoved, policy};
 use super::{RunError, Runs};
@@ -43,7 +43,8 @@ impl Runs {
     /// a stage makes their attempts.
     pub(crate) fn waiting_attempts(&self) -> Result<Vec<Run>, StoreError> {
         let records = self.store.snapshot()?;
-        let filter = RunFilter { statuses: vec![Status::Running], limit: MOST_RUNNING, ..RunFilter::default() };
+        let filter =
+            RunFilter { statuses: vec![Status::Running], limit: MOST_RUNNING, ..RunFilter::default() };
         let mut waiting = records.runs(&filter)?;
         waiting.retain(Run::waits_for_retry);
         let mut free = Vec::new();

@@ -90,7 +90,9 @@ impl Rescuer {
         abandoned: &Abandoned,
         wake: Option<&Arc<WakePipe>>,
     ) -> Result<Option<JoinHandle<()>>, RunError> {
-        if !abandoned.may_have_begun && self.runs.end_lost(&abandoned.run, AttemptOutcome::NotBegun)?.is_some() {
+        if !abandoned.may_have_begun
+            && self.runs.end_lost(&abandoned.run, AttemptOutcome::NotBegun)?.is_some()
+        {
             return Ok(None);
         }
         self.adopt(&abandoned.run, Found::Abandoned(abandoned.command), wake)
@@ -195,12 +197,7 @@ impl Rescuer {
     }
 
     /// Waits until nothing of a run lives.
-    fn wait_for_end(
-        &self,
-        run: &Run,
-        command: Option<ProcessRef>,
-        control: &Control,
-    ) -> io::Result<Outcome> {
+    fn wait_for_end(&self, run: &Run, command: Option<ProcessRef>, control: &Control) -> io::Result<Outcome> {
         let vanished = || Ok(Outcome::Observed(AttemptOutcome::Vanished));
         let Some(process) = run.process() else { return vanished() };
         let life = self.leases.probe().liveness_file();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Run;
+use lockkeeper_core::run::transition::AttemptOutcome;
 use lockkeeper_core::time::Moment;
 
 use super::Settings;
@@ -53,6 +54,49 @@ pub fn attention(runs: &Runs, leases: &Engine) -> Result<Attention, RunError> {
         gone: survey.abandoned.iter().filter(|one| !one.is_alive).map(|one| id(&one.run)).collect(),
         out_of_reach: survey.out_of_reach.iter().map(id).collect(),
     })
+}
+
+/// What the doctor says about runs that nobody looks after.
+#[derive(Default)]
+pub(crate) struct Neglected {
+    /// No process of them lives. Each with what is known of its command.
+    pub(crate) gone: Vec<(Run, AttemptOutcome)>,
+    /// Their commands live.
+    pub(crate) alive: Vec<Run>,
+    /// Their processes live where this process cannot see them.
+    pub(crate) out_of_reach: Vec<Run>,
+    /// Their next attempt is due, and no worker is there to make it.
+    pub(crate) due: Vec<Run>,
+}
+
+impl Neglected {
+    /// Whether there is no such run.
+    pub(crate) fn is_empty(&self) -> bool {
+        [&self.alive, &self.out_of_reach, &self.due].iter().all(|runs| runs.is_empty())
+            && self.gone.is_empty()
+    }
+}
+
+/// Finds the runs that nobody looks after, for the doctor. Changes nothing.
+pub(crate) fn neglected(runs: &Runs, leases: &Engine) -> Result<Neglected, RunError> {
+    let survey = surveyor(runs, leases).survey()?;
+    let now = runs.now().moment;
+    let mut found = Neglected { out_of_reach: survey.out_of_reach.clone(), ..Neglected::default() };
+    for one in &survey.abandoned {
+        // An ended run keeps its end. Another check finds its processes.
+        let run = one.run.clone();
+        match (one.run.status().is_active(), one.is_alive) {
+            (false, _) => {}
+            (true, true) => found.alive.push(run),
+            (true, false) if one.may_have_begun => found.gone.push((run, AttemptOutcome::Vanished)),
+            (true, false) => found.gone.push((run, AttemptOutcome::NotBegun)),
+        }
+    }
+    if survey.others.is_empty() {
+        let is_due = |run: &Run| run.retry_at().is_some_and(|at| at.after(LOOK_AGAIN) <= now);
+        found.due = runs.waiting_attempts()?.into_iter().filter(is_due).collect();
+    }
+    Ok(found)
 }
 
 impl RescueWatch {
@@ -145,12 +189,7 @@ impl Watcher {
     }
 
     /// Sleeps until something happens. Returns whether to end.
-    fn sleep(
-        &mut self,
-        end: &OwnedFd,
-        survey: &Survey,
-        limit: Option<Duration>,
-    ) -> Result<bool, RunError> {
+    fn sleep(&mut self, end: &OwnedFd, survey: &Survey, limit: Option<Duration>) -> Result<bool, RunError> {
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![end.as_fd()];
         descriptors.extend(survey.exits());
         descriptors.extend(self.changes.as_fd());

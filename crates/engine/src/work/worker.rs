@@ -165,6 +165,12 @@ impl Worker {
         &self.rescuer
     }
 
+    /// Tells attempts what happened to their runs in the store.
+    pub(crate) fn forward(&self) -> Result<(), RunError> {
+        let ours = self.rescuer.survey()?.ours;
+        self.active.forward(&ours, &self.runs)
+    }
+
     /// Whether it executes or looks after any run.
     pub(super) fn is_active(&self) -> bool {
         !self.active.is_empty()

@@ -22,7 +22,14 @@ pub(super) fn watch(context: &Context, runs: &Runs, run: &Run) -> Result<RescueW
     let start = {
         let state = state.clone();
         move || {
-            Worker::begin(Runs::open(&state)?, open_engine(&state)?, settings.clone(), 0, None, Box::new(|_| {}))
+            Worker::begin(
+                Runs::open(&state)?,
+                open_engine(&state)?,
+                settings.clone(),
+                0,
+                None,
+                Box::new(|_| {}),
+            )
         }
     };
     Ok(RescueWatch::begin(

@@ -25,7 +25,8 @@ enum Executor {
 }
 
 /// Every kind of process that executes runs, but `stages run`.
-const KINDS: [&str; 6] = ["work", "serve --work", "serve, one", "serve, queue", "queue run-next", "queue auto"];
+const KINDS: [&str; 6] =
+    ["work", "serve --work", "serve, one", "serve, queue", "queue run-next", "queue auto"];
 
 impl Executor {
     /// Starts an executor that executes the run of this request.

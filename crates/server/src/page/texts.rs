@@ -223,6 +223,12 @@ pub(super) struct Texts {
     pub(super) next_attempt: &'static str,
     /// Why it waits.
     pub(super) no_worker: &'static str,
+    /// Nobody looks after it.
+    pub(super) unattended: &'static str,
+    /// Nobody looks after it, and nothing can be said about it.
+    pub(super) out_of_reach: &'static str,
+    /// Its processes are being ended.
+    pub(super) time_is_up: &'static str,
     /// Label.
     pub(super) command: &'static str,
     /// Label.

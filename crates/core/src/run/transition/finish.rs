@@ -74,8 +74,7 @@ pub fn finish(
 ) -> Result<Transition, TransitionError> {
     let execution = current_execution(run, claim)?;
     if outcome == AttemptOutcome::NotBegun && run.status() == Status::Running {
-        let last =
-            LastAttempt { attempt: execution.attempt, reason: None, report: execution.report.clone() };
+        let last = LastAttempt { attempt: execution.attempt, reason: None, report: execution.report.clone() };
         let state = RunState::WaitingForRetry { last, retry_at: now.moment };
         let message = format!("worker {} died before the command began", execution.worker);
         return Ok(next(run, state, EventKind::Returned, Some(message), now));

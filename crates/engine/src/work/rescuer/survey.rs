@@ -52,7 +52,7 @@ pub(in crate::work) struct Survey {
 pub(in crate::work) struct Abandoned {
     pub(in crate::work) run: Run,
     /// Whether its command may have begun. If not, the run is claimed again.
-    pub(super) may_have_begun: bool,
+    pub(in crate::work) may_have_begun: bool,
     /// The process of its command, if that one lives.
     pub(super) command: Option<ProcessRef>,
     /// Whether any process of it lives.
@@ -151,9 +151,8 @@ impl Surveyor<'_> {
         let Some(holder) = run.process().map(|process| process.holder) else { return };
         if probe.liveness_file().look(holder) == LockState::Free {
             // The marks of an earlier boot may be lost. No worker of this boot has such a run.
-            let may_have_begun = worker.is_none_or(|worker| {
-                start_marks::may_have_begun(self.runs.folder(), &worker.id, &run)
-            });
+            let may_have_begun =
+                worker.is_none_or(|worker| start_marks::may_have_begun(self.runs.folder(), &worker.id, &run));
             survey.abandoned.push(Abandoned { run, may_have_begun, command: None, is_alive: false });
             return;
         }

@@ -115,7 +115,10 @@ fn settle(context: &Context, runs: &Runs, run: Run) -> Result<Run, Report> {
             "warning: {} cannot be judged from here: its worker is gone, and its processes are in another pid namespace",
             run.id
         ));
-        print::talk(&format!("hint: `lockkeeper run cancel {}` where they run, or on the host, ends it", run.id));
+        print::talk(&format!(
+            "hint: `lockkeeper run cancel {}` where they run, or on the host, ends it",
+            run.id
+        ));
         return Ok(run);
     }
     let ends = attention.gone.contains(&run.id)
