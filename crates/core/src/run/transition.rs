@@ -42,6 +42,14 @@ pub enum TransitionError {
         /// The claim that counts.
         current: u64,
     },
+    /// The run has another status than the caller expects.
+    #[error("the run was expected to be {expected}, and is {found}")]
+    Expected {
+        /// What the caller expects.
+        expected: Status,
+        /// The status of the run.
+        found: Status,
+    },
     /// A worker executes the run, or its next attempt is not due yet.
     #[error("the run does not wait for an attempt")]
     NotDue,

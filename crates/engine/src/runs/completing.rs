@@ -170,8 +170,11 @@ fn decide(end: &End, run: &Run) -> Step {
         }
         // The end is there already: somebody marked the run, or the same call was committed before.
         Err(TransitionError::Status(_)) => Step::ClearProcesses(run.clone()),
-        Err(TransitionError::Claim { .. } | TransitionError::NotDue | TransitionError::NotExecuted) => {
-            Step::Nothing(None)
-        }
+        Err(
+            TransitionError::Claim { .. }
+            | TransitionError::Expected { .. }
+            | TransitionError::NotDue
+            | TransitionError::NotExecuted,
+        ) => Step::Nothing(None),
     }
 }

@@ -246,3 +246,51 @@ fn a_run_whose_worker_died_before_the_command_began_is_executed_once() {
         site.assert_settled("after the second claim");
     }
 }
+
+/// Requirement 85. The end is written when the process tree is gone, so that a retry never runs beside it.
+#[test]
+fn a_run_whose_time_is_up_ends_when_its_processes_are_gone() {
+    let site = Site::new();
+    // It lives on after SIGTERM, until it is killed at the end of the grace.
+    let script = "trap : TERM; echo $$ > started; while :; do sleep 0.05; done";
+    let request = Request { timeout: Some(Duration::from_millis(300)), ..site.script("a", script) };
+    let run = site.submit(&request);
+    let _worker = site.worker(&[]);
+    let pid = number_in(&site.dir().join("started"));
+    let shown = || {
+        let shown = Finished::of(&mut site.lockkeeper(&["--json", "run", "show", run.as_str()])).code(0);
+        shown.json()["blocked"]["because"].clone()
+    };
+    until("it shows that its time is up", || shown() == "time_is_up");
+    assert!(lives(pid));
+    assert_eq!(site.run(&run).status(), Status::Running);
+    Finished::of(&mut site.lockkeeper(&["run", "retry", "a"])).code(75);
+    let ended = site.end_of(&run);
+    assert_eq!((ended.status(), ended.reason()), (Status::TimedOut, Some(Reason::ExecutionTimeout)));
+    assert!(!lives(pid), "the end is written when the command is gone");
+    Finished::of(&mut site.lockkeeper(&["run", "retry", "a"])).code(0);
+}
+
+/// `stage.json` says how a run ended, whoever found that out.
+#[test]
+fn the_stage_file_of_a_lost_run_has_its_end() {
+    let site = Site::new();
+    for (id, rescue) in [("a", &["doctor", "--full"][..]), ("b", &["run", "wait", "b"])] {
+        let run = site.submit(&site.script(id, LONG));
+        let mut worker = site.worker(&[]);
+        let pid = number_in(&site.dir().join("started"));
+        until_recorded(&site, &run);
+        until("the stage file is there", || site.runs.folder_of(&run).stage().exists());
+        worker.kill();
+        go(&site);
+        until("the command has ended", || !lives(pid));
+        drop(Finished::of(&mut site.lockkeeper(rescue)));
+        let text = std::fs::read_to_string(site.runs.folder_of(&run).stage()).unwrap();
+        let stage: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(stage["status"], "failed", "{id}: {text}");
+        assert!(stage["completed_at"].is_string(), "{id}: {text}");
+        for name in ["started", "go"] {
+            std::fs::remove_file(site.dir().join(name)).unwrap();
+        }
+    }
+}

@@ -7,6 +7,7 @@ mod faults;
 mod frozen;
 mod kills;
 mod line;
+mod namespaces;
 mod old_state;
 mod output;
 mod power_loss;

@@ -121,11 +121,11 @@ impl Site {
         worker
     }
 
-    /// Works until nothing is left to do.
+    /// Works until nothing is left to do. Runs may fail.
     pub(crate) fn drain(&self, jobs: &str) {
         let mut worker = self.worker(&["--jobs", jobs, "--drain"]);
         while worker.try_told().is_some() {}
-        assert_eq!(worker.wait(), Some(0));
+        assert!(matches!(worker.wait(), Some(0 | 1)));
     }
 
     /// The lines that commands wrote to `record`.

@@ -207,6 +207,8 @@ pub(super) struct Texts {
     pub(super) cancel: &'static str,
     /// Question.
     pub(super) cancel_confirm: &'static str,
+    /// Question before a start that ignores dependencies.
+    pub(super) run_anyway: &'static str,
     /// Button.
     pub(super) stop: &'static str,
     /// Banner.

@@ -104,6 +104,7 @@ pub(super) const EN: Texts = Texts {
     queue_again: "Queue again",
     cancel: "Cancel run…",
     cancel_confirm: "Cancel this run? Its command and all processes that it started are stopped.",
+    run_anyway: "It comes after requests that are not done. Run it all the same?",
     stop: "Stop",
     queue_running: "Queue running",
     queue_stopping: "stops after the present run",

@@ -104,6 +104,7 @@ pub(super) const JA: Texts = Texts {
     queue_again: "再度キューへ",
     cancel: "中止…",
     cancel_confirm: "このRunを中止しますか？ コマンドとその子プロセスはすべて終了します。",
+    run_anyway: "先に完了すべきリクエストがまだ完了していません。それでも実行しますか？",
     stop: "停止",
     queue_running: "Queue running（キュー実行中）",
     queue_stopping: "現在のRunの後に停止します",

@@ -104,6 +104,7 @@ pub(super) const ZH: Texts = Texts {
     queue_again: "重新排队",
     cancel: "取消…",
     cancel_confirm: "要取消此运行吗？其命令及其启动的所有进程都会被终止。",
+    run_anyway: "它依赖的请求尚未完成。仍要运行吗？",
     stop: "停止",
     queue_running: "Queue running（队列运行中）",
     queue_stopping: "当前运行结束后停止",
