@@ -259,7 +259,7 @@ fn a_run_whose_time_is_up_ends_when_its_processes_are_gone() {
     let pid = number_in(&site.dir().join("started"));
     let shown = || {
         let shown = Finished::of(&mut site.lockkeeper(&["--json", "run", "show", run.as_str()])).code(0);
-        shown.json()["blocked"]["because"].clone()
+        shown.json()["run"]["blocked"]["because"].clone()
     };
     until("it shows that its time is up", || shown() == "time_is_up");
     assert!(lives(pid));
