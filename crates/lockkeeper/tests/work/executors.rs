@@ -10,7 +10,7 @@ use lockkeeper_engine::open::open_engine;
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::work::{ClaimResult, Settings, Worker};
 use lockkeeper_testing::http::Http;
-use lockkeeper_testing::{Finished, ServerProcess, Signal, Started, this_test};
+use lockkeeper_testing::{Finished, ServerProcess, Signal, Started, stages, this_test};
 use serde_json::json;
 
 use super::site::{Site, lives, number_in, until};
@@ -19,18 +19,18 @@ const LONG: &str =
     "echo $$ > started; echo $LOCKKEEPER_ATTEMPT >> record; until [ -e go ]; do sleep 0.01; done; exit 7";
 
 /// A process that executes a run.
-enum Executor {
+pub(crate) enum Executor {
     Server(ServerProcess),
     Command(Started),
 }
 
 /// Every kind of process that executes runs, but `stages run`.
-const KINDS: [&str; 6] =
+pub(crate) const KINDS: [&str; 6] =
     ["work", "serve --work", "serve, one", "serve, queue", "queue run-next", "queue auto"];
 
 impl Executor {
     /// Starts an executor that executes the run of this request.
-    fn start(site: &Site, kind: &str, request: &str) -> Self {
+    pub(crate) fn start(site: &Site, kind: &str, request: &str) -> Self {
         let command = |args: &[&str]| Self::Command(Started::of(&mut site.lockkeeper(args)));
         match kind {
             "work" => command(&["work"]),
@@ -52,7 +52,7 @@ impl Executor {
     }
 
     /// Ends it by a signal that it does not handle, and waits for its end.
-    fn end_by(self, signal: Signal) {
+    pub(crate) fn end_by(self, signal: Signal) {
         match self {
             Self::Server(server) => {
                 server.signal(signal);
@@ -66,7 +66,7 @@ impl Executor {
     }
 }
 
-fn serve(site: &Site, args: &[&str]) -> ServerProcess {
+pub(crate) fn serve(site: &Site, args: &[&str]) -> ServerProcess {
     let all = [&["--json", "serve", "--listen", "127.0.0.1:0"], args].concat();
     ServerProcess::of(site.lockkeeper(&all))
 }
@@ -293,4 +293,23 @@ fn the_stage_file_of_a_lost_run_has_its_end() {
             std::fs::remove_file(site.dir().join(name)).unwrap();
         }
     }
+}
+
+/// Requirement 92. The agents of a killed `stages run` go on, and a server looks after them.
+#[test]
+fn a_server_looks_after_the_agents_of_a_killed_stage() {
+    let world = lockkeeper_testing::world!().with_state();
+    let mut execution = stages::Execution::begin(&world);
+    let statuses = || {
+        let listed = world.json(&["runs"])["runs"].take();
+        let status = |run: &serde_json::Value| run["status"].as_str().unwrap().to_owned();
+        listed.as_array().unwrap().iter().map(status).collect::<Vec<_>>()
+    };
+    until("an agent runs", || statuses().contains(&"running".to_owned()));
+    execution.kill();
+    let _server = ServerProcess::start(&world, &[]);
+    for group in ["api", "web", "docs"] {
+        stages::let_end(&world, group);
+    }
+    until("nothing runs", || !statuses().contains(&"running".to_owned()));
 }

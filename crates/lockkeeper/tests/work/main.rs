@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod ends;
+mod executor_storm;
 mod executors;
 mod faults;
 mod frozen;
