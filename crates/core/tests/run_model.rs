@@ -52,6 +52,8 @@ fn outcome() -> impl Strategy<Value = AttemptOutcome> {
         1 => Just(AttemptOutcome::NotStarted(127, "no such program".to_owned())),
         1 => Just(AttemptOutcome::Vanished),
         1 => Just(AttemptOutcome::Replaced),
+        2 => Just(AttemptOutcome::NotBegun),
+        1 => prop::option::of(ending()).prop_map(AttemptOutcome::TimedOut),
         1 => prop::option::of(ending()).prop_map(AttemptOutcome::LeaseLost),
     ]
 }
@@ -91,6 +93,8 @@ struct Model {
     help: bool,
     /// When the attempt was claimed, in seconds.
     began: u64,
+    /// Whether the attempt is still to be made, because its worker died before the command began.
+    returned: bool,
 }
 
 impl Model {
@@ -98,11 +102,11 @@ impl Model {
         let began = run.started_at().map_or(0, |at| at.moment.as_micros().cast_unsigned() / 1_000_000);
         let executed = run.worker().is_some();
         let (status, claim, attempt, help) = (run.status(), run.claim(), run.attempt(), run.help());
-        Self { status, claim, attempt, executed, help, began }
+        Self { status, claim, attempt, executed, help, began, returned: run.was_returned() }
     }
 
     fn ended(&self, status: Status) -> Option<Self> {
-        Some(Self { status, executed: false, ..self.clone() })
+        Some(Self { status, executed: false, returned: false, ..self.clone() })
     }
 
     /// The model after a step, or none if the step is refused. `due`: whether its next attempt is due.
@@ -153,17 +157,18 @@ impl Model {
         waits.then(|| Self {
             status: Status::Running,
             claim: self.claim + 1,
-            attempt: self.attempt + 1,
+            attempt: self.attempt + u32::from(!self.returned),
             executed: true,
             help: false,
             began: now,
+            returned: false,
         })
     }
 
     fn canceled(&self) -> Option<Self> {
         match self.status {
             Status::Queued => self.ended(Status::Canceled),
-            Status::Running => Some(Self { status: Status::Cancelling, ..self.clone() }),
+            Status::Running => Some(Self { status: Status::Cancelling, returned: false, ..self.clone() }),
             Status::Cancelling if !self.executed => self.ended(Status::Canceled),
             _ => None,
         }
@@ -175,7 +180,15 @@ impl Model {
             AttemptOutcome::Stopped(_) => {
                 return if cancelling { self.ended(Status::Canceled) } else { None };
             }
-            AttemptOutcome::Vanished if cancelling => return self.ended(Status::Canceled),
+            AttemptOutcome::Vanished | AttemptOutcome::NotBegun | AttemptOutcome::TimedOut(_)
+                if cancelling =>
+            {
+                return self.ended(Status::Canceled);
+            }
+            AttemptOutcome::NotBegun => {
+                return Some(Self { executed: false, returned: true, ..self.clone() });
+            }
+            AttemptOutcome::TimedOut(_) => return self.ended(Status::TimedOut),
             AttemptOutcome::NotStarted(..) => return self.ended(Status::Failed),
             AttemptOutcome::Ended(Ending::Exited(code)) if self.help || *code == NEEDS_INPUT_CODE => {
                 return self.ended(Status::Failed);

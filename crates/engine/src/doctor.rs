@@ -144,7 +144,7 @@ const CATALOGUE: [CatalogueEntry; 27] = [
     entry("aiflow-locks", "no request or queue lock is stale", formats::aiflow),
     entry("leftovers", "killed writers left no temporary files", leftovers::leftovers),
     entry("run-store", "the run store opens and is not damaged", runs::store),
-    entry("runs", "every active run has a process", runs::without_process),
+    entry("runs", "every active run is looked after", runs::without_worker),
     entry("run-processes", "no process of an ended run is left", runs::without_run),
     entry("run-folders", "every run folder belongs to a run", runs::folders),
     entry("clock", "no record is from the future", machine::clock),

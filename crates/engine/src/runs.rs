@@ -6,6 +6,7 @@
 pub mod bulk;
 pub(super) mod claiming;
 pub(super) mod completing;
+mod dependencies;
 pub mod environment;
 mod folder;
 mod lookup;
@@ -29,6 +30,7 @@ use lockkeeper_core::run::{Run, Stamp, Status};
 use lockkeeper_core::time::Moment;
 use thiserror::Error;
 
+pub use dependencies::Stuck;
 pub use folder::RunFolder;
 #[cfg(feature = "stages")]
 pub(super) use folder::write_whole;
@@ -91,12 +93,24 @@ pub enum RunError {
         /// The status of that run.
         status: Status,
     },
+    /// The request comes after others that are not done.
+    #[error("request {request} comes after {}, not done yet", names(unmet))]
+    DependsNotDone {
+        /// Which request.
+        request: RequestId,
+        /// Those that are not done.
+        unmet: Vec<RequestId>,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The system did not answer.
     #[error("cannot find out about this process or machine")]
     Machine(#[source] io::Error),
+}
+
+fn names(requests: &[RequestId]) -> String {
+    requests.iter().map(|request| request.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 impl From<OpenError> for RunError {
@@ -117,6 +131,9 @@ impl RunError {
             Self::NoRequest(_) => "`lockkeeper requests` lists them".to_owned(),
             Self::Lost { run, .. } => format!("`lockkeeper run show {run}` tells what happened"),
             Self::InProgress { run, .. } => format!("`lockkeeper run wait {run}` waits for its end"),
+            Self::DependsNotDone { unmet, .. } => {
+                format!("run `{}` first, or confirm that this one starts without it", names(unmet))
+            }
             Self::Store(error) => error.hint(),
             Self::Machine(_) => "check that /proc is mounted".to_owned(),
         }

@@ -40,6 +40,8 @@ mod report;
 mod rescuer;
 mod slots;
 mod stage_file;
+mod start_marks;
+mod watch;
 mod worker;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,6 +52,9 @@ pub use claimer::{ClaimResult, Claimed};
 pub use events::{Listener, WorkerEvent};
 pub(crate) use processes::RUN_ID;
 pub use rescuer::Rescuer;
+pub(crate) use stage_file::write_end as write_stage_end;
+pub use watch::{Attention, RescueWatch, StartWorker, Wanted, attention};
+pub(crate) use watch::{Neglected, neglected};
 pub use worker::{ControlListener, Worker};
 
 use lockkeeper_formats::aiflow::Aiflow;

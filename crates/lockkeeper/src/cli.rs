@@ -25,6 +25,7 @@ mod predict;
 mod print;
 mod queue;
 mod requests;
+mod rescue;
 mod run;
 mod runs;
 mod serve;

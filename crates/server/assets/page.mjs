@@ -165,8 +165,14 @@ async function call(button) {
   try {
     const body = button.dataset.body;
     const headers = body ? { "content-type": "application/json" } : {};
-    const answer = await fetch(path, { method, headers, body });
-    const told = await answer.json().catch(() => ({}));
+    let answer = await fetch(path, { method, headers, body });
+    let told = await answer.json().catch(() => ({}));
+    if (button.dataset.force && told.error?.code === "DEPENDS_NOT_DONE") {
+      // It comes after others that are not done. Only a confirmed start ignores them.
+      if (!(await confirmed(`${button.dataset.force} (${told.error.context.unmet.join(", ")})`))) return;
+      answer = await fetch(`${path}?force=true`, { method, headers, body });
+      told = await answer.json().catch(() => ({}));
+    }
     if (!answer.ok) return refused(told.error ?? {}, answer);
     say(button.dataset.done || told.message || texts.done);
     const next = button.dataset.goto && answer.headers.get("location");

@@ -64,6 +64,8 @@ pub fn run(
     let runtime = builder.build().map_err(ServeError::Runtime)?;
     let watcher =
         state.broadcaster().start(state.leases(), state.state_folder()).map_err(ServeError::Runtime)?;
+    let rescue =
+        run_spawner::watch_runs(state).map_err(|error| ServeError::Runtime(io::Error::other(error)))?;
     let served = runtime.block_on(async {
         let tcp = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Socket)?;
         let unix = socket.map(UnixSocket::into_listener).transpose().map_err(ServeError::Socket)?;
@@ -72,6 +74,7 @@ pub fn run(
         finish_runs(state, shutdown).await;
         Ok(())
     });
+    drop(rescue);
     watcher.stop();
     runtime.shutdown_timeout(BLOCKING_GRACE);
     served

@@ -17,7 +17,7 @@ use lockkeeper_engine::open::open_engine;
 use lockkeeper_engine::queue::{self, QueueBusy, QueueRunner};
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RunError, RunFilter, Runs};
-use lockkeeper_engine::work::{ClaimResult, Claimed, ControlListener, Worker};
+use lockkeeper_engine::work::{ClaimResult, Claimed, ControlListener, RescueWatch, Worker};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::wall_clock::WallTime;
 use tokio::sync::mpsc;
@@ -214,12 +214,22 @@ impl RunSpawner {
     }
 }
 
-fn begin_worker(state: &AppState) -> Result<Worker, Report> {
+/// Looks after runs whose executor is gone, as long as the server runs.
+pub(super) fn watch_runs(state: &AppState) -> Result<RescueWatch, RunError> {
+    let (runs, leases) = (Runs::open(state.state_folder())?, open_engine(state.state_folder())?);
+    let app = state.clone();
+    let start = Box::new(move || begin_worker(&app));
+    let trouble = Box::new(|error: &RunError| tracing::error!(%error, "cannot look after runs"));
+    RescueWatch::begin(runs, leases, Arc::new(|_| true), start, trouble)
+}
+
+fn begin_worker(state: &AppState) -> Result<Worker, RunError> {
     let settings = state.settings();
     let runs = Runs::open(state.state_folder())?;
     let leases = open_engine(state.state_folder())?;
-    let status = settings.status_dir.as_deref().map(StatusLog::open).transpose()?;
-    Ok(Worker::begin(runs, leases, settings.execution.clone(), 1, status, state.worker_listener())?)
+    let status = settings.status_dir.as_deref().map(StatusLog::open).transpose();
+    let status = status.map_err(|error| RunError::Machine(std::io::Error::other(error)))?;
+    Worker::begin(runs, leases, settings.execution.clone(), 0, status, state.worker_listener())
 }
 
 /// Executes a claimed run, and makes its further attempts when they are due.

@@ -191,8 +191,7 @@ impl Run {
         self.retry_at().is_some()
     }
 
-    /// Whether a worker of Lockkeeper 0.1.0 claimed it and returned it before it started the command. The next claim makes
-    /// the same attempt again.
+    /// Whether its worker died between the claim and the start of the command. The next claim makes the same attempt.
     pub fn was_returned(&self) -> bool {
         self.waits_for_retry() && self.reason().is_none()
     }

@@ -19,7 +19,7 @@ pub enum EventKind {
     Retrying,
     /// A worker claimed the next attempt.
     Retried,
-    /// A worker of Lockkeeper 0.1.0 claimed it and returned it before it started the command.
+    /// Its worker died before the command began. The run waits to be claimed for the same attempt.
     Returned,
     /// Another worker took it over, because the one before is gone.
     Adopted,

@@ -109,7 +109,7 @@ pub struct Execution {
 pub struct LastAttempt {
     /// The attempt.
     pub attempt: Attempt,
-    /// Why it failed; none if a worker of Lockkeeper 0.1.0 returned the run before it started the command.
+    /// Why it failed; none if its worker died before the command began, so that the attempt is still to be made.
     pub reason: Option<Reason>,
     /// What is reported about it.
     pub report: Report,

@@ -42,6 +42,14 @@ pub enum TransitionError {
         /// The claim that counts.
         current: u64,
     },
+    /// The run has another status than the caller expects.
+    #[error("the run was expected to be {expected}, and is {found}")]
+    Expected {
+        /// What the caller expects.
+        expected: Status,
+        /// The status of the run.
+        found: Status,
+    },
     /// A worker executes the run, or its next attempt is not due yet.
     #[error("the run does not wait for an attempt")]
     NotDue,
@@ -75,7 +83,7 @@ pub fn reject(request: &Request, id: RunId, reason: Reason, message: &str, now: 
 
 /// Claims a run that is queued, or whose next attempt is due.
 ///
-/// An attempt that a worker of Lockkeeper 0.1.0 returned before it started the command is not counted.
+/// An attempt whose worker died before the command began is made now: it is not counted twice.
 pub fn claim(run: &Run, claimant: Claimant, now: Stamp) -> Result<Transition, TransitionError> {
     let kind = match &run.state {
         RunState::Running(_) => return Err(TransitionError::NotDue),

@@ -1,6 +1,7 @@
-//! Checks of runs: the run store, runs without a process, processes without a run, and folders without a run.
+//! Checks of runs: the run store, runs without a worker, processes without a run, and folders without a run.
 //!
-//! The full pass ends lost runs, as the rescuer of a worker does. It does not end processes: a worker or a person does.
+//! The full pass ends lost runs, as the rescuer of a worker does, and commands without a worker whose run was canceled or
+//! whose time is up. It ends no process of a run that has ended: a worker or a person does.
 //! It does not remove folders with the output of runs: only a person does.
 
 use std::collections::BTreeSet;
@@ -8,20 +9,24 @@ use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::liveness::LockState;
-use lockkeeper_core::run::Run;
+use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::time::format_span;
 use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::tree;
 use lockkeeper_store::StoreError;
 
 use super::finding::{Finding, Recovered, first_few, with_causes};
 use super::{Context, Pass};
+use crate::open::open_engine;
 use crate::runs::{RunError, Runs};
-use crate::work::RUN_ID;
+use crate::work::{Neglected, RUN_ID, Settings, Worker, neglected, write_stage_end};
 
 /// At most this many run folders are examined.
 const MOST_FOLDERS: usize = 100_000;
 /// How long a live worker may take to end the processes of an ended run.
 const CLEANUP_TIME: Duration = Duration::from_secs(30);
+/// How long an executor outside of Lockkeeper may be unseen without a warning.
+const UNSEEN: Duration = Duration::from_secs(600);
 const NO_RUNS: &str = "there are no runs yet";
 
 pub(super) fn store(context: &Context<'_>) -> Finding {
@@ -47,32 +52,126 @@ pub(super) fn store(context: &Context<'_>) -> Finding {
     Finding::pass(if counts.is_empty() { NO_RUNS.to_owned() } else { counts.join(", ") })
 }
 
-pub(super) fn without_process(context: &Context<'_>) -> Finding {
+pub(super) fn without_worker(context: &Context<'_>) -> Finding {
     // The check `run-store` says why the store does not open.
     let Ok(Some(runs)) = context.runs() else { return Finding::pass(NO_RUNS) };
+    let Some(leases) = context.engine() else { return Finding::pass("the lease store does not open") };
     let mut ended = Vec::new();
-    let lost = lost_runs(context, runs).and_then(|lost| {
-        if context.pass == Pass::Quick || lost.is_empty() {
-            return Ok(lost);
+    let found = neglected(runs, leases).and_then(|found| {
+        if context.pass == Pass::Quick || found.is_empty() {
+            return Ok(found);
         }
-        for run in &lost {
-            ended.extend(runs.end_lost(run)?.map(|after| recovered(&after)));
+        for (run, outcome) in &found.gone {
+            if let Some(after) = runs.end_lost(run, outcome.clone())? {
+                // The file is for people. A run that has ended has its end in the store.
+                let _ = write_stage_end(&runs.folder_of(&run.id), &after);
+                ended.push(recovered(&after));
+            }
         }
-        lost_runs(context, runs)
+        let wrong = |run: &Run| {
+            let is_overdue = run.times_out_at().is_some_and(|at| at <= runs.now().moment);
+            run.status() == Status::Cancelling || is_overdue
+        };
+        ended.extend(end_commands(context, &found, wrong)?);
+        neglected(runs, leases)
     });
-    match lost {
-        Ok(lost) if lost.is_empty() => {
-            Finding::pass("every active run has a worker or a process").with_recovered(ended)
-        }
-        Ok(lost) => {
-            let list =
-                lost.iter().map(|run| format!("{} of request {} ({})", run.id, run.request, run.status()));
-            let detail = format!("active, but without a worker and a process: {}", first_few(list, ", "));
-            let fix = "`lockkeeper doctor --full` or a worker (`lockkeeper work`) ends them as LOST, or retries them";
-            Finding::warn(detail, fix).with_recovered(ended)
-        }
-        Err(error) => Finding::fail(with_causes(&error), error.hint()).with_recovered(ended),
+    let outside = found.as_ref().ok().map(|_| outside(runs)).transpose();
+    match (found, outside) {
+        (Ok(found), Ok(outside)) => told(&found, outside.unwrap_or_default()).with_recovered(ended),
+        (Err(error), _) => Finding::fail(with_causes(&error), error.hint()).with_recovered(ended),
+        (_, Err(error)) => Finding::fail(with_causes(&error), error.hint()).with_recovered(ended),
     }
+}
+
+/// What to say about the runs that nobody looks after, and those that others than Lockkeeper execute.
+fn told(found: &Neglected, outside: Vec<(Run, Duration)>) -> Finding {
+    let list = |runs: &mut dyn Iterator<Item = &Run>| {
+        let names = runs.map(|run| format!("{} of request {} ({})", run.id, run.request, run.status()));
+        first_few(names.collect::<Vec<_>>().into_iter(), ", ")
+    };
+    let (mut what, mut fixes) = (Vec::new(), Vec::new());
+    if !found.gone.is_empty() {
+        let runs = list(&mut found.gone.iter().map(|(run, _)| run));
+        what.push(format!("active, but without a worker and a process: {runs}"));
+        fixes.push(
+            "`lockkeeper doctor --full` or a worker (`lockkeeper work`) ends them as LOST, or retries them",
+        );
+    }
+    if !found.alive.is_empty() {
+        what.push(format!("their commands run, but their worker is gone: {}", list(&mut found.alive.iter())));
+        fixes.push("`lockkeeper work`, `lockkeeper serve` or `lockkeeper run wait RUN` looks after them");
+    }
+    if !found.due.is_empty() {
+        what.push(format!(
+            "their next attempt is due, but there is no worker: {}",
+            list(&mut found.due.iter())
+        ));
+        fixes.push("`lockkeeper work` or `lockkeeper run wait RUN` makes it");
+    }
+    if !found.out_of_reach.is_empty() {
+        let runs = list(&mut found.out_of_reach.iter());
+        what.push(format!("cannot be judged from here, their worker is gone and their processes are in another pid namespace: {runs}"));
+        fixes.push("`lockkeeper run wait RUN` or `lockkeeper run cancel RUN` where they run, or on the host");
+    }
+    let claimed = |(run, since): &(Run, Duration)| {
+        let worker = run.worker().map_or("somebody", |worker| worker.as_str());
+        format!("{} by {worker} for {}", run.id, format_span(Duration::from_secs(since.as_secs())))
+    };
+    let (long, short): (Vec<_>, Vec<_>) = outside.into_iter().partition(|(_, since)| *since >= UNSEEN);
+    if !long.is_empty() {
+        let runs = first_few(long.iter().map(claimed), ", ");
+        what.push(format!(
+            "claimed outside of Lockkeeper, which cannot see whether anybody executes them: {runs}"
+        ));
+        fixes.push("if nobody does: `lockkeeper run mark RUN failed`, or `lockkeeper run cancel RUN`");
+    }
+    if !what.is_empty() {
+        return Finding::warn(what.join("; "), fixes.join("; "));
+    }
+    let mut text = "every active run has a worker or a process".to_owned();
+    if !short.is_empty() {
+        let runs = first_few(short.iter().map(claimed), ", ");
+        text.push_str(&format!(
+            "; claimed outside of Lockkeeper, which cannot see whether anybody executes them: {runs}"
+        ));
+    }
+    Finding::pass(text)
+}
+
+/// Ends the commands of those runs that nobody looks after and that have to end.
+fn end_commands(
+    context: &Context<'_>,
+    found: &Neglected,
+    has_to_end: impl Fn(&Run) -> bool,
+) -> Result<Vec<Recovered>, RunError> {
+    let wrong: Vec<&Run> = found.alive.iter().filter(|run| has_to_end(run)).collect();
+    if wrong.is_empty() {
+        return Ok(Vec::new());
+    }
+    let state = &context.inputs.location.state;
+    let (runs, leases) = (Runs::open(state)?, open_engine(state)?);
+    let worker = Worker::begin(runs, leases, Settings::default(), 0, None, Box::new(|_| {}))?;
+    let adopted = worker.rescuer().rescue(|run| wrong.iter().any(|one| one.id == run.id))?;
+    let mut ended = Vec::new();
+    for (id, thread) in adopted {
+        // A cancellation from before the adoption.
+        worker.forward()?;
+        let _ = thread.join();
+        ended.push(recovered(&worker.runs().show(&id)?.run));
+    }
+    Ok(ended)
+}
+
+/// Runs that an executor outside of Lockkeeper has claimed, and how long ago.
+fn outside(runs: &Runs) -> Result<Vec<(Run, Duration)>, RunError> {
+    let records = runs.store().snapshot()?;
+    let now = records.now().moment;
+    let active = records.active_runs()?.into_iter().filter(|run| run.status().is_active());
+    let outside = active.filter(|run| run.worker().is_some() && run.process().is_none());
+    Ok(outside
+        .filter_map(|run| run.started_at().map(|at| (now.since(at.moment), run)))
+        .map(|(since, run)| (run, since))
+        .collect())
 }
 
 fn recovered(after: &Run) -> Recovered {
@@ -80,20 +179,6 @@ fn recovered(after: &Run) -> Recovered {
     let end =
         if after.waits_for_retry() { "it will be retried".to_owned() } else { after.status().to_string() };
     Recovered::run(what, format!("its worker and its processes are gone: {end}"))
-}
-
-/// The active runs whose worker and processes are gone. A live worker supervises its own runs. An executor without a
-/// kernel lock cannot be observed, so its runs are never lost.
-fn lost_runs(context: &Context<'_>, runs: &Runs) -> Result<Vec<Run>, RunError> {
-    let records = runs.store().snapshot()?;
-    let (active, workers) = (records.active_runs()?, records.workers()?);
-    let probe = HolderProbe::open(context);
-    let is_lost = |run: &Run| {
-        let worker = workers.iter().find(|worker| Some(&worker.id) == run.worker());
-        let has_worker = worker.is_some_and(|worker| probe.is_alive(worker.holder));
-        run.process().is_some_and(|process| !probe.is_alive(process.holder)) && !has_worker
-    };
-    Ok(active.into_iter().filter(|run| run.status().is_active() && is_lost(run)).collect())
 }
 
 pub(super) fn without_run(context: &Context<'_>) -> Finding {

@@ -32,6 +32,12 @@ impl From<RunError> for Report {
                     .with_context("run_id", run.as_str())
                     .with_context("status", status.as_str())
             }
+            RunError::DependsNotDone { request, unmet } => {
+                let unmet: Vec<&str> = unmet.iter().map(|one| one.as_str()).collect();
+                Self::of(Exit::Refused, "DEPENDS_NOT_DONE", &error)
+                    .with_context("request_id", request.as_str())
+                    .with_context("unmet", unmet)
+            }
             RunError::Machine(_) => Self::of(Exit::Failed, "MACHINE", &error),
             RunError::Store(_) => Self::of(Exit::Failed, "STORE_FAILED", &error),
         }

@@ -1,6 +1,5 @@
 //! Ends of attempts, written by the worker that made them: many ends and the next claims in one transaction.
 
-use lockkeeper_core::id::RunId;
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::transition::{self, AttemptOutcome, Transition, TransitionError};
@@ -17,7 +16,7 @@ use lockkeeper_store::runs::{Claims, Moved};
 pub(crate) enum Outcome {
     /// The worker observed this, and the end is not written yet.
     Observed(AttemptOutcome),
-    /// The end was written before the command was stopped: it timed out, or an executor outside of Lockkeeper reported it.
+    /// The end was written before the command was stopped: somebody marked the run.
     Recorded,
     /// Another worker has the run by now.
     Superseded,
@@ -116,16 +115,6 @@ impl Runs {
         })
     }
 
-    /// Ends a run whose time is up. From then on it can end in no other way, whatever its command returns.
-    pub(crate) fn time_out(&self, id: &RunId, claim: u64) -> Result<Run, RunError> {
-        self.change(id, |run, now| {
-            if run.claim() != claim {
-                return Err(TransitionError::Claim { given: claim, current: run.claim() });
-            }
-            transition::time_out(run, now).ok_or(TransitionError::NotDue)
-        })
-    }
-
     /// The runs that the same call has claimed before.
     fn claimed_before(&self, claims: &Claims<'_>) -> Result<Vec<(Run, Request)>, StoreError> {
         let records = self.store.snapshot()?;
@@ -179,10 +168,13 @@ fn decide(end: &End, run: &Run) -> Step {
             steps.push(finished);
             Step::Move(steps)
         }
-        // The end is there already: the run timed out at the same moment, or the same call was committed before.
+        // The end is there already: somebody marked the run, or the same call was committed before.
         Err(TransitionError::Status(_)) => Step::ClearProcesses(run.clone()),
-        Err(TransitionError::Claim { .. } | TransitionError::NotDue | TransitionError::NotExecuted) => {
-            Step::Nothing(None)
-        }
+        Err(
+            TransitionError::Claim { .. }
+            | TransitionError::Expected { .. }
+            | TransitionError::NotDue
+            | TransitionError::NotExecuted,
+        ) => Step::Nothing(None),
     }
 }

@@ -1,13 +1,16 @@
 //! The folder of a run: the output of its command, and small files about it.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::RunId;
 
 use lockkeeper_platform::{access, fs as local};
+
+/// A stage file is never longer than this.
+const MOST_STAGE: u64 = 1 << 20;
 
 /// `runs/RUN_ID/` in the state folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +51,15 @@ impl RunFolder {
     /// Which bytes of the output were cut out because it was too large: `{"cut_from":N,"cut_to":M}`.
     pub fn cut(&self) -> PathBuf {
         self.path.join("output.cut")
+    }
+
+    /// The text of its stage file. A symbolic link in its place is refused.
+    pub(crate) fn read_stage(&self) -> io::Result<String> {
+        let mut text = String::new();
+        let mut options = OpenOptions::new();
+        let file = options.read(true).custom_flags(local::NO_FOLLOW | local::NO_WAIT).open(self.stage())?;
+        file.take(MOST_STAGE).read_to_string(&mut text)?;
+        Ok(text)
     }
 
     /// Writes one of its small files atomically.

@@ -1,13 +1,18 @@
 //! Queries for runs and requests: their state, and why a run has not started.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use lockkeeper_core::id::{RequestId, RunId};
+use lockkeeper_core::id::{HolderId, RequestId, RunId, WorkerId};
+use lockkeeper_core::liveness::LockState;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Run, RunState};
 use lockkeeper_core::time::Moment;
+use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::{AutoRun, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest};
+use lockkeeper_store::runs::{
+    AutoRun, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest, Worker,
+};
 
 use super::{RunError, Runs, found};
 
@@ -71,6 +76,12 @@ pub enum Blocked {
     Behind(u64),
     /// No worker is running.
     NoWorker,
+    /// Its worker is gone. Whoever can start a run or wait for one looks after it.
+    Unattended,
+    /// Its worker is gone, and its processes live where this process cannot see them.
+    OutOfReach,
+    /// Its time is up, and its processes are being ended.
+    TimeIsUp,
 }
 
 impl Runs {
@@ -81,7 +92,7 @@ impl Runs {
         let request = records.request(&run.request)?;
         let request = request.ok_or_else(|| RunError::NoRequest(run.request.clone()))?;
         let events = records.events_of(id, 0, usize::MAX)?;
-        let blocked = Queue::for_one(records).blocked(&run, &request)?;
+        let blocked = Queue::for_one(records, &self.folder).blocked(&run, &request)?;
         Ok(RunDetail { run, request, events, blocked })
     }
 
@@ -116,7 +127,7 @@ impl Runs {
     /// Runs with their requests, the latest first.
     pub fn entries(&self, filter: &RunFilter) -> Result<Vec<RunEntry>, RunError> {
         let records = &*self.store.snapshot()?;
-        let (mut entries, mut queue) = (Vec::new(), Queue::for_many(records));
+        let (mut entries, mut queue) = (Vec::new(), Queue::for_many(records, &self.folder));
         for run in records.runs(filter)? {
             let Some(request) = records.request(&run.request)? else { continue };
             let blocked = queue.blocked(&run, &request)?;
@@ -128,7 +139,7 @@ impl Runs {
     /// Requests with their latest runs, the latest first.
     pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestEntry>, RunError> {
         let records = &*self.store.snapshot()?;
-        let mut queue = Queue::for_many(records);
+        let mut queue = Queue::for_many(records, &self.folder);
         let entries = records.requests(filter)?.into_iter().map(|request| queue.entry(request));
         Ok(entries.collect::<Result<_, _>>()?)
     }
@@ -137,7 +148,7 @@ impl Runs {
     pub fn request(&self, id: &RequestId) -> Result<RequestEntry, RunError> {
         let records = &*self.store.snapshot()?;
         let request = records.request(id)?.ok_or_else(|| RunError::NoRequest(id.clone()))?;
-        Ok(Queue::for_one(records).entry(request)?)
+        Ok(Queue::for_one(records, &self.folder).entry(request)?)
     }
 
     /// One request; none if there is no such request.
@@ -199,20 +210,24 @@ impl Runs {
 /// Facts about the queue that one snapshot needs for many runs; each is read once.
 struct Queue<'r> {
     records: &'r dyn RunRecords,
+    /// The state folder.
+    folder: &'r Path,
     many: bool,
-    has_worker: Option<bool>,
+    workers: Option<Vec<Worker>>,
+    /// The kernel locks of workers and runs; none in a folder that never had any.
+    life: Option<Option<LivenessFile>>,
     positions: Option<HashMap<RunId, u64>>,
 }
 
 impl<'r> Queue<'r> {
     /// For one run: its position is counted exactly.
-    fn for_one(records: &'r dyn RunRecords) -> Self {
-        Self { records, many: false, has_worker: None, positions: None }
+    fn for_one(records: &'r dyn RunRecords, folder: &'r Path) -> Self {
+        Self { records, folder, many: false, workers: None, life: None, positions: None }
     }
 
     /// For a list: positions are looked up among the first [`COUNTED`].
-    fn for_many(records: &'r dyn RunRecords) -> Self {
-        Self { records, many: true, has_worker: None, positions: None }
+    fn for_many(records: &'r dyn RunRecords, folder: &'r Path) -> Self {
+        Self { many: true, ..Self::for_one(records, folder) }
     }
 
     /// A request with its latest run.
@@ -242,19 +257,44 @@ impl<'r> Queue<'r> {
             // A run that a worker returned is the first of its priority.
             RunState::WaitingForRetry { .. } if run.was_returned() => Some(Blocked::Position(0)),
             RunState::WaitingForRetry { retry_at, .. } => Some(Blocked::Retry(*retry_at)),
-            RunState::Running(_)
-            | RunState::Cancelling(_)
-            | RunState::CancellingRetry(_)
-            | RunState::Ended(_)
-            | RunState::Rejected { .. } => None,
+            RunState::Running(execution) | RunState::Cancelling(execution) => {
+                let overdue = run.times_out_at().is_some_and(|at| at <= self.records.now().moment);
+                match execution.process {
+                    Some(process) => self
+                        .neglect(&execution.worker, process.holder)?
+                        .or_else(|| overdue.then_some(Blocked::TimeIsUp)),
+                    // An executor outside of Lockkeeper: only that one knows.
+                    None => None,
+                }
+            }
+            RunState::CancellingRetry(_) | RunState::Ended(_) | RunState::Rejected { .. } => None,
         })
     }
 
-    fn has_worker(&mut self) -> Result<bool, StoreError> {
-        match self.has_worker {
-            Some(known) => Ok(known),
-            None => Ok(*self.has_worker.insert(!self.records.workers()?.is_empty())),
+    /// Whether nobody looks after a run of this worker, whose processes share this kernel lock.
+    fn neglect(&mut self, worker: &WorkerId, run: HolderId) -> Result<Option<Blocked>, StoreError> {
+        let lock = self.workers()?.iter().find(|known| known.id == *worker).map(|known| known.holder);
+        let folder = self.folder;
+        let open = || folder.join("life").is_file().then(|| LivenessFile::open(folder).ok()).flatten();
+        let Some(life) = self.life.get_or_insert_with(open) else { return Ok(None) };
+        if lock.is_some_and(|lock| life.look(lock) != LockState::Free) {
+            return Ok(None);
         }
+        // Lists do not look at all processes.
+        let is_hidden = || life.look(run) == LockState::Held && life.processes(run).is_empty();
+        Ok(Some(if !self.many && is_hidden() { Blocked::OutOfReach } else { Blocked::Unattended }))
+    }
+
+    fn workers(&mut self) -> Result<&[Worker], StoreError> {
+        match self.workers {
+            Some(ref workers) => Ok(workers),
+            None => Ok(self.workers.insert(self.records.workers()?)),
+        }
+    }
+
+    fn has_worker(&mut self) -> Result<bool, StoreError> {
+        // Others execute single runs only.
+        Ok(self.workers()?.iter().any(|worker| worker.jobs > 0))
     }
 
     fn position(&mut self, run: &RunId) -> Result<Blocked, StoreError> {

@@ -3,13 +3,16 @@
 use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::Run;
 use lockkeeper_core::run::transition::{self, AttemptOutcome};
+use lockkeeper_core::run::{Run, Status};
 
 use super::moves::{NotMoved, policy};
 use super::{RunError, Runs};
 use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::Worker;
+use lockkeeper_store::runs::{RunFilter, Worker};
+
+/// How many runs are looked at for those that wait for an attempt.
+const MOST_RUNNING: usize = 10_000;
 
 /// All workers, and the runs that they execute.
 pub(crate) struct WorkersAndRuns {
@@ -34,6 +37,24 @@ impl Runs {
     pub(crate) fn workers_and_runs(&self) -> Result<WorkersAndRuns, StoreError> {
         let records = self.store.snapshot()?;
         Ok(WorkersAndRuns { workers: records.workers()?, runs: records.active_runs()? })
+    }
+
+    /// Runs that wait for their next attempt, whether it is due or not. Those of stages are left out: only the executor of
+    /// a stage makes their attempts.
+    pub(crate) fn waiting_attempts(&self) -> Result<Vec<Run>, StoreError> {
+        let records = self.store.snapshot()?;
+        let filter =
+            RunFilter { statuses: vec![Status::Running], limit: MOST_RUNNING, ..RunFilter::default() };
+        let mut waiting = records.runs(&filter)?;
+        waiting.retain(Run::waits_for_retry);
+        let mut free = Vec::new();
+        for run in waiting {
+            let request = records.request(&run.request)?;
+            if request.is_some_and(|stored| stored.request.conductor().is_none()) {
+                free.push(run);
+            }
+        }
+        Ok(free)
     }
 
     /// The processes of all registered workers.
@@ -63,8 +84,9 @@ impl Runs {
     /// Ends an attempt whose processes are all gone, as a worker that adopts it would: as LOST, or it waits for its next
     /// attempt. None if another worker was first.
     ///
-    /// The caller has seen that no process of the run lives and that its worker is gone.
-    pub fn end_lost(&self, run: &Run) -> Result<Option<Run>, RunError> {
+    /// The caller has seen that no process of the run lives and that its worker is gone. `outcome` says what it knows of
+    /// the command: nothing, or that it has not begun.
+    pub(crate) fn end_lost(&self, run: &Run, outcome: AttemptOutcome) -> Result<Option<Run>, RunError> {
         let Some((found, request)) = self.run_with_request(&run.id)? else { return Ok(None) };
         let (claim, policy) = (run.claim(), policy(&request));
         let ended = self.try_move(found, |run, now| {
@@ -72,7 +94,7 @@ impl Runs {
             if run.process().is_none() {
                 return Err(());
             }
-            transition::finish(run, claim, AttemptOutcome::Vanished, policy, now).map_err(|_| ())
+            transition::finish(run, claim, outcome.clone(), policy, now).map_err(|_| ())
         })?;
         let Ok(ended) = ended else { return Ok(None) };
         self.store.sync()?;

@@ -58,6 +58,17 @@ impl Runs {
         until: Option<Instant>,
         interrupt: Option<BorrowedFd<'_>>,
     ) -> Result<Run, RunError> {
+        self.wait_until(id, until, interrupt, |run| run.status().is_terminal())
+    }
+
+    /// Sleeps until the run is as wanted, the time is up, or `interrupt` is readable. Returns the run as it is then.
+    pub fn wait_until(
+        &self,
+        id: &RunId,
+        until: Option<Instant>,
+        interrupt: Option<BorrowedFd<'_>>,
+        is_wanted: impl Fn(&Run) -> bool,
+    ) -> Result<Run, RunError> {
         let mut changes = self.subscribe()?;
         let mut was_signaled = false;
         loop {
@@ -68,7 +79,7 @@ impl Runs {
             let (run, due) = (found(&*records, id)?, records.next_due(looked_at)?);
             drop(records);
             let now = Instant::now();
-            if run.status().is_terminal() || until.is_some_and(|until| until <= now) {
+            if is_wanted(&run) || until.is_some_and(|until| until <= now) {
                 return Ok(run);
             }
             let left = until.map(|until| until.saturating_duration_since(now));

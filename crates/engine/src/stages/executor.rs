@@ -121,12 +121,13 @@ impl<'c> PhaseExecutor<'c> {
 
     /// Executes the phase. The first signal stops all groups.
     pub fn execute(self, signals: &Signals, listener: PhaseListener<'_>) -> Result<Outcome, StageError> {
-        let control_listener = ControlListener::begin(self.worker, None)?;
+        // Before the listener, which rescues all runs: what belongs to this execution is waited for.
         let mut adopted = Vec::new();
         if self.options.resume {
             let prefix = format!("{}.", self.id);
             adopted = self.worker.rescuer().rescue(|run| run.request.as_str().starts_with(&prefix))?;
         }
+        let control_listener = ControlListener::begin(self.worker, None)?;
         let control = Control::new()?;
         let begun = Instant::now();
         let mut state = self.initial_state();

@@ -151,6 +151,12 @@ pub enum Because {
     Queue,
     /// No worker is running.
     NoWorker,
+    /// Its worker is gone. Whoever can start a run or wait for one looks after it.
+    Unattended,
+    /// Its worker is gone, and its processes live where this process cannot see them.
+    OutOfReach,
+    /// Its time is up, and its processes are being ended.
+    TimeIsUp,
 }
 
 impl BlockedView {
@@ -177,6 +183,9 @@ impl BlockedView {
                 Self { ahead: Some(*ahead), or_more: Some(true), ..because(Because::Queue) }
             }
             Blocked::NoWorker => because(Because::NoWorker),
+            Blocked::Unattended => because(Because::Unattended),
+            Blocked::OutOfReach => because(Because::OutOfReach),
+            Blocked::TimeIsUp => because(Because::TimeIsUp),
         }
     }
 

@@ -30,6 +30,7 @@ use super::control::{Control, Stop};
 use super::events::{Events, WorkerEvent};
 use super::processes::{RunProcesses, mark};
 use super::report::{Finished, Report, Started};
+use super::start_marks::StartMarks;
 use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunFolder, Runs};
@@ -54,6 +55,8 @@ pub(super) struct AttemptContext {
     pub(super) leases: Arc<Engine>,
     pub(super) events: Arc<Events>,
     pub(super) reports: Sender<Report>,
+    /// Notes which commands may have begun.
+    pub(super) marks: Arc<StartMarks>,
 }
 
 impl AttemptContext {
@@ -131,6 +134,12 @@ impl<'a> Attempt<'a> {
         };
         let spec =
             command::spec(&self.claimed, &self.context.settings.variables, &self.context.state, log.path());
+        let run = &self.claimed.run;
+        if let Err(error) = self.context.marks.set(self.slot.number, &run.id, run.claim()) {
+            self.keep_log(log);
+            let why = format!("cannot note that it begins: {error}");
+            return Outcome::Observed(AttemptOutcome::NotStarted(126, why));
+        }
         let running = match start_cached(&spec, self.claimed.lock.as_ref(), &mut self.slot.programs) {
             Ok(running) => running,
             Err(error) => {
@@ -171,15 +180,13 @@ impl<'a> Attempt<'a> {
         let mut extra: Vec<BorrowedFd<'_>> = vec![self.control.as_fd()];
         extra.extend(lease.as_ref().and_then(LeaseWatch::as_fd));
         let mut supervision = Supervision::new(
-            &self.claimed.run,
             &mut self.claimed.files,
             &self.control,
             lease.as_ref(),
             log,
-            &self.context.reports,
             self.context.settings.grace,
-        )
-        .with_timeout(times_out_at);
+            times_out_at,
+        );
         let mark = mark(&self.claimed.run);
         let ending =
             running.supervise_marked(&extra, Some(&mark), &mut |event| supervision.on_event(event))?;

@@ -7,7 +7,8 @@
 mod dispatch;
 mod waiting_line;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, LeaseId, Owner, RunId, Token};
@@ -23,6 +24,7 @@ use self::waiting_line::WaitingLine;
 use super::completer::persist;
 use super::events::{Events, WorkerEvent};
 use super::lock_files::{LockFiles, LockFormats};
+use super::locked;
 use crate::Engine;
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::liveness_lock::LivenessLock;
@@ -65,6 +67,8 @@ pub(super) struct Claimer {
     formats: LockFormats,
     events: Arc<Events>,
     grace: Duration,
+    /// What was published about waiting runs.
+    published: Mutex<HashMap<RunId, String>>,
 }
 
 impl Claimer {
@@ -76,7 +80,7 @@ impl Claimer {
         events: Arc<Events>,
         grace: Duration,
     ) -> Self {
-        Self { runs, leases, worker, formats, events, grace }
+        Self { runs, leases, worker, formats, events, grace, published: Mutex::default() }
     }
 
     /// Claims one run, if nobody else does and nobody holds what it needs. Never waits.
@@ -143,8 +147,8 @@ impl Claimer {
             Ok(files) => files,
             Err(why) => {
                 self.release(held)?;
-                line.is_file_held = true;
-                self.publish_wait(run, why, line);
+                line.file_held.insert(run.id.clone());
+                self.publish_wait(run, why);
                 return Ok(None);
             }
         };
@@ -155,6 +159,7 @@ impl Claimer {
             Err(error) => (self.claimed_with(lock).map(|(run, _)| run), Some(error)),
         };
         if let Some(run) = claimed {
+            locked(&self.published).remove(&run.id);
             return Ok(Some(Claimed { run, request, lock: line.lock.take(), lease, files }));
         }
         self.release(held)?;
@@ -207,9 +212,9 @@ impl Claimer {
     }
 
     /// Publishes what a run waits for, once for each reason.
-    fn publish_wait(&self, run: &Run, why: String, line: &mut WaitingLine) {
-        if line.published.get(&run.id) != Some(&why) {
-            line.published.insert(run.id.clone(), why.clone());
+    fn publish_wait(&self, run: &Run, why: String) {
+        let before = locked(&self.published).insert(run.id.clone(), why.clone());
+        if before.as_ref() != Some(&why) {
             self.events.publish(&WorkerEvent::Waiting(run.clone(), why), None);
         }
     }

@@ -97,7 +97,6 @@ impl Completer {
         for report in reports {
             match report {
                 Report::Started(started) => self.record_start(&started),
-                Report::Overdue(run) => self.time_out(&run),
                 Report::Committed(batch) => batch.into_iter().for_each(|one| self.finish(one)),
                 Report::Shutdown => return,
             }
@@ -201,14 +200,6 @@ impl Completer {
             Ok(_) => {}
             Err(error @ RunError::Lost { .. }) => self.stop(run, &error),
             Err(error) => self.events.trouble(format!("cannot record the process of {}: {error}", run.id)),
-        }
-    }
-
-    fn time_out(&self, run: &Run) {
-        match self.runs.time_out(&run.id, run.claim()) {
-            Ok(_) => self.active.stop(run, Stop::Recorded),
-            // A store that failed is tried again: the attempt reports once more.
-            Err(error) => self.stop(run, &error),
         }
     }
 

@@ -16,8 +16,6 @@ use lockkeeper_platform::wall_clock::WallTime;
 pub(super) enum Report {
     /// A command that takes long was started.
     Started(Box<Started>),
-    /// The time of a run is up. The completer answers through the control of the attempt.
-    Overdue(Box<Run>),
     /// The ends of these attempts are on the disk.
     Committed(Vec<Committed>),
     /// The worker ends: nothing comes after this.

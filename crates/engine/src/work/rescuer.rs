@@ -12,34 +12,40 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lockkeeper_core::id::{RunId, WorkerId};
-use lockkeeper_core::liveness::LockState;
+use lockkeeper_core::liveness::{LockState, ProcessRef};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::run::transition::AttemptOutcome;
 
-pub(super) use self::survey::Survey;
+pub(super) use self::survey::{Abandoned, Survey, Surveyor};
 use super::attempt::reusable_log;
 use super::completer::{Completer, persist};
 use super::control::{ActiveRuns, Control, Stop, WakePipe};
 use super::events::{Events, WorkerEvent};
 use super::heartbeat::{self, HeartbeatWatch};
-use super::processes::{RunProcesses, mark};
-use super::report::{Finished, Report};
+use super::processes::RunProcesses;
+use super::report::Finished;
+use super::start_marks::StartMarks;
 use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::exec::Ending;
 use lockkeeper_platform::process::Watch;
-use lockkeeper_platform::{clock, poll, process, tree};
+use lockkeeper_platform::{clock, poll, process};
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
-/// A run whose time is up is reported again after this long: the store may have failed.
-const REPORT_AGAIN: Duration = Duration::from_millis(100);
+/// What was found out about the worker of a run.
+#[derive(Clone, Copy)]
+enum Found {
+    /// It is gone. The command lives, if there is one.
+    Abandoned(Option<ProcessRef>),
+    /// It lives, but was silent for too long.
+    Silent,
+}
 
 /// Rescues runs for one worker, which need not claim any.
 #[derive(Clone)]
@@ -52,17 +58,44 @@ pub struct Rescuer {
     pub(super) grace: Duration,
     pub(super) heartbeat: Duration,
     pub(super) completer: Arc<Completer>,
-    pub(super) reports: Sender<Report>,
+    pub(super) marks: Arc<StartMarks>,
 }
 
 impl Rescuer {
     /// Adopts those runs that nobody looks after, each on a thread of its own that ends with the run.
     pub fn rescue(&self, wanted: impl Fn(&Run) -> bool) -> Result<Vec<(RunId, JoinHandle<()>)>, RunError> {
         let mut adopted = Vec::new();
-        for run in self.survey()?.abandoned.into_iter().filter(wanted) {
-            adopted.extend(self.adopt(&run, false, None)?.map(|thread| (run.id, thread)));
+        for one in self.survey()?.abandoned.into_iter().filter(|one| wanted(&one.run)) {
+            let id = one.run.id.clone();
+            adopted.extend(self.rescue_one(&one, None)?.map(|thread| (id, thread)));
         }
         Ok(adopted)
+    }
+
+    /// Finds out who executes what, and removes workers that are gone and left nothing.
+    pub(super) fn survey(&self) -> Result<Survey, RunError> {
+        let own = Some((&self.worker.id, &*self.active));
+        let survey = Surveyor { runs: &self.runs, leases: &self.leases, own, grace: self.grace }.survey()?;
+        for worker in &survey.gone {
+            self.runs.remove_worker(worker)?;
+            heartbeat::remove(self.runs.folder(), worker);
+            reusable_log::remove(self.runs.folder(), worker);
+        }
+        Ok(survey)
+    }
+
+    /// Adopts a run that nobody looks after. A run whose command has not begun waits to be claimed again.
+    pub(super) fn rescue_one(
+        &self,
+        abandoned: &Abandoned,
+        wake: Option<&Arc<WakePipe>>,
+    ) -> Result<Option<JoinHandle<()>>, RunError> {
+        if !abandoned.may_have_begun
+            && self.runs.end_lost(&abandoned.run, AttemptOutcome::NotBegun)?.is_some()
+        {
+            return Ok(None);
+        }
+        self.adopt(&abandoned.run, Found::Abandoned(abandoned.command), wake)
     }
 
     /// Adopts all runs that nobody looks after, and those whose worker is silent. The end of each wakes `wake`.
@@ -72,18 +105,20 @@ impl Rescuer {
         heartbeats: &mut HeartbeatWatch,
         wake: &Arc<WakePipe>,
     ) -> Result<(), RunError> {
-        for run in &survey.abandoned {
-            self.adopt(run, false, Some(wake))?;
+        for one in &survey.abandoned {
+            self.rescue_one(one, Some(wake))?;
         }
         if survey.theirs.is_empty() {
             return Ok(());
         }
         let is_busy = |id: &&WorkerId| survey.theirs.iter().any(|run| run.worker() == Some(*id));
-        let busy = survey.others.iter().map(|other| &other.id).filter(is_busy);
+        // What a worker of another pid namespace executes can neither be seen dead nor ended here.
+        let visible = survey.others.iter().filter(|other| other.is_visible);
+        let busy = visible.map(|other| &other.id).filter(is_busy);
         let silent = heartbeats.look(self.runs.folder(), busy, self.heartbeat);
         let is_silent = |run: &&Run| run.worker().is_some_and(|id| silent.contains(id));
         for run in survey.theirs.iter().filter(is_silent) {
-            self.adopt(run, true, Some(wake))?;
+            self.adopt(run, Found::Silent, Some(wake))?;
         }
         Ok(())
     }
@@ -104,11 +139,11 @@ impl Rescuer {
         Ok(())
     }
 
-    /// Adopts a run; `is_silent` when its worker lives but was silent for too long. None when somebody else was first.
+    /// Adopts a run. None when somebody else was first.
     fn adopt(
         &self,
         run: &Run,
-        is_silent: bool,
+        found: Found,
         wake: Option<&Arc<WakePipe>>,
     ) -> Result<Option<JoinHandle<()>>, RunError> {
         let pipe = WakePipe::new().map_err(RunError::Machine)?;
@@ -116,12 +151,14 @@ impl Rescuer {
         if let Err(error) = reusable_log::rescue(self.runs.folder(), &run.id, &self.runs.folder_of(&run.id)) {
             self.events.trouble(format!("cannot keep what {} wrote: {error}", run.id));
         }
+        // The next rescuer looks for the marks of this worker.
+        self.marks.set(None, &run.id, run.claim() + 1).map_err(RunError::Machine)?;
         let Some((run, request)) = self.runs.adopt(run, &self.worker.id)? else { return Ok(None) };
         self.events.publish(&WorkerEvent::Adopted(run.clone()), None);
         let control = self.active.add(&run, Arc::new(pipe));
         let (rescuer, wake) = (self.clone(), wake.map(Arc::clone));
         let work = move || {
-            rescuer.look_after(run, request, is_silent, &control);
+            rescuer.look_after(run, request, found, &control);
             if let Some(wake) = wake {
                 wake.wake();
             }
@@ -131,22 +168,27 @@ impl Rescuer {
     }
 
     /// Waits for the end of an adopted run, and until that end is written.
-    fn look_after(&self, run: Run, request: Request, is_silent: bool, control: &Control) {
+    fn look_after(&self, run: Run, request: Request, found: Found, control: &Control) {
         let outcome = if !run.status().is_active() {
             self.end_processes(&run);
             Outcome::Recorded
-        } else if is_silent {
-            self.end_processes(&run);
-            Outcome::Observed(AttemptOutcome::Replaced)
         } else {
-            match self.events.catch_panic(&run.id, || self.wait_for_end(&run, control)) {
-                Some(Ok(outcome)) => outcome,
-                failed => {
-                    if let Some(Err(error)) = failed {
-                        self.events.trouble(format!("cannot look after {}: {error}", run.id));
-                    }
+            match found {
+                Found::Silent => {
                     self.end_processes(&run);
-                    Outcome::Observed(AttemptOutcome::Vanished)
+                    Outcome::Observed(AttemptOutcome::Replaced)
+                }
+                Found::Abandoned(command) => {
+                    match self.events.catch_panic(&run.id, || self.wait_for_end(&run, command, control)) {
+                        Some(Ok(outcome)) => outcome,
+                        failed => {
+                            if let Some(Err(error)) = failed {
+                                self.events.trouble(format!("cannot look after {}: {error}", run.id));
+                            }
+                            self.end_processes(&run);
+                            Outcome::Observed(AttemptOutcome::Vanished)
+                        }
+                    }
                 }
             }
         };
@@ -155,13 +197,11 @@ impl Rescuer {
     }
 
     /// Waits until nothing of a run lives.
-    fn wait_for_end(&self, run: &Run, control: &Control) -> io::Result<Outcome> {
+    fn wait_for_end(&self, run: &Run, command: Option<ProcessRef>, control: &Control) -> io::Result<Outcome> {
         let vanished = || Ok(Outcome::Observed(AttemptOutcome::Vanished));
         let Some(process) = run.process() else { return vanished() };
         let life = self.leases.probe().liveness_file();
         let held = life.look(process.holder) == LockState::Held;
-        // A command whose process was not recorded is found by its mark.
-        let command = process.command.or_else(|| held.then(|| tree::marked_leader(&mark(run))).flatten());
         let exit = match command.map(process::watch) {
             Some(Watch::Exit(exit)) => Some(exit),
             Some(Watch::Unavailable) if held => None,
@@ -171,7 +211,8 @@ impl Rescuer {
                 return vanished();
             }
         };
-        let mut report_at = run.times_out_at().map(|at| self.runs.local_moment(at));
+        let times_out_at = run.times_out_at().map(|at| self.runs.local_moment(at));
+        let is_overdue = || times_out_at.is_some_and(|at| at <= clock::now());
         loop {
             match control.take() {
                 None => {}
@@ -193,22 +234,23 @@ impl Rescuer {
                 let status = exit.as_ref().zip(command);
                 let status = status.and_then(|(exit, command)| process::exit_status(exit, command));
                 self.end_processes(run);
-                return match status {
-                    Some(status) => {
-                        Ok(Outcome::Observed(AttemptOutcome::Ended(Ending::from_wait(status).into())))
-                    }
+                let ending = status.map(|status| Ending::from_wait(status).into());
+                return match ending {
+                    // Its worker may have stopped it: such a run is no success, whatever its command returned.
+                    _ if is_overdue() => Ok(Outcome::Observed(AttemptOutcome::TimedOut(ending))),
+                    Some(ending) => Ok(Outcome::Observed(AttemptOutcome::Ended(ending))),
                     None => vanished(),
                 };
             }
-            if report_at.is_some_and(|at| at <= clock::now()) {
-                let _ = self.reports.send(Report::Overdue(Box::new(run.clone())));
-                report_at = Some(clock::now().after(REPORT_AGAIN));
+            if is_overdue() {
+                self.end_processes(run);
+                return Ok(Outcome::Observed(AttemptOutcome::TimedOut(None)));
             }
             let sentry = if exit.is_none() { self.leases.probe().watch_lock(process.holder) } else { None };
             let mut descriptors: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
             descriptors.extend(exit.as_ref().map(AsFd::as_fd));
             descriptors.extend(sentry.as_ref().map(|sentry| sentry.as_fd()));
-            poll::wait(&descriptors, report_at.map(|at| at.since(clock::now())))?;
+            poll::wait(&descriptors, times_out_at.map(|at| at.since(clock::now())))?;
         }
     }
 

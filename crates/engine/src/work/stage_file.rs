@@ -22,6 +22,19 @@ pub(super) fn write(
     folder.put(&folder.stage(), text.as_bytes())
 }
 
+/// Writes the end of a run that no worker executes any more into its file, if it has one. All else stays.
+pub(crate) fn write_end(folder: &RunFolder, run: &Run) -> io::Result<()> {
+    let text = match folder.read_stage() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        read => read?,
+    };
+    let mut document: Value = serde_json::from_str(&text)?;
+    document["status"] = run.status().as_str().into();
+    document["completed_at"] =
+        run.completed_at().map(|at| WallTime::from_micros(at.unix_micros).to_string()).into();
+    folder.put(&folder.stage(), format!("{document:#}\n").as_bytes())
+}
+
 fn document(run: &Run, lease: Option<&Lease>, worker: &WorkerRecord) -> Value {
     let time = |micros: i64| WallTime::from_micros(micros).to_string();
     let resources = lease.map(|lease| {

@@ -2,6 +2,7 @@
 //!
 //! A worker executes single runs ([`Worker::claim`], [`Worker::execute`]), or whatever is queued ([`Worker::run`]).
 
+mod due;
 mod listener;
 mod pool;
 
@@ -23,6 +24,7 @@ use super::heartbeat::{self, HeartbeatFile};
 use super::lock_files::LockFormats;
 use super::report::{Finished, Report};
 use super::rescuer::Rescuer;
+use super::start_marks::StartMarks;
 use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunError, Runs, new_id};
@@ -51,7 +53,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Registers a worker for `jobs` runs at once.
+    /// Registers a worker for `jobs` queued runs at once; 0 for one that executes single runs only.
     pub fn begin(
         runs: Runs,
         leases: Engine,
@@ -69,12 +71,14 @@ impl Worker {
             holder,
             origin: leases.probe().origin().clone(),
             process: process::current().map_err(RunError::Machine)?,
-            jobs: jobs.max(1),
+            jobs,
             started_at,
         };
         runs.register_worker(&record)?;
         let heartbeat = HeartbeatFile::make(runs.folder(), &record.id, settings.heartbeat);
         let heartbeat = heartbeat.map_err(RunError::Machine)?;
+        let marks = StartMarks::make(runs.folder(), &record.id, jobs).map_err(RunError::Machine)?;
+        let marks = Arc::new(marks);
         let events = Arc::new(Events::new(record.id.clone(), listener, status));
         let (runs, leases, record) = (Arc::new(runs), Arc::new(leases), Arc::new(record));
         let active = Arc::<ActiveRuns>::default();
@@ -98,7 +102,7 @@ impl Worker {
             grace,
             heartbeat: settings.heartbeat,
             completer: Arc::clone(&completer),
-            reports: reports.clone(),
+            marks: Arc::clone(&marks),
         };
         rescuer.remove_stray_files()?;
         let formats = LockFormats { aiflow: settings.aiflow.clone(), swarm: settings.swarm.clone() };
@@ -119,6 +123,7 @@ impl Worker {
             leases: Arc::clone(&leases),
             events: Arc::clone(&events),
             reports: reports.clone(),
+            marks,
         };
         let body = Arc::clone(&completer);
         let publishing = thread::Builder::new().name("completer".to_owned());
@@ -158,6 +163,17 @@ impl Worker {
     /// Looks after runs whose worker is gone.
     pub fn rescuer(&self) -> &Rescuer {
         &self.rescuer
+    }
+
+    /// Tells attempts what happened to their runs in the store.
+    pub(crate) fn forward(&self) -> Result<(), RunError> {
+        let ours = self.rescuer.survey()?.ours;
+        self.active.forward(&ours, &self.runs)
+    }
+
+    /// Whether it executes or looks after any run.
+    pub(super) fn is_active(&self) -> bool {
+        !self.active.is_empty()
     }
 
     /// The worker as others see it.

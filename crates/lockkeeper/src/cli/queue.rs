@@ -176,7 +176,7 @@ fn queue_runner(context: &Context, place: &Place) -> Result<QueueRunner, Report>
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let status = StatusLog::open(&place.status_dir)?;
     let settings = place.settings(context)?;
-    let worker = Arc::new(Worker::begin(runs, leases, settings, 1, Some(status), listener)?);
+    let worker = Arc::new(Worker::begin(runs, leases, settings, 0, Some(status), listener)?);
     let listener = ControlListener::begin(&worker, Some(signals))?;
     let aiflow = match place.lock_format {
         LockFormat::Native => None,

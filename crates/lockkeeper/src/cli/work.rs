@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use lockkeeper_core::id::RequestId;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::{format_span, parse_span};
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::Runs;
+use lockkeeper_engine::runs::{Runs, Stuck};
 use lockkeeper_engine::work::{Listener, Settings, Worker, WorkerEvent};
 use lockkeeper_formats::aiflow::Aiflow;
 use lockkeeper_formats::status::StatusLog;
@@ -27,6 +28,8 @@ use super::{Verb, print, table};
 
 /// How many events may wait to be printed.
 const MAX_UNPRINTED: usize = 65_536;
+/// How many requests that can never start are named.
+const MOST_NAMED: usize = 10;
 
 /// Execute requests from the queue
 #[derive(clap::Args)]
@@ -37,7 +40,7 @@ pub(super) struct Args {
     /// How many runs at a time
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: u32,
-    /// Exit when the queue is empty
+    /// Exit when the queue is empty, with 1 if a run failed or can never start
     #[arg(long)]
     drain: bool,
     /// How much output of a command is kept, in mebibytes
@@ -114,7 +117,8 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         None => lines(context.json, args.quiet),
     };
     let silent = args.quiet && !context.json;
-    let (listener, printing) = on_own_thread(counted(talk, Arc::clone(&counts)), silent)?;
+    let (listener, printing) = on_own_thread(talk, silent)?;
+    let listener = counted(listener, Arc::clone(&counts));
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
     let worker = Worker::begin(runs, leases, settings, args.jobs, Some(status), listener)?;
     if !args.quiet && !context.json && live.is_none() {
@@ -126,17 +130,40 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let _ = printing.join();
     drop(live);
     worked?;
+    let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
     if !args.quiet && !context.json {
-        let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         print::talk(&format!("{} succeeded, {} did not", counts.succeeded, counts.others));
     }
-    Ok(Exit::Done)
+    if !args.drain {
+        return Ok(Exit::Done);
+    }
+    let stuck = Runs::open(&context.location.state)?.stuck()?;
+    if !stuck.is_empty() {
+        print::talk(&in_vain(&stuck));
+    }
+    Ok(if counts.failed == 0 && stuck.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// Names the requests that can never start, and what helps.
+fn in_vain(stuck: &[Stuck]) -> String {
+    let name = |request: &RequestId| table::plain(request.as_str()).to_string();
+    let names = stuck.iter().take(MOST_NAMED).map(|one| {
+        let because: Vec<String> = one.because.iter().map(name).collect();
+        format!("{} (after {})", name(&one.request), because.join(", "))
+    });
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = stuck.len().saturating_sub(MOST_NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let first = stuck.first().and_then(|one| one.because.first()).map(name).unwrap_or_default();
+    format!("can never start: {names}{more}\nhint: `lockkeeper run retry {first}` runs what failed again")
 }
 
 #[derive(Default)]
 struct Counts {
     succeeded: u64,
     others: u64,
+    /// Those of the others that were not canceled.
+    failed: u64,
 }
 
 /// Counts how runs end, and passes all events on.
@@ -146,7 +173,11 @@ fn counted(listener: Box<Listener>, counts: Arc<Mutex<Counts>>) -> Box<Listener>
             let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
             match run.status() {
                 Status::Succeeded => counts.succeeded += 1,
-                _ => counts.others += 1,
+                Status::Canceled => counts.others += 1,
+                _ => {
+                    counts.others += 1;
+                    counts.failed += 1;
+                }
             }
         }
         listener(event);

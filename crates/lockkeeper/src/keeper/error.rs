@@ -117,7 +117,9 @@ impl Error {
             RunError::NoRun(_) | RunError::Ambiguous { .. } | RunError::NoRequest(_) => {
                 Self::NoRun(error.into())
             }
-            RunError::Lost { .. } | RunError::InProgress { .. } => Self::Refused(error.into()),
+            RunError::Lost { .. } | RunError::InProgress { .. } | RunError::DependsNotDone { .. } => {
+                Self::Refused(error.into())
+            }
         }
     }
 

@@ -180,12 +180,12 @@ fn who_only_looks_makes_no_store() {
 #[test]
 fn what_a_run_holds_is_free_at_done_needs_input_and_failed() {
     let world = world!();
-    for (id, script, status) in
-        [("done", "exit 0", "DONE"), ("asks", "exit 10", "NEEDS_INPUT"), ("bad", "exit 1", "FAILED")]
+    for (id, script, status, code) in
+        [("done", "exit 0", "DONE", 0), ("asks", "exit 10", "NEEDS_INPUT", 1), ("bad", "exit 1", "FAILED", 1)]
     {
         let script = format!("{} --json locks >held; {script}", world.program());
         world.run(["submit", "--id", id, "--lock", "db", "--", "sh", "-c", &script]).code(0);
-        world.run(["work", "--drain", "--quiet", "--status-dir", "swarm"]).code(0);
+        world.run(["work", "--drain", "--quiet", "--status-dir", "swarm"]).code(code);
         let held = std::fs::read_to_string(world.cwd().join("held")).unwrap();
         assert!(held.contains(r#""name":"db""#), "{held}");
         assert_eq!(world.run(["--json", "locks"]).code(0).json()["leases"], json!([]));
@@ -200,7 +200,7 @@ fn a_command_that_asks_for_help_needs_input() {
     let script =
         format!("'{}' status emit HELP --task t --swarm-dir swarm --message 'which one?'", world.program());
     world.run(["submit", "--id", "a", "--", "sh", "-c", &script]).code(0);
-    world.run(["work", "--drain", "--quiet", "--status-dir", "swarm"]).code(0);
+    world.run(["work", "--drain", "--quiet", "--status-dir", "swarm"]).code(1);
     let shown = run(&world, "a");
     assert_eq!((&shown["status"], &shown["reason_code"]), (&json!("failed"), &json!("NEEDS_INPUT")));
     assert_eq!(
@@ -234,4 +234,42 @@ fn many_are_called_off_or_run_again_only_after_a_word() {
     assert_eq!(run(&world, "apple-2")["status"], "queued");
     let none = world.run(["--json", "runs", "retry", "--status", "failed", "--yes"]).code(0).json();
     assert_eq!(none["matched"], 0);
+}
+
+/// A queue that was worked through with failures says so, and names what can never start.
+#[test]
+fn a_drained_queue_with_failures_is_no_success() {
+    let world = world!();
+    world.run(["submit", "--id", "a", "--", "false"]).code(0);
+    world.run(["submit", "--id", "b", "--after", "a", "--", "true"]).code(0);
+    world.run(["submit", "--id", "c", "--after", "b", "--", "true"]).code(0);
+    let drain = ["work", "--drain", "--quiet", "--status-dir", "swarm"];
+    let drained = world.run(drain).code(1);
+    drained.says("can never start").says("b (after a)").says("c (after a)").says("`lockkeeper run retry a`");
+    world.run(drain).code(1).says("can never start");
+    // Whoever waits for them is told at once.
+    world.run(["run", "wait", "c"]).code(1).says("can never start: it comes after a").says("run retry a");
+    world.run(["run", "cancel", "b"]).code(0);
+    world.run(["run", "cancel", "c"]).code(0);
+    world.run(drain).code(0);
+}
+
+/// Whoever waits for a dependent is told when what it comes after fails.
+#[test]
+fn a_wait_ends_when_the_run_can_no_longer_start() {
+    let world = world!();
+    world.run(["submit", "--id", "a", "--", "false"]).code(0);
+    world.run(["submit", "--id", "b", "--after", "a", "--", "true"]).code(0);
+    let wait = world.start(["run", "wait", "b"]);
+    world.run(["work", "--drain", "--quiet", "--status-dir", "swarm"]).code(1);
+    wait.wait().code(1).says("can never start");
+}
+
+/// A compare-and-set that finds another status names both.
+#[test]
+fn a_wrong_expectation_is_named() {
+    let world = world!();
+    world.run(["submit", "--id", "a", "--", "true"]).code(0);
+    let refused = world.run(["run", "mark", "a", "running", "--expect", "cancelling"]).code(75);
+    refused.says("expected to be cancelling, and is queued");
 }

@@ -32,6 +32,8 @@ impl Queue {
     fn new() -> Self {
         let doctor = Doctor::new();
         let runs = Runs::open(&doctor.state()).unwrap();
+        // Every worker opens both stores.
+        lockkeeper_engine::open::open_engine(&doctor.state()).unwrap();
         Self { doctor, runs }
     }
 
@@ -86,13 +88,15 @@ fn a_run_whose_worker_and_processes_are_gone_is_named() {
     let (command, worker) = (queue.hold(HolderId(12)), queue.hold(HolderId(23)));
     let quick = queue.doctor.quick();
     quick.says("runs", "WARN", &format!("{lost} of request RQ-1 (running)")).fix("runs", "lockkeeper work");
+    quick.says("runs", "WARN", "their commands run, but their worker is gone").fix("runs", "run wait");
     let detail = quick.text("runs", "detail");
-    assert!(!detail.contains("RQ-2") && !detail.contains("RQ-3"), "{detail}");
+    assert!(detail.contains(&format!("gone: {held} of request RQ-2")), "{detail}");
+    assert!(!detail.contains("RQ-3"), "{detail}");
     quick.says("run-store", "PASS", "3 running");
     let full = queue.doctor.full();
     assert_eq!(full.recovered("runs"), [format!("{lost} of request RQ-1")]);
     assert_eq!(full.check("runs")["recovered"][0]["why"], "its worker and its processes are gone: failed");
-    full.says("runs", "PASS", "has a worker or a process");
+    full.says("runs", "WARN", &format!("their worker is gone: {held}"));
     let ended = queue.runs.find("RQ-1").unwrap();
     assert_eq!((ended.status(), ended.reason()), (Status::Failed, Some(Reason::Lost)));
     drop((command, worker));
@@ -142,7 +146,7 @@ fn a_run_of_a_killed_worker_is_ended_by_the_full_pass() {
     let command = || queue.runs.find("RQ-1").unwrap().process().and_then(|process| process.command);
     let command = until_seen("the worker recorded the process", command, Option::is_some).unwrap();
     worker.kill();
-    queue.doctor.full().says("runs", "PASS", "has a worker or a process");
+    queue.doctor.full().says("runs", "WARN", "their commands run, but their worker is gone");
     processes::kill(command.pid);
     let full = queue.doctor.full();
     assert_eq!(full.recovered("runs").len(), 1, "{}", full.value);
@@ -205,4 +209,47 @@ fn folders_of_no_run_are_named_and_left_alone() {
         diagnosis.says("run-folders", "WARN", orphan.to_str().unwrap()).fix("run-folders", "remove");
     }
     assert!(orphan.exists());
+}
+
+/// The command of a run that was canceled after its worker died is ended by the full pass.
+#[test]
+fn a_canceled_run_without_a_worker_is_ended_by_the_full_pass() {
+    let queue = Queue::new();
+    let command = ["sh", "-c", "echo up > up; exec sleep 600"].map(str::to_owned).to_vec();
+    let dir = queue.doctor.root().to_str().unwrap().to_owned();
+    let env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
+    let fifo = queue.doctor.root().join("up");
+    files::make_fifo(&fifo);
+    let request = Request { command, dir, env, ..request("RQ-1", RetryPolicy::default()) };
+    let run = queue.runs.submit(&request, None).unwrap().run;
+    let mut worker = queue.doctor.world.start(["work"]);
+    assert_eq!(fs::read_to_string(&fifo).unwrap(), "up\n");
+    worker.kill();
+    queue.runs.cancel(&run, None).unwrap();
+    queue.doctor.quick().says("runs", "WARN", &format!("their worker is gone: {run}"));
+    assert_eq!(queue.doctor.full().recovered("runs").len(), 1);
+    assert_eq!(queue.runs.find("RQ-1").unwrap().status(), Status::Canceled);
+}
+
+/// An attempt that is due, and nobody makes it: the executor died in the pause before it.
+#[test]
+fn an_attempt_that_is_due_without_a_worker_is_named() {
+    let queue = Queue::new();
+    let retry = RetryPolicy { limit: 1, base: std::time::Duration::ZERO, ..RetryPolicy::default() };
+    let run = queue.submit_with("RQ-1", retry);
+    queue.claim(&run, "w1", HolderId(11));
+    let _ = queue.doctor.full();
+    let due = || queue.doctor.quick().text("runs", "detail").to_owned();
+    let due = until_seen("the attempt is due", due, |detail| detail.contains("next attempt is due"));
+    assert!(due.contains(run.as_str()), "{due}");
+    queue.doctor.quick().fix("runs", "lockkeeper run wait");
+}
+
+/// Nobody can see whether an executor outside of Lockkeeper lives.
+#[test]
+fn a_run_that_was_claimed_outside_of_lockkeeper_is_named() {
+    let queue = Queue::new();
+    let run = queue.submit("RQ-1");
+    queue.runs.claim(&run, "ci".parse().unwrap()).unwrap();
+    queue.doctor.quick().says("runs", "PASS", &format!("anybody executes them: {run} by ci for"));
 }

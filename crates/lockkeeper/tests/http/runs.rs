@@ -394,3 +394,18 @@ fn a_server_that_drains_waits_for_what_it_runs_and_one_that_stops_ends_it() {
     let shown = wait_for(&server, &mut stream, &run, "canceled");
     assert_eq!(shown["run"]["reason_code"], "USER_CANCELED");
 }
+
+/// A request that comes after another one starts before it only if somebody confirms that.
+#[test]
+fn a_dependent_is_not_run_before_what_it_comes_after() {
+    let server = Server::start();
+    let mut stream = server.listen();
+    submit(&server, "first", &json!(["true"]));
+    let body = json!({ "id": "second", "command": ["true"], "after": ["first"] });
+    let run = server.post("/api/requests", &body).expect(201)["run_id"].as_str().unwrap().to_owned();
+    let refused = server.post("/api/requests/second/run", &json!({})).error(409, "DEPENDS_NOT_DONE");
+    assert_eq!(refused["context"]["unmet"], json!(["first"]));
+    assert_eq!(server.get(&format!("/api/runs/{run}")).expect(200)["run"]["status"], "queued");
+    server.post("/api/requests/second/run?force=true", &json!({})).expect(202);
+    wait_for(&server, &mut stream, &run, "succeeded");
+}

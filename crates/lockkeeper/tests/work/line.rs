@@ -156,3 +156,29 @@ fn more_wishes_than_places_are_all_granted_in_the_end() {
     }
     assert_eq!(site.record().len(), many.len());
 }
+
+/// A worker that waits for a lock file of another program writes one line about it, however often it looks.
+#[test]
+fn a_wait_for_a_lock_file_is_written_once() {
+    let site = Site::new();
+    let lock = |args: &[&str]| {
+        let mut command = site.lockkeeper(&[&["task"], args].concat());
+        assert!(command.output().unwrap().status.success());
+    };
+    lock(&["lock", "t1", "--worker", "elsewhere"]);
+    let request = site.script("a", "exit 0");
+    let run = site.submit(&Request { origin: Some("swarm:t1".to_owned()), ..request });
+    let log = || std::fs::read_to_string(site.path("swarm").join("status.log")).unwrap_or_default();
+    let waits = || log().lines().filter(|line| line.contains("\"WAIT\"")).count();
+    let _worker = site.worker(&[]);
+    until("the wait is written", || waits() == 1);
+    // It looks again every half second. Other runs come and go meanwhile.
+    for round in 0..6 {
+        let other = site.submit(&site.script(&format!("o{round}"), "sleep 0.3"));
+        assert_eq!(site.end_of(&other).status(), Status::Succeeded);
+    }
+    assert_eq!(waits(), 1, "{}", log());
+    lock(&["unlock", "t1", "--worker", "elsewhere"]);
+    assert_eq!(site.end_of(&run).status(), Status::Succeeded);
+    assert_eq!(waits(), 1, "{}", log());
+}

@@ -2,10 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod ends;
+mod executor_storm;
+mod executors;
 mod faults;
 mod frozen;
 mod kills;
 mod line;
+mod namespaces;
 mod old_state;
 mod output;
 mod power_loss;

@@ -199,22 +199,36 @@ pub(crate) struct StartedRun {
     message: String,
 }
 
+/// Options of a start.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RunRequest {
+    /// Start it although requests that it comes after are not done.
+    force: Option<bool>,
+}
+
 /// Runs a request now: its queued run, or a new run when the latest has ended.
 #[utoipa::path(post, path = "/api/requests/{id}/run", operation_id = "run_request", tag = "requests",
     params(
         ("id" = String, Path, description = "The id of the request"),
+        RunRequest,
         ("Idempotency-Key" = Option<String>, Header, description = "A repeated request with the same key gets the response of the first"),
     ),
     responses(
         (status = ACCEPTED, description = "It is executed; `Location` is its run", body = StartedRun),
         (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
         (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorView),
-        (status = CONFLICT, description = "`RUN_IN_PROGRESS` with `context.latest_run_url`, `LOCK_HELD`", body = ErrorView),
+        (status = CONFLICT, description = "`RUN_IN_PROGRESS` with `context.latest_run_url`, `LOCK_HELD`, `DEPENDS_NOT_DONE` with `context.unmet`", body = ErrorView),
     )
 )]
-pub(crate) async fn run(State(state): State<AppState>, Id(id): Id) -> Result<Response, ApiError> {
+pub(crate) async fn run(
+    State(state): State<AppState>,
+    Id(id): Id,
+    Params(how): Params<RunRequest>,
+) -> Result<Response, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
-    let started = state.blocking(move |state| start(state, &id)).await??;
+    let force = how.force == Some(true);
+    let started = state.blocking(move |state| start(state, &id, force)).await??;
     let now = state.runs().now().moment;
     match started {
         Started::Run(run) => {
@@ -233,11 +247,14 @@ pub(crate) async fn run(State(state): State<AppState>, Id(id): Id) -> Result<Res
 }
 
 /// Starts a run. When one is in progress, the error has its address.
-fn start(state: &AppState, id: &RequestId) -> Result<Result<Started, ApiError>, Report> {
+fn start(state: &AppState, id: &RequestId, force: bool) -> Result<Result<Started, ApiError>, Report> {
     let entry = state.runs().request(id)?;
     if let Some(run) = entry.latest.filter(|_| entry.request.status == RequestStatus::Running) {
         let error = RunError::InProgress { request: id.clone(), status: run.status(), run: run.id };
         return Ok(Err(in_progress(error.into())));
+    }
+    if !force {
+        state.runs().require_dependencies(id)?;
     }
     match state.run_spawner().run(state, id) {
         Ok(started) => Ok(Ok(started)),

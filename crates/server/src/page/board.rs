@@ -156,6 +156,9 @@ fn why(entry: &RequestEntry, listing: &Listing, texts: &Texts) -> Option<String>
         Some(Blocked::Position(ahead)) => Some(format!("{} {}", texts.position, ahead + 1)),
         Some(Blocked::Behind(ahead)) => Some(format!("{} > {ahead}", texts.position)),
         Some(Blocked::NoWorker) => Some(texts.no_worker.to_owned()),
+        Some(Blocked::Unattended) => Some(texts.unattended.to_owned()),
+        Some(Blocked::OutOfReach) => Some(texts.out_of_reach.to_owned()),
+        Some(Blocked::TimeIsUp) => Some(texts.time_is_up.to_owned()),
         None => {
             let run = entry.latest.as_ref()?;
             let reason = run.reason().map(|reason| reason.to_string());

@@ -207,6 +207,8 @@ pub(super) struct Texts {
     pub(super) cancel: &'static str,
     /// Question.
     pub(super) cancel_confirm: &'static str,
+    /// Question before a start that ignores dependencies.
+    pub(super) run_anyway: &'static str,
     /// Button.
     pub(super) stop: &'static str,
     /// Banner.
@@ -223,6 +225,12 @@ pub(super) struct Texts {
     pub(super) next_attempt: &'static str,
     /// Why it waits.
     pub(super) no_worker: &'static str,
+    /// Nobody looks after it.
+    pub(super) unattended: &'static str,
+    /// Nobody looks after it, and nothing can be said about it.
+    pub(super) out_of_reach: &'static str,
+    /// Its processes are being ended.
+    pub(super) time_is_up: &'static str,
     /// Label.
     pub(super) command: &'static str,
     /// Label.

@@ -93,7 +93,7 @@ pub struct Worker {
     pub origin: Origin,
     /// Its process.
     pub process: ProcessRef,
-    /// How many runs it executes at the same time.
+    /// How many queued runs it executes at the same time; 0 if it executes single runs only.
     pub jobs: u32,
     /// When it started, in microseconds since 1970.
     pub started_at: i64,

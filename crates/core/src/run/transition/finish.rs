@@ -22,6 +22,10 @@ pub enum AttemptOutcome {
     NotStarted(u8, String),
     /// No process of the attempt lives, and no worker saw how it ended.
     Vanished,
+    /// Its worker died between the claim and the start of the command. The run waits to be claimed for the same attempt.
+    NotBegun,
+    /// It was stopped because its time was up.
+    TimedOut(Option<Ending>),
     /// It was stopped because its worker sent no heartbeat.
     Replaced,
     /// It was stopped because it lost its lease.
@@ -31,11 +35,17 @@ pub enum AttemptOutcome {
 impl AttemptOutcome {
     fn ending(&self) -> Option<Ending> {
         match self {
-            Self::Ended(ending) | Self::Stopped(Some(ending)) | Self::LeaseLost(Some(ending)) => {
-                Some(*ending)
-            }
+            Self::Ended(ending)
+            | Self::Stopped(Some(ending))
+            | Self::TimedOut(Some(ending))
+            | Self::LeaseLost(Some(ending)) => Some(*ending),
             Self::NotStarted(code, _) => Some(Ending::Exited(*code)),
-            Self::Stopped(None) | Self::LeaseLost(None) | Self::Vanished | Self::Replaced => None,
+            Self::Stopped(None)
+            | Self::TimedOut(None)
+            | Self::LeaseLost(None)
+            | Self::Vanished
+            | Self::NotBegun
+            | Self::Replaced => None,
         }
     }
 }
@@ -63,6 +73,12 @@ pub fn finish(
     now: Stamp,
 ) -> Result<Transition, TransitionError> {
     let execution = current_execution(run, claim)?;
+    if outcome == AttemptOutcome::NotBegun && run.status() == Status::Running {
+        let last = LastAttempt { attempt: execution.attempt, reason: None, report: execution.report.clone() };
+        let state = RunState::WaitingForRetry { last, retry_at: now.moment };
+        let message = format!("worker {} died before the command began", execution.worker);
+        return Ok(next(run, state, EventKind::Returned, Some(message), now));
+    }
     let ending = outcome.ending();
     let (result, message) = result_of(run, outcome, policy.success);
     if let Some((reason, wait)) = wait_for_retry(run, result, ending, policy) {
@@ -88,8 +104,14 @@ pub fn finish(
 fn result_of(run: &Run, outcome: AttemptOutcome, success: &[u8]) -> (RunResult, Option<String>) {
     match outcome {
         AttemptOutcome::Stopped(_) => (RunResult::Canceled(Reason::UserCanceled), None),
-        AttemptOutcome::Vanished if run.status() == Status::Cancelling => {
+        AttemptOutcome::Vanished | AttemptOutcome::NotBegun | AttemptOutcome::TimedOut(_)
+            if run.status() == Status::Cancelling =>
+        {
             (RunResult::Canceled(Reason::UserCanceled), None)
+        }
+        AttemptOutcome::TimedOut(_) => {
+            let span = crate::time::format_span(run.timeout.unwrap_or_default());
+            (RunResult::TimedOut(Reason::ExecutionTimeout), Some(format!("it ran for {span}")))
         }
         AttemptOutcome::Ended(Ending::Exited(code)) if run.help() || code == NEEDS_INPUT_CODE => {
             (RunResult::Failed(Reason::NeedsInput), run.message().map(ToOwned::to_owned))
@@ -100,7 +122,7 @@ fn result_of(run: &Run, outcome: AttemptOutcome, success: &[u8]) -> (RunResult, 
         AttemptOutcome::Ended(Ending::Exited(_)) => (RunResult::Failed(Reason::ExitCode), None),
         AttemptOutcome::Ended(Ending::Signaled(_)) => (RunResult::Failed(Reason::Signal), None),
         AttemptOutcome::NotStarted(_, why) => (RunResult::Failed(Reason::CommandNotStarted), Some(why)),
-        AttemptOutcome::Vanished => (RunResult::Failed(Reason::Lost), None),
+        AttemptOutcome::Vanished | AttemptOutcome::NotBegun => (RunResult::Failed(Reason::Lost), None),
         AttemptOutcome::Replaced => (RunResult::Failed(Reason::WorkerSilent), None),
         AttemptOutcome::LeaseLost(_) => (RunResult::Failed(Reason::LeaseLost), None),
     }

@@ -22,8 +22,8 @@ pub struct Mark {
 /// Moves a run because an executor outside of Lockkeeper says so.
 pub fn mark(run: &Run, mark: &Mark, now: Stamp) -> Result<Transition, TransitionError> {
     check_claim(run, mark.claim)?;
-    if mark.expect.is_some_and(|expected| expected != run.status()) {
-        return Err(NoSuchMove { from: run.status(), to: mark.to }.into());
+    if let Some(expected) = mark.expect.filter(|expected| *expected != run.status()) {
+        return Err(TransitionError::Expected { expected, found: run.status() });
     }
     step(run.status(), mark.to)?;
     let result = match mark.to {

@@ -25,6 +25,11 @@ fn folder(state: &Path) -> PathBuf {
     state.join("spare")
 }
 
+/// The folder of one worker.
+pub(in crate::work) fn folder_of(state: &Path, worker: &WorkerId) -> PathBuf {
+    folder(state).join(worker.as_str())
+}
+
 /// An empty log, for the next run of a slot.
 #[derive(Debug)]
 pub(super) struct ReusableLog {

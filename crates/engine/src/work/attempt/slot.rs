@@ -13,7 +13,7 @@ use lockkeeper_platform::exec::ProgramCache;
 /// The slot of one thread.
 pub(in crate::work) struct Slot {
     /// From 1; none for a thread that executes a single run.
-    number: Option<u32>,
+    pub(super) number: Option<u32>,
     /// Wakes the thread.
     pub(in crate::work) pipe: Arc<WakePipe>,
     /// Where programs were found.

@@ -1,11 +1,9 @@
 //! Supervision of a command that runs: everything that may stop it before it ends by itself.
 
 use std::os::fd::BorrowedFd;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use lockkeeper_core::record::Lease;
-use lockkeeper_core::run::Run;
 use lockkeeper_core::run::transition::AttemptOutcome;
 use lockkeeper_core::time::Moment;
 
@@ -14,7 +12,6 @@ use crate::Engine;
 use crate::runs::completing::Outcome;
 use crate::work::control::{Control, Stop};
 use crate::work::lock_files::LockFiles;
-use crate::work::report::Report;
 use lockkeeper_platform::clock;
 use lockkeeper_platform::exec::{Ending, Event, Next};
 use lockkeeper_store::Waker;
@@ -23,8 +20,6 @@ use lockkeeper_store::Waker;
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 /// The next look at a log whose size cannot be read.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// A run whose time is up is reported again after this long: the store may have failed.
-const REPORT_AGAIN: Duration = Duration::from_millis(500);
 
 /// A lease that must not be lost while the command runs.
 pub(super) struct LeaseWatch<'a> {
@@ -57,42 +52,34 @@ impl<'a> LeaseWatch<'a> {
 enum Stopped {
     Asked(Stop),
     LeaseLost,
+    TimedOut,
 }
 
 /// Reacts to what happens while a command runs.
 pub(super) struct Supervision<'a> {
-    run: &'a Run,
     files: &'a mut LockFiles,
     control: &'a Control,
     lease: Option<&'a LeaseWatch<'a>>,
     log: AttemptLog,
-    reports: &'a Sender<Report>,
     grace: Duration,
     looked_at: Moment,
     look_at: Moment,
-    /// When to report once more that the time is up.
-    report_at: Option<Moment>,
+    /// When the time is up, on the clock of this machine.
+    times_out_at: Option<Moment>,
     stopped: Option<Stopped>,
 }
 
 impl<'a> Supervision<'a> {
     pub(super) fn new(
-        run: &'a Run,
         files: &'a mut LockFiles,
         control: &'a Control,
         lease: Option<&'a LeaseWatch<'a>>,
         log: AttemptLog,
-        reports: &'a Sender<Report>,
         grace: Duration,
+        times_out_at: Option<Moment>,
     ) -> Self {
         let (looked_at, look_at) = (clock::now(), clock::now().after(FIRST_LOOK));
-        let (report_at, stopped) = (None, None);
-        Self { run, files, control, lease, log, reports, grace, looked_at, look_at, report_at, stopped }
-    }
-
-    /// Reports that the time is up at this moment of the clock of this machine.
-    pub(super) fn with_timeout(self, times_out_at: Option<Moment>) -> Self {
-        Self { report_at: times_out_at, ..self }
+        Self { files, control, lease, log, grace, looked_at, look_at, times_out_at, stopped: None }
     }
 
     /// Decides what to do about an event. The first event comes right after the start of the supervision.
@@ -104,6 +91,8 @@ impl<'a> Supervision<'a> {
             Event::Ready(_) => self.lease.is_some_and(LeaseWatch::is_lost).then_some(Stopped::LeaseLost),
         };
         let stopped = stopped.or_else(|| (!self.files.renew(now)).then_some(Stopped::LeaseLost));
+        let is_overdue = self.times_out_at.is_some_and(|at| at <= now);
+        let stopped = stopped.or_else(|| is_overdue.then_some(Stopped::TimedOut));
         if stopped.is_some() {
             self.stopped = stopped;
             return Next::Stop(self.grace);
@@ -112,12 +101,7 @@ impl<'a> Supervision<'a> {
             let pause = self.log.look(now.since(self.looked_at)).unwrap_or(LOOK_AGAIN);
             (self.looked_at, self.look_at) = (now, now.after(pause));
         }
-        if self.report_at.is_some_and(|at| at <= now) {
-            // The completer writes the end before it has the command stopped: the run can end in no other way then.
-            let _ = self.reports.send(Report::Overdue(Box::new(self.run.clone())));
-            self.report_at = Some(now.after(REPORT_AGAIN));
-        }
-        Next::WaitUntil(self.report_at.map_or(self.look_at, |at| at.min(self.look_at)))
+        Next::WaitUntil(self.times_out_at.map_or(self.look_at, |at| at.min(self.look_at)))
     }
 
     /// What the end of the command means. Returns the log as well.
@@ -127,6 +111,7 @@ impl<'a> Supervision<'a> {
             None => Outcome::Observed(AttemptOutcome::Ended(ending)),
             Some(Stopped::Asked(Stop::Canceled)) => Outcome::Observed(AttemptOutcome::Stopped(Some(ending))),
             Some(Stopped::LeaseLost) => Outcome::Observed(AttemptOutcome::LeaseLost(Some(ending))),
+            Some(Stopped::TimedOut) => Outcome::Observed(AttemptOutcome::TimedOut(Some(ending))),
             Some(Stopped::Asked(Stop::Recorded)) => Outcome::Recorded,
             Some(Stopped::Asked(Stop::Superseded)) => Outcome::Superseded,
         };

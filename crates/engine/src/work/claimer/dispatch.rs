@@ -98,7 +98,7 @@ impl Claimer {
 
     /// Claims the next run that can begin. Runs whose leases others hold get tickets.
     fn claim_next(&self, line: &mut WaitingLine) -> Result<Option<Claimed>, RunError> {
-        line.is_file_held = false;
+        line.file_held.clear();
         let listing =
             if self.formats.aiflow.is_some() { Listing::EveryRun } else { Listing::FirstOfEachLease };
         let mut held: Vec<(Run, Request)> = Vec::new();
@@ -118,7 +118,7 @@ impl Claimer {
                 match self.claim_known(&run, request.clone(), line)? {
                     ClaimResult::Claimed(claimed) => return Ok(Some(*claimed)),
                     ClaimResult::Lost => continue,
-                    ClaimResult::Held(blockers) => self.publish_wait(&run, why(&blockers), line),
+                    ClaimResult::Held(blockers) => self.publish_wait(&run, why(&blockers)),
                 }
             }
             tried.insert(request.lease_key());

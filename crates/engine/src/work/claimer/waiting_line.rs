@@ -1,6 +1,6 @@
 //! The waiting line: tickets for the leases of runs that could begin otherwise.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use lockkeeper_core::time::Ttl;
 use super::{Claimed, Claimer, owner, run_of, why};
 use crate::WaitOptions;
 use crate::runs::RunError;
+use crate::work::locked;
 use lockkeeper_platform::liveness_lock::LivenessLock;
 use lockkeeper_store::Waker;
 
@@ -31,14 +32,12 @@ pub(super) struct WaitingLine {
     locks: HashMap<LeaseId, LivenessLock>,
     /// The kernel lock that the processes of the next run will share.
     pub(super) lock: Option<LivenessLock>,
-    /// Whether another program holds a lock file. Nobody tells when it becomes free.
-    pub(super) is_file_held: bool,
+    /// Runs whose lock files other programs hold. Nobody tells when those become free.
+    pub(super) file_held: HashSet<RunId>,
     /// Whether other tickets may have been granted together with the last one.
     look_first: bool,
     /// Whether some runs have no ticket, because there are too many.
     is_full: bool,
-    /// What was published about waiting runs.
-    pub(super) published: HashMap<RunId, String>,
 }
 
 impl WaitingLine {
@@ -49,7 +48,7 @@ impl WaitingLine {
 
     /// Whether a run waits for something whose end nobody tells of.
     pub(super) fn tries_again(&self) -> bool {
-        self.is_full || self.is_file_held
+        self.is_full || !self.file_held.is_empty()
     }
 
     pub(super) fn has(&self, owner: &Owner) -> bool {
@@ -65,7 +64,9 @@ impl Claimer {
         line: &mut WaitingLine,
     ) -> Result<Option<Claimed>, RunError> {
         self.leave(line, |other| held.iter().any(|(run, request)| owner(run, request) == *other))?;
-        line.published.retain(|id, _| held.iter().any(|(run, _)| run.id == *id));
+        let still_waits =
+            |id: &RunId| line.file_held.contains(id) || held.iter().any(|(run, _)| run.id == *id);
+        locked(&self.published).retain(|id, _| still_waits(id));
         line.is_full = held.len() > TICKETS;
         for (run, request) in held.into_iter().take(TICKETS) {
             if let Some(grant) = self.get_ticket(&run, &request, line)?
@@ -146,7 +147,7 @@ impl Claimer {
             Outcome::Waiting(waiting) => {
                 let lock = line.lock.take().expect("the request names it");
                 line.locks.insert(waiting.ticket.id, lock);
-                self.publish_wait(run, why(&waiting.blockers), line);
+                self.publish_wait(run, why(&waiting.blockers));
                 line.waiting.push(waiting);
             }
             // It is tried again whenever something changes.

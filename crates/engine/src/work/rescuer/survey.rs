@@ -1,21 +1,26 @@
 //! A survey of all workers and the runs that they execute.
+//!
+//! It decides who may say that a run is over: its worker while that one lives, and otherwise any process that sees the
+//! kernel lock of the run free, or sees its processes. A list of processes that is empty proves nothing: they may be in
+//! another pid namespace. Such a run is out of reach, and stays as it is.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::id::WorkerId;
-use lockkeeper_core::liveness::LockState;
+use lockkeeper_core::liveness::{LockState, ProcessRef};
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
 
-use super::Rescuer;
-use crate::runs::RunError;
-use crate::work::attempt::reusable_log;
-use crate::work::heartbeat;
-use lockkeeper_platform::process;
+use crate::Engine;
+use crate::runs::{RunError, Runs};
+use crate::work::control::ActiveRuns;
+use crate::work::processes::mark;
+use crate::work::start_marks;
 use lockkeeper_platform::process::Watch;
+use lockkeeper_platform::{process, tree};
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
 /// A worker that ends the processes of a run that is over takes the grace and this long at most.
@@ -25,76 +30,146 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(in crate::work) struct Survey {
     /// Other workers that live.
-    pub(super) others: Vec<OtherWorker>,
+    pub(in crate::work) others: Vec<OtherWorker>,
     /// Runs that other live workers execute.
     pub(super) theirs: Vec<Run>,
     /// Runs that nobody looks after.
-    pub(super) abandoned: Vec<Run>,
+    pub(in crate::work) abandoned: Vec<Abandoned>,
+    /// Runs that nobody looks after, whose processes live where this process cannot see them.
+    pub(in crate::work) out_of_reach: Vec<Run>,
     /// Runs that are executed here.
     pub(in crate::work) ours: Vec<Run>,
     /// When a run may be abandoned that is not yet.
     pub(in crate::work) look_again: Option<Moment>,
+    /// Workers that are gone and left nothing.
+    pub(super) gone: Vec<WorkerId>,
+    /// Readable once the last process of a run that is out of reach is gone.
+    ends: Vec<Arc<OwnedFd>>,
+}
+
+/// A run that nobody looks after.
+#[derive(Clone, Debug)]
+pub(in crate::work) struct Abandoned {
+    pub(in crate::work) run: Run,
+    /// Whether its command may have begun. If not, the run is claimed again.
+    pub(in crate::work) may_have_begun: bool,
+    /// The process of its command, if that one lives.
+    pub(super) command: Option<ProcessRef>,
+    /// Whether any process of it lives.
+    pub(in crate::work) is_alive: bool,
 }
 
 /// Another worker that lives.
-pub(super) struct OtherWorker {
+pub(in crate::work) struct OtherWorker {
     pub(super) id: WorkerId,
+    /// Whether it claims what is queued. Others execute single runs only.
+    pub(in crate::work) is_pool: bool,
+    /// Whether its process numbers mean something here.
+    pub(super) is_visible: bool,
     /// Readable once it is gone.
     exit: Option<Arc<OwnedFd>>,
 }
 
 impl Survey {
-    /// Descriptors that become readable when another worker is gone.
+    /// Descriptors that become readable when another worker is gone, or a run that is out of reach.
     pub(in crate::work) fn exits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.others.iter().filter_map(|other| Some(other.exit.as_ref()?.as_fd()))
+        let workers = self.others.iter().filter_map(|other| Some(other.exit.as_ref()?.as_fd()));
+        workers.chain(self.ends.iter().map(|end| end.as_fd()))
     }
 
     /// Whether other live workers execute anything.
     pub(in crate::work) fn others_are_busy(&self) -> bool {
         !self.theirs.is_empty()
     }
+
+    /// Whether this worker executes anything.
+    pub(in crate::work) fn is_executed_by(&self, worker: &WorkerId) -> bool {
+        self.theirs.iter().any(|run| run.worker() == Some(worker))
+    }
+
+    /// Whether a live worker claims what is queued, and attempts that are due.
+    pub(in crate::work) fn has_pool(&self) -> bool {
+        self.others.iter().any(|other| other.is_pool)
+    }
 }
 
-impl Rescuer {
-    /// Finds out who executes what, and removes workers that are gone and left nothing.
+/// Looks at workers and runs, with the eyes of one process.
+pub(in crate::work) struct Surveyor<'s> {
+    pub(in crate::work) runs: &'s Runs,
+    pub(in crate::work) leases: &'s Engine,
+    /// The worker of this process, if it has one, and the runs that it executes.
+    pub(in crate::work) own: Option<(&'s WorkerId, &'s ActiveRuns)>,
+    pub(in crate::work) grace: Duration,
+}
+
+impl Surveyor<'_> {
+    /// Finds out who executes what. Changes nothing.
     pub(in crate::work) fn survey(&self) -> Result<Survey, RunError> {
         let found = self.runs.workers_and_runs()?;
         let now = self.runs.now().moment;
         let mut survey = Survey::default();
-        let mut dead: HashSet<WorkerId> = HashSet::new();
+        let mut dead: HashMap<WorkerId, WorkerRecord> = HashMap::new();
         let mut alive: HashSet<WorkerId> = HashSet::new();
-        for worker in found.workers.into_iter().filter(|worker| worker.id != self.worker.id) {
+        for worker in found.workers.into_iter().filter(|worker| !self.is_own(&worker.id)) {
             // Watched before the look: a worker that dies after the look is noticed.
             let exit = self.watch_worker(&worker);
             if self.is_gone(&worker) {
-                dead.insert(worker.id);
+                dead.insert(worker.id.clone(), worker);
                 continue;
             }
             alive.insert(worker.id.clone());
-            survey.others.push(OtherWorker { id: worker.id, exit });
+            let is_visible = self.leases.probe().shares_pids_with(&worker.origin);
+            survey.others.push(OtherWorker { id: worker.id, is_pool: worker.jobs > 0, is_visible, exit });
         }
         for run in found.runs {
             match run.worker() {
-                Some(worker) if *worker == self.worker.id => survey.ours.push(run),
+                Some(worker) if self.is_own(worker) => survey.ours.push(run),
                 Some(worker) if alive.contains(worker) => survey.theirs.push(run),
                 // An executor outside of Lockkeeper: only that one knows.
                 Some(_) if run.process().is_none() => {}
                 // It is over, and its processes are being ended here.
-                None if self.active.contains(&run.id) => {}
+                None if self.own.is_some_and(|(_, active)| active.contains(&run.id)) => {}
                 None if dead.is_empty() && !survey.others.is_empty() && self.may_be_settled(&run, now) => {
                     let until = self.settled_until(&run);
                     survey.look_again = [survey.look_again, until].into_iter().flatten().min();
                 }
-                Some(_) | None => survey.abandoned.push(run),
+                Some(_) | None => {
+                    let worker = run.worker().and_then(|id| dead.get(id));
+                    self.judge(run, worker, &mut survey);
+                }
             }
         }
-        let left: HashSet<&WorkerId> = survey.abandoned.iter().filter_map(|run| run.worker()).collect();
-        for worker in dead.iter().filter(|worker| !left.contains(worker)) {
-            self.runs.remove_worker(worker)?;
-            heartbeat::remove(self.runs.folder(), worker);
-            reusable_log::remove(self.runs.folder(), worker);
-        }
+        let left = survey.abandoned.iter().map(|one| &one.run).chain(&survey.out_of_reach);
+        let left: HashSet<&WorkerId> = left.filter_map(|run| run.worker()).collect();
+        survey.gone = dead.into_keys().filter(|worker| !left.contains(worker)).collect();
         Ok(survey)
+    }
+
+    /// Decides what can be said about a run whose worker is gone.
+    fn judge(&self, run: Run, worker: Option<&WorkerRecord>, survey: &mut Survey) {
+        let probe = self.leases.probe();
+        let Some(holder) = run.process().map(|process| process.holder) else { return };
+        if probe.liveness_file().look(holder) == LockState::Free {
+            // The marks of an earlier boot may be lost. No worker of this boot has such a run.
+            let may_have_begun =
+                worker.is_none_or(|worker| start_marks::may_have_begun(self.runs.folder(), &worker.id, &run));
+            survey.abandoned.push(Abandoned { run, may_have_begun, command: None, is_alive: false });
+            return;
+        }
+        let end = probe.watch_lock(holder);
+        let command = command_of(&run, worker.is_some_and(|one| probe.shares_pids_with(&one.origin)));
+        let is_visible = command.is_some() || !probe.liveness_file().processes(holder).is_empty();
+        // It may have ended since the first look.
+        if is_visible || probe.liveness_file().look(holder) == LockState::Free {
+            survey.abandoned.push(Abandoned { run, may_have_begun: true, command, is_alive: is_visible });
+        } else {
+            survey.ends.extend(end);
+            survey.out_of_reach.push(run);
+        }
+    }
+
+    fn is_own(&self, worker: &WorkerId) -> bool {
+        self.own.is_some_and(|(own, _)| own == worker)
     }
 
     /// A run that is over, but not settled, may be with any other worker, which ends its processes.
@@ -108,14 +183,14 @@ impl Rescuer {
 
     /// A descriptor that becomes readable once another worker is gone.
     fn watch_worker(&self, worker: &WorkerRecord) -> Option<Arc<OwnedFd>> {
-        let senses = self.leases.probe();
-        if senses.shares_pids_with(&worker.origin)
+        let probe = self.leases.probe();
+        if probe.shares_pids_with(&worker.origin)
             && let Watch::Exit(exit) = process::watch(worker.process)
         {
             return Some(exit);
         }
         // Process numbers of another pid namespace mean nothing here, but its kernel lock does.
-        if worker.origin.boot == senses.origin().boot { senses.watch_lock(worker.holder) } else { None }
+        if worker.origin.boot == probe.origin().boot { probe.watch_lock(worker.holder) } else { None }
     }
 
     fn is_gone(&self, worker: &WorkerRecord) -> bool {
@@ -123,4 +198,13 @@ impl Rescuer {
         worker.origin.boot == here.boot
             && self.leases.probe().liveness_file().look(worker.holder) == LockState::Free
     }
+}
+
+/// The live process of the command of a run: the recorded one where its number means something here, or else the one that
+/// carries the mark of the run.
+fn command_of(run: &Run, shares_pids: bool) -> Option<ProcessRef> {
+    let recorded = run.process().and_then(|process| process.command).filter(|_| shares_pids);
+    recorded
+        .filter(|command| !matches!(process::watch(*command), Watch::Gone))
+        .or_else(|| tree::marked_leader(&mark(run)))
 }

@@ -1,12 +1,15 @@
-//! Listens while single runs are executed: to requests to cancel them, and to signals.
+//! Listens while single runs are executed: to requests to cancel them, and to signals. Meanwhile it looks after runs that
+//! nobody looks after.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use super::Worker;
 use crate::runs::RunError;
+use crate::work::Wanted;
 use crate::work::heartbeat::Heartbeat;
 use lockkeeper_platform::signal::Signals;
 use lockkeeper_platform::{pipe, poll};
@@ -20,14 +23,23 @@ pub struct ControlListener {
 }
 
 impl ControlListener {
-    /// Begins to listen for a worker. The second signal cancels what is executed.
+    /// Begins to listen for a worker, and to rescue all runs. The second signal cancels what is executed.
     pub fn begin(worker: &Arc<Worker>, signals: Option<Signals>) -> Result<Self, RunError> {
+        Self::rescuing(worker, signals, Arc::new(|_| true))
+    }
+
+    /// The same for some runs only.
+    pub(in crate::work) fn rescuing(
+        worker: &Arc<Worker>,
+        signals: Option<Signals>,
+        wanted: Arc<Wanted>,
+    ) -> Result<Self, RunError> {
         let (reader, end) = pipe::nonblocking().map_err(RunError::Machine)?;
         let heartbeat = worker.heartbeat.start().map_err(RunError::Machine)?;
         let count = Arc::new(AtomicU32::new(0));
         let (worker, counted) = (Arc::clone(worker), Arc::clone(&count));
         let listen = move || {
-            if let Err(error) = listen(&worker, &counted, &reader, signals.as_ref()) {
+            if let Err(error) = listen(&worker, &counted, &reader, signals.as_ref(), &*wanted) {
                 worker.events.trouble(format!("cannot listen: {error}"));
             }
         };
@@ -52,10 +64,11 @@ impl Drop for ControlListener {
 }
 
 fn listen(
-    worker: &Worker,
+    worker: &Arc<Worker>,
     count: &AtomicU32,
     end: &OwnedFd,
     signals: Option<&Signals>,
+    wanted: &Wanted,
 ) -> Result<(), RunError> {
     let mut changes = worker.runs.subscribe()?;
     let mut was_woken = false;
@@ -69,10 +82,22 @@ fn listen(
                 let _ = worker.runs.cancel(&run.id, Some("the worker was stopped"));
             }
         }
+        let mut next = survey.look_again;
+        if count.load(Ordering::SeqCst) == 0 {
+            for one in survey.abandoned.iter().filter(|one| wanted(&one.run)) {
+                worker.rescuer.rescue_one(one, None)?;
+            }
+            let due = worker.make_due_attempts(&survey, wanted)?;
+            next = [next, due].into_iter().flatten().min();
+        }
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![end.as_fd()];
         descriptors.extend(signals.map(|signals| signals.as_fd()));
+        descriptors.extend(survey.exits());
         descriptors.extend(changes.as_fd());
-        let ready = poll::wait(&descriptors, changes.longest_sleep()).map_err(RunError::Machine)?;
+        let now = worker.runs.now().moment;
+        let next = next.map(|at| at.since(now) + Duration::from_millis(1));
+        let limit = [next, changes.longest_sleep()].into_iter().flatten().min();
+        let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
         if ready.contains(0) {
             return Ok(());
         }

@@ -1,16 +1,21 @@
 //! `run claim`, `mark`, `cancel` and `retry`.
 
+use std::os::fd::AsFd;
+
 use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::run::transition::Mark;
 use lockkeeper_core::run::{Run, Status};
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::views::RunView;
+use lockkeeper_engine::work::attention;
+use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::json;
 
 use super::Which;
 use crate::cli::context::Context;
-use crate::cli::{print, table};
+use crate::cli::{print, rescue, table};
 
 #[derive(clap::Args)]
 pub(super) struct ClaimArgs {
@@ -78,12 +83,17 @@ pub(super) fn cancel(context: &Context, args: &CancelArgs) -> Result<Exit, Repor
         return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"));
     }
     let (runs, run) = args.which.find(context)?;
-    print_run(context, &runs, &runs.cancel(&run.id, args.reason.as_deref())?.run);
+    let canceled = runs.cancel(&run.id, args.reason.as_deref())?.run;
+    let canceled = settle(context, &runs, canceled)?;
+    print_run(context, &runs, &canceled);
     Ok(Exit::Done)
 }
 
 pub(super) fn retry(context: &Context, which: &Which) -> Result<Exit, Report> {
     let (runs, run) = which.find(context)?;
+    if let Some(latest) = runs.request(&run.request)?.latest {
+        settle(context, &runs, latest)?;
+    }
     let again = runs.run_again(&run.request)?;
     if context.json {
         print::json(&json!({ "request_id": run.request.as_str(), "run_id": again.as_str() }));
@@ -92,6 +102,38 @@ pub(super) fn retry(context: &Context, which: &Which) -> Result<Exit, Report> {
         print::data(&format!("{}\t{again}", run.request));
     }
     Ok(Exit::Done)
+}
+
+/// Brings a run to its end if it is over, or canceled, and no worker is there to say so. Returns the run as it is then.
+fn settle(context: &Context, runs: &Runs, run: Run) -> Result<Run, Report> {
+    if run.worker().is_none() || run.status().is_terminal() {
+        return Ok(run);
+    }
+    let attention = attention(runs, &context.engine()?)?;
+    if attention.out_of_reach.contains(&run.id) {
+        print::talk(&format!(
+            "warning: {} cannot be judged from here: its worker is gone, and its processes are in another pid namespace",
+            run.id
+        ));
+        print::talk(&format!(
+            "hint: `lockkeeper run cancel {}` where they run, or on the host, ends it",
+            run.id
+        ));
+        return Ok(run);
+    }
+    let ends = attention.gone.contains(&run.id)
+        || run.status() == Status::Cancelling && attention.abandoned.contains(&run.id);
+    if !ends {
+        return Ok(run);
+    }
+    let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
+    let rescue = rescue::watch(context, runs, &run)?;
+    let version = run.version;
+    let run = runs.wait_until(&run.id, None, Some(signals.as_fd()), |run| {
+        run.status().is_terminal() || run.version > version && run.worker().is_none()
+    })?;
+    drop(rescue);
+    Ok(run)
 }
 
 fn print_run(context: &Context, runs: &Runs, run: &Run) {

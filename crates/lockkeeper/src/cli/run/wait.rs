@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use lockkeeper_core::id::RunId;
+use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::run::transition::NEEDS_INPUT_CODE;
 use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::parse_span;
@@ -16,13 +16,13 @@ use serde_json::json;
 
 use super::Which;
 use crate::cli::context::Context;
-use crate::cli::print;
+use crate::cli::{print, rescue};
 
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit code: that of the command, 128+n when signal n ended it, 126 or 127 when it did not start; \
     10 when it needs input; 75 when the run timed out, was canceled or refused, or --timeout is over; 1 when it is \
-    unknown how it ended."
+    unknown how it ended, or when it can never start because a request before it failed."
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -48,7 +48,15 @@ pub(in crate::cli) fn wait_for(
     until: Option<Instant>,
 ) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
-    let run = runs.wait(id, until, Some(signals.as_fd()))?;
+    let found = runs.show(id)?.run;
+    let rescue = (!found.status().is_terminal()).then(|| rescue::watch(context, runs, &found)).transpose()?;
+    let run = runs.wait_until(id, until, Some(signals.as_fd()), |run| {
+        run.status().is_terminal() || failed_before(runs, run).is_some()
+    })?;
+    drop(rescue);
+    if let Some(failed) = failed_before(runs, &run) {
+        return Err(never_starts(&run, &failed));
+    }
     let taken = signals.take().map_err(OpenError::Machine)?;
     if let (false, Some(signal)) = (run.status().is_terminal(), taken.first()) {
         return Ok(print::interrupted(*signal));
@@ -70,6 +78,22 @@ pub(in crate::cli) fn wait_for(
         print::talk(&format!("{} failed: {reason} {code}", run.id));
     }
     end
+}
+
+/// The requests that keep a queued run from ever starting. A store that fails says nothing.
+fn failed_before(runs: &Runs, run: &Run) -> Option<Vec<RequestId>> {
+    let is_queued = run.status() == Status::Queued;
+    let failed = is_queued.then(|| runs.failed_dependencies(&run.request).ok()).flatten();
+    failed.filter(|failed| !failed.is_empty())
+}
+
+fn never_starts(run: &Run, failed: &[RequestId]) -> Report {
+    let names: Vec<&str> = failed.iter().map(|request| request.as_str()).collect();
+    let what = format!("run {} can never start: it comes after {}, not done", run.id, names.join(", "));
+    Report::new(Exit::Failed, "DEPENDS_NOT_DONE", what)
+        .with_hint(format!("`lockkeeper run retry {}` runs it again", names[0]))
+        .with_context("run_id", run.id.as_str())
+        .with_context("unmet", names)
 }
 
 /// The exit code for the end of a run.

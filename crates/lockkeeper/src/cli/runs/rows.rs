@@ -73,6 +73,15 @@ pub(in crate::cli) fn why(
         Some(Blocked::Position(ahead)) => parts.push(format!("{ahead} before it")),
         Some(Blocked::Behind(ahead)) => parts.push(format!("{ahead} or more before it")),
         Some(Blocked::NoWorker) => parts.push("nobody works: start `lockkeeper work`".to_owned()),
+        Some(Blocked::Unattended) => {
+            parts.push(format!("its worker is gone: `lockkeeper run wait {}` looks after it", run.id));
+        }
+        Some(Blocked::OutOfReach) => parts.push(format!(
+            "cannot be judged from here: its worker is gone, its processes are in another pid namespace; \
+             `lockkeeper run wait {}` there looks after it",
+            run.id
+        )),
+        Some(Blocked::TimeIsUp) => parts.push("its time is up, its processes are being ended".to_owned()),
         None => {}
     }
     if let (Status::Queued, Some(leases)) = (run.status(), leases) {

@@ -133,7 +133,7 @@ fn begin_worker(context: &Context, place: &Place) -> Result<Arc<Worker>, Report>
             print::talk(&format!("warning: {}", table::plain(what)));
         }
     });
-    Ok(Arc::new(Worker::begin(runs, leases, settings, 1, Some(status), listener)?))
+    Ok(Arc::new(Worker::begin(runs, leases, settings, 0, Some(status), listener)?))
 }
 
 fn announce(context: &Context, plan: &PhasePlan) {

@@ -1,0 +1,108 @@
+//! Start marks: a file in which a worker notes each claim just before it starts the command, `spare/WORKER/begun`.
+//!
+//! A worker may be killed between the claim and the start. The run of a claim without a mark can be claimed again: its
+//! command has not begun. The mark is not forced to the disk. It survives the death of the worker, and not a power cut:
+//! after that every claim counts as begun.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::run::Run;
+use lockkeeper_platform::access;
+
+use super::attempt::reusable_log;
+
+/// The length of one mark.
+const WIDTH: usize = 128;
+
+/// The marks of one worker: a place for each job slot, then one for each single run.
+#[derive(Debug)]
+pub(super) struct StartMarks {
+    file: File,
+    next: AtomicU64,
+}
+
+impl StartMarks {
+    /// Makes the file, with room for the marks of all job slots.
+    pub(super) fn make(state: &Path, worker: &WorkerId, slots: u32) -> io::Result<Self> {
+        let folder = reusable_log::folder_of(state, worker);
+        access::make_folder(&folder)?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path(state, worker))?;
+        access::inherit(&file, &folder)?;
+        let blank = format!("{:<width$}\n", "", width = WIDTH - 1);
+        file.write_all_at(blank.repeat(slots as usize).as_bytes(), 0)?;
+        Ok(Self { file, next: AtomicU64::new(u64::from(slots)) })
+    }
+
+    /// Notes that the command of a claim may begin from now on. A slot has one place, from 1; a single run gets a new one.
+    pub(super) fn set(&self, slot: Option<u32>, run: &RunId, claim: u64) -> io::Result<()> {
+        let place = match slot {
+            Some(number) => u64::from(number) - 1,
+            None => self.next.fetch_add(1, Ordering::Relaxed),
+        };
+        let text = format!("{:<width$}\n", mark_of(run, claim), width = WIDTH - 1);
+        self.file.write_all_at(text.as_bytes(), place * WIDTH as u64)
+    }
+}
+
+/// Whether the command of the current claim may have begun. Where a worker made no file, that is not known: yes.
+pub(super) fn may_have_begun(state: &Path, worker: &WorkerId, run: &Run) -> bool {
+    let mark = mark_of(&run.id, run.claim());
+    match fs::read_to_string(path(state, worker)) {
+        Ok(text) => text.lines().any(|line| line.trim_end() == mark),
+        Err(_) => true,
+    }
+}
+
+fn mark_of(run: &RunId, claim: u64) -> String {
+    format!("{run} {claim}")
+}
+
+fn path(state: &Path, worker: &WorkerId) -> PathBuf {
+    reusable_log::folder_of(state, worker).join("begun")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lockkeeper_core::request::Request;
+    use lockkeeper_core::run::Stamp;
+    use lockkeeper_core::run::transition::{self, Claimant};
+    use lockkeeper_core::time::Moment;
+
+    use super::*;
+
+    fn claimed(id: &str) -> Run {
+        let now = Stamp { moment: Moment::from_micros(1), unix_micros: 1 };
+        let request = Request {
+            timeout: Some(Duration::from_secs(1)),
+            ..Request::new("RQ-1".parse().unwrap(), vec!["true".to_owned()], "/".to_owned())
+        };
+        let run = transition::submit(&request, id.parse().unwrap(), now).run;
+        let claimant = Claimant { worker: "W-1".parse().unwrap(), holder: None, lease: None };
+        transition::claim(&run, claimant, now).unwrap().run
+    }
+
+    #[test]
+    fn only_a_marked_claim_may_have_begun() {
+        let state = tempfile::tempdir().unwrap();
+        let (state, worker) = (state.path(), "W-1".parse().unwrap());
+        let [first, second, third] = ["RUN-1", "RUN-2", "RUN-3"].map(claimed);
+        assert!(may_have_begun(state, &worker, &first), "nothing is known of a worker without a file");
+        let marks = StartMarks::make(state, &worker, 2).unwrap();
+        assert!(!may_have_begun(state, &worker, &first));
+        marks.set(Some(2), &first.id, first.claim()).unwrap();
+        marks.set(None, &second.id, second.claim()).unwrap();
+        marks.set(None, &third.id, third.claim() + 1).unwrap();
+        assert!(may_have_begun(state, &worker, &first) && may_have_begun(state, &worker, &second));
+        assert!(!may_have_begun(state, &worker, &third), "the mark is of another claim");
+        marks.set(Some(2), &third.id, third.claim()).unwrap();
+        assert!(!may_have_begun(state, &worker, &first) && may_have_begun(state, &worker, &third));
+    }
+}

@@ -1,0 +1,204 @@
+//! Rescue watch: a thread that sleeps until a run has nobody who looks after it, and then begins a worker that does.
+//!
+//! Whatever waits for runs brings one along and is no worker meanwhile: the server, `run wait`, `run cancel`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lockkeeper_core::id::RunId;
+use lockkeeper_core::run::Run;
+use lockkeeper_core::run::transition::AttemptOutcome;
+use lockkeeper_core::time::Moment;
+
+use super::Settings;
+use super::rescuer::{Survey, Surveyor};
+use super::worker::{ControlListener, Worker};
+use crate::Engine;
+use crate::runs::{RunError, Runs, Subscription};
+use lockkeeper_platform::{pipe, poll};
+
+/// How often a worker that rescues is asked whether it still has something to do, and the store after it failed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Which runs are rescued.
+pub type Wanted = dyn Fn(&Run) -> bool + Send + Sync;
+
+/// Starts the worker that rescues.
+pub type StartWorker = dyn Fn() -> Result<Worker, RunError> + Send;
+
+/// A thread that watches until it is dropped. Dropping it does not end the commands of runs that it rescued.
+pub struct RescueWatch {
+    thread: Option<JoinHandle<()>>,
+    end: Option<OwnedFd>,
+}
+
+/// The runs that no worker looks after.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attention {
+    /// Their worker is gone, and the next worker rescues them.
+    pub abandoned: Vec<RunId>,
+    /// Those of them of which no process lives.
+    pub gone: Vec<RunId>,
+    /// Their worker is gone, and their processes live where this process cannot see them.
+    pub out_of_reach: Vec<RunId>,
+}
+
+/// Finds the runs that no worker looks after. Changes nothing.
+pub fn attention(runs: &Runs, leases: &Engine) -> Result<Attention, RunError> {
+    let survey = surveyor(runs, leases).survey()?;
+    let id = |run: &Run| run.id.clone();
+    Ok(Attention {
+        abandoned: survey.abandoned.iter().map(|one| id(&one.run)).collect(),
+        gone: survey.abandoned.iter().filter(|one| !one.is_alive).map(|one| id(&one.run)).collect(),
+        out_of_reach: survey.out_of_reach.iter().map(id).collect(),
+    })
+}
+
+/// What the doctor says about runs that nobody looks after.
+#[derive(Default)]
+pub(crate) struct Neglected {
+    /// No process of them lives. Each with what is known of its command.
+    pub(crate) gone: Vec<(Run, AttemptOutcome)>,
+    /// Their commands live.
+    pub(crate) alive: Vec<Run>,
+    /// Their processes live where this process cannot see them.
+    pub(crate) out_of_reach: Vec<Run>,
+    /// Their next attempt is due, and no worker is there to make it.
+    pub(crate) due: Vec<Run>,
+}
+
+impl Neglected {
+    /// Whether there is no such run.
+    pub(crate) fn is_empty(&self) -> bool {
+        [&self.alive, &self.out_of_reach, &self.due].iter().all(|runs| runs.is_empty())
+            && self.gone.is_empty()
+    }
+}
+
+/// Finds the runs that nobody looks after, for the doctor. Changes nothing.
+pub(crate) fn neglected(runs: &Runs, leases: &Engine) -> Result<Neglected, RunError> {
+    let survey = surveyor(runs, leases).survey()?;
+    let now = runs.now().moment;
+    let mut found = Neglected { out_of_reach: survey.out_of_reach.clone(), ..Neglected::default() };
+    for one in &survey.abandoned {
+        // An ended run keeps its end. Another check finds its processes.
+        let run = one.run.clone();
+        match (one.run.status().is_active(), one.is_alive) {
+            (false, _) => {}
+            (true, true) => found.alive.push(run),
+            (true, false) if one.may_have_begun => found.gone.push((run, AttemptOutcome::Vanished)),
+            (true, false) => found.gone.push((run, AttemptOutcome::NotBegun)),
+        }
+    }
+    if survey.others.is_empty() {
+        let is_due = |run: &Run| run.retry_at().is_some_and(|at| at.after(LOOK_AGAIN) <= now);
+        found.due = runs.waiting_attempts()?.into_iter().filter(is_due).collect();
+    }
+    Ok(found)
+}
+
+impl RescueWatch {
+    /// Begins to watch.
+    pub fn begin(
+        runs: Runs,
+        leases: Engine,
+        wanted: Arc<Wanted>,
+        start: Box<StartWorker>,
+        trouble: Box<dyn Fn(&RunError) + Send>,
+    ) -> Result<Self, RunError> {
+        let (reader, end) = pipe::nonblocking().map_err(RunError::Machine)?;
+        let changes = runs.subscribe()?;
+        let mut watch = Watcher { runs, leases, wanted, start, changes, was_woken: false, rescuing: None };
+        let body = move || {
+            loop {
+                let limit = watch.look().unwrap_or_else(|error| {
+                    trouble(&error);
+                    (Survey::default(), Some(LOOK_AGAIN))
+                });
+                match watch.sleep(&reader, &limit.0, limit.1) {
+                    Ok(false) => {}
+                    Ok(true) => return,
+                    Err(error) => return trouble(&error),
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("rescue".to_owned()).spawn(body);
+        Ok(Self { thread: Some(thread.map_err(RunError::Machine)?), end: Some(end) })
+    }
+}
+
+impl Drop for RescueWatch {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread knows.
+struct Watcher {
+    runs: Runs,
+    leases: Engine,
+    wanted: Arc<Wanted>,
+    start: Box<StartWorker>,
+    changes: Subscription,
+    was_woken: bool,
+    /// The worker that rescues, while there is something to rescue. The listener is dropped first.
+    rescuing: Option<(ControlListener, Arc<Worker>)>,
+}
+
+impl Watcher {
+    /// Begins or ends the worker that rescues. Returns what was seen, and how long to sleep at most.
+    fn look(&mut self) -> Result<(Survey, Option<Duration>), RunError> {
+        self.changes.reset(self.was_woken);
+        let survey = surveyor(&self.runs, &self.leases).survey()?;
+        let (has_due, next) = self.due_attempts(&survey)?;
+        let is_needed = has_due || survey.abandoned.iter().any(|one| (self.wanted)(&one.run));
+        match &self.rescuing {
+            None if is_needed => {
+                let worker = Arc::new((self.start)()?);
+                let listener = ControlListener::rescuing(&worker, None, Arc::clone(&self.wanted))?;
+                self.rescuing = Some((listener, worker));
+            }
+            Some((_, worker)) if !is_needed && !worker.is_active() && !survey.is_executed_by(worker.id()) => {
+                self.rescuing = None;
+            }
+            Some(_) | None => {}
+        }
+        let now = self.runs.now().moment;
+        let wait = |at: Moment| at.since(now) + Duration::from_millis(1);
+        let next = [next, survey.look_again].into_iter().flatten().min().map(wait);
+        let again = self.rescuing.is_some().then_some(LOOK_AGAIN);
+        let limit = [next, again, self.changes.longest_sleep()].into_iter().flatten().min();
+        Ok((survey, limit))
+    }
+
+    /// Whether an attempt is due that nobody makes, and when the next one is.
+    fn due_attempts(&self, survey: &Survey) -> Result<(bool, Option<Moment>), RunError> {
+        if survey.has_pool() {
+            return Ok((false, None));
+        }
+        let now = self.runs.now().moment;
+        let waiting = self.runs.waiting_attempts()?;
+        let times = waiting.iter().filter(|run| (self.wanted)(run)).filter_map(Worker::makes_attempt_at);
+        let (due, later): (Vec<Moment>, Vec<Moment>) = times.partition(|at| *at <= now);
+        Ok((!due.is_empty(), later.into_iter().min()))
+    }
+
+    /// Sleeps until something happens. Returns whether to end.
+    fn sleep(&mut self, end: &OwnedFd, survey: &Survey, limit: Option<Duration>) -> Result<bool, RunError> {
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![end.as_fd()];
+        descriptors.extend(survey.exits());
+        descriptors.extend(self.changes.as_fd());
+        let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
+        self.was_woken = self.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
+        Ok(ready.contains(0))
+    }
+}
+
+fn surveyor<'s>(runs: &'s Runs, leases: &'s Engine) -> Surveyor<'s> {
+    Surveyor { runs, leases, own: None, grace: Settings::default().grace }
+}

@@ -1,0 +1,60 @@
+//! Attempts that are due while no pool of workers runs: a worker for single runs makes them.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use lockkeeper_core::run::Run;
+use lockkeeper_core::time::Moment;
+
+use super::Worker;
+use crate::runs::RunError;
+use crate::work::claimer::ClaimResult;
+use crate::work::rescuer::Survey;
+
+/// The executor of a run makes its next attempt at once. Others wait this long: then that one is gone, or waits itself.
+const OVERDUE: Duration = Duration::from_millis(300);
+/// How often an attempt is tried whose resources others hold.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+impl Worker {
+    /// When others than its executor make the next attempt of a run.
+    pub(in crate::work) fn makes_attempt_at(run: &Run) -> Option<Moment> {
+        run.retry_at().map(|at| at.after(OVERDUE))
+    }
+
+    /// Makes attempts that are due and that nobody makes, each on a thread of its own. Returns when to look again.
+    pub(in crate::work) fn make_due_attempts(
+        self: &Arc<Self>,
+        survey: &Survey,
+        wanted: impl Fn(&Run) -> bool,
+    ) -> Result<Option<Moment>, RunError> {
+        if survey.has_pool() {
+            return Ok(None);
+        }
+        let mut again: Option<Moment> = None;
+        for run in self.runs.waiting_attempts()?.into_iter().filter(wanted) {
+            let now = self.runs.now().moment;
+            let Some(mut at) = Self::makes_attempt_at(&run) else { continue };
+            if at <= now {
+                match self.claim(&run.id)? {
+                    ClaimResult::Claimed(claimed) => {
+                        let worker = Arc::clone(self);
+                        let work = move || {
+                            if let Err(error) = worker.execute(*claimed) {
+                                worker.events.trouble(format!("cannot execute a run: {error}"));
+                            }
+                        };
+                        let thread = thread::Builder::new().name("attempt".to_owned());
+                        thread.spawn(work).map_err(RunError::Machine)?;
+                        continue;
+                    }
+                    ClaimResult::Held(_) => at = now.after(TRY_AGAIN),
+                    ClaimResult::Lost => continue,
+                }
+            }
+            again = Some(again.map_or(at, |known| known.min(at)));
+        }
+        Ok(again)
+    }
+}
