@@ -9,13 +9,12 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::sprint::{
-    self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Severity, Status, Text,
+    self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Status, Text,
     USER_CONFIRM_TIMEOUT,
 };
 use lockkeeper_platform::{answer, holder_process};
 
 use super::context::{Context, Globals};
-use super::table::plain;
 use super::{Verb, print};
 
 /// The process in the lock file if no other process outlives this command.
@@ -98,7 +97,8 @@ fn run(context: &Context, args: &Args) -> Exit {
         lock_file_name: args.lock_file_name.clone(),
     };
     let lang = Lang::of(context.config.text("lang"));
-    let answer = input.check().and_then(|call| act(&call, args, lang)).unwrap_or_else(|problem| {
+    let mut told = Vec::new();
+    let answer = input.check().and_then(|call| act(&call, args, lang, &mut told)).unwrap_or_else(|problem| {
         let info = if input.something_is_there() { LockInfo::Unread } else { LockInfo::Absent };
         Answer::failure(problem, info)
     });
@@ -107,14 +107,15 @@ fn run(context: &Context, args: &Args) -> Exit {
     } else {
         print::document(&answer.to_yaml(&args.mode));
     }
-    print_problems(&answer);
+    print_problems(&answer, &told);
     if answer.status == Status::Acquired {
         offer_to_ignore(&input, lang);
     }
     exit(&answer)
 }
 
-fn act(call: &Call, args: &Args, lang: Lang) -> Result<Answer, Problem> {
+/// Carries out the call. `told` gets the lines that were printed before a question.
+fn act(call: &Call, args: &Args, lang: Lang, told: &mut Vec<String>) -> Result<Answer, Problem> {
     let binding = match call.mode() {
         Mode::Acquire => Some(Binding::choose(args, lang)?),
         Mode::Release | Mode::Check => None,
@@ -122,7 +123,10 @@ fn act(call: &Call, args: &Args, lang: Lang) -> Result<Answer, Problem> {
     let mut caller = Caller {
         lang,
         confirm: &mut |question| args.yes || confirm(question, USER_CONFIRM_TIMEOUT),
-        tell: &mut |line| print::talk(line),
+        tell: &mut |line| {
+            print::talk(line);
+            told.push(line.to_owned());
+        },
         pid: binding.as_ref().map_or(INIT, |binding| binding.pid),
     };
     let answer = sprint::run(call, &Machine::real(), &mut caller);
@@ -171,14 +175,12 @@ fn confirm(question: &str, within: Duration) -> bool {
     yes
 }
 
-fn print_problems(answer: &Answer) {
+fn print_problems(answer: &Answer, told: &[String]) {
     for problem in &answer.problems {
-        let word = match problem.severity() {
-            Severity::Fatal => "error",
-            Severity::Warning => "warning",
-        };
-        // A problem may quote text from the lock file, which another program wrote.
-        print::talk(&format!("{word}: {}", plain(&problem.with_causes())));
+        let line = problem.line();
+        if !told.contains(&line) {
+            print::talk(&line);
+        }
         // After a success no hint is needed.
         if answer.status != Status::Acquired {
             print::talk(&format!("hint: {}", problem.hint()));

@@ -6,4 +6,6 @@ mod foreign;
 mod hostile;
 mod project;
 mod questions;
+mod reading;
 mod storms;
+mod users;
