@@ -260,7 +260,7 @@ fn remove_leftover(call: &Call, machine: &Machine<'_>, older_than: Duration) -> 
     std::fs::remove_file(path).or_else(gone)
 }
 
-fn open(call: &Call) -> Result<LockFile, GuardError> {
+pub(super) fn open(call: &Call) -> Result<LockFile, GuardError> {
     let is_record = |bytes: &[u8]| Record::parse(bytes).is_ok();
     Ok(LockFile::new(Folder::open(&call.root)?, call.name.clone(), FILE_MODE, is_record).of_anybody())
 }

@@ -3,6 +3,7 @@
 
 mod answers;
 mod foreign;
+mod hold;
 mod hostile;
 mod project;
 mod questions;
