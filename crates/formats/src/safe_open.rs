@@ -142,11 +142,21 @@ impl FileId {
     }
 }
 
+/// Whose files are accepted as records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owners {
+    /// Only our own.
+    Us,
+    /// Anybody's. The reader looks at [`Snapshot::is_ours`] before it trusts or changes the file.
+    Anybody,
+}
+
 /// The content of a record at one moment. The file stays open, so that no other file can get its inode.
 #[derive(Debug)]
 pub struct Snapshot {
     file: File,
     id: FileId,
+    owner: u32,
     bytes: Vec<u8>,
     modified_at: WallTime,
 }
@@ -155,6 +165,16 @@ impl Snapshot {
     /// Returns the content.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Returns the user that it belongs to.
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// Says whether it belongs to the user of this process.
+    pub fn is_ours(&self) -> bool {
+        self.owner == rustix::process::geteuid().as_raw()
     }
 
     /// Returns when it was last written.
@@ -189,7 +209,7 @@ impl Snapshot {
 }
 
 /// Reads a file in a folder; `None` when there is no such file.
-pub fn read(folder: BorrowedFd<'_>, name: &str) -> Result<Option<Snapshot>, UnsafeFile> {
+pub fn read(folder: BorrowedFd<'_>, name: &str, owners: Owners) -> Result<Option<Snapshot>, UnsafeFile> {
     let unreadable = |error: Errno| UnsafeFile::Unreadable(error.into());
     // Opening a device can have an effect, so its type is checked before.
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -202,13 +222,13 @@ pub fn read(folder: BorrowedFd<'_>, name: &str) -> Result<Option<Snapshot>, Unsa
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(UnsafeFile::Unreadable(error)),
     };
-    read_file(file).map(Some)
+    read_file(file, owners).map(Some)
 }
 
-fn read_file(mut file: File) -> Result<Snapshot, UnsafeFile> {
+fn read_file(mut file: File, owners: Owners) -> Result<Snapshot, UnsafeFile> {
     let metadata = file.metadata().map_err(UnsafeFile::Unreadable)?;
     check_kind(FileType::from_raw_mode(metadata.mode() as RawMode))?;
-    if metadata.uid() != rustix::process::geteuid().as_raw() {
+    if owners == Owners::Us && metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(UnsafeFile::Owner(metadata.uid()));
     }
     if metadata.nlink() > 1 {
@@ -226,7 +246,7 @@ fn read_file(mut file: File) -> Result<Snapshot, UnsafeFile> {
     }
     let micros = metadata.mtime().saturating_mul(1_000_000).saturating_add(metadata.mtime_nsec() / 1_000);
     let id = FileId { device: metadata.dev(), inode: metadata.ino() };
-    Ok(Snapshot { file, id, bytes, modified_at: WallTime::from_micros(micros) })
+    Ok(Snapshot { file, id, owner: metadata.uid(), bytes, modified_at: WallTime::from_micros(micros) })
 }
 
 fn check_kind(kind: FileType) -> Result<(), UnsafeFile> {

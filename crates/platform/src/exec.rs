@@ -9,12 +9,14 @@ mod job;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod posix_spawn;
 mod program_lookup;
+mod replace;
 mod running;
 mod spec;
 mod start;
 
 pub use ending::Ending;
 pub use program_lookup::ProgramCache;
+pub use replace::replace_process;
 pub use running::{Event, Next, Running};
 pub use spec::{Mode, Spec, StartError};
 pub use start::{between_starts, is_command_of_another, start, start_cached};

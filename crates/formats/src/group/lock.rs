@@ -144,7 +144,30 @@ impl GroupLock {
     ///
     /// Unlocks even if the registry cannot be written. Returns that error as the value.
     pub fn release(&self, pid: u32, now: i64) -> Result<Option<RegistryError>, GroupError> {
-        let written = self.opened.registry.edit(|ledger| {
+        let written = self.register_release(pid, now);
+        flock::unlock(self.descriptor()).map_err(|source| self.failed("unlock", source))?;
+        Ok(written.err())
+    }
+
+    /// Registers the release, and does not unlock: `caller` closes its descriptor next, and the kernel unlocks when no
+    /// process has the description open any more.
+    ///
+    /// Returns the processes that still hold the lock then. While there are any, the line stays ACTIVE.
+    pub fn release_on_close(
+        &self,
+        pid: u32,
+        caller: u32,
+        now: i64,
+    ) -> (Vec<LockProcess>, Result<(), RegistryError>) {
+        let leaving = [std::process::id(), caller];
+        let mut left = self.lock_holders().holders;
+        left.retain(|holder| !leaving.contains(&holder.process.pid));
+        let written = if left.is_empty() { self.register_release(pid, now) } else { Ok(()) };
+        (left, written)
+    }
+
+    fn register_release(&self, pid: u32, now: i64) -> Result<(), RegistryError> {
+        self.opened.registry.edit(|ledger| {
             let name = self.group.as_str();
             let active = |entry: &Entry| entry.status == Status::Active && entry.group == name;
             // Another process of the same script may have taken the lock. As we hold it, the newest ACTIVE line is ours.
@@ -158,9 +181,7 @@ impl GroupLock {
                 // Another program's edit lost our line. The release is registered all the same.
                 None => ledger.push(Entry::active(name, pid, now).ending(Status::Released, now)),
             }
-        });
-        flock::unlock(self.descriptor()).map_err(|source| self.failed("unlock", source))?;
-        Ok(written.err())
+        })
     }
 
     /// Returns the processes that hold the lock or wait for it, according to the kernel.

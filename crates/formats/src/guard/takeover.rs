@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, renameat, unlinkat};
 use super::held::Held;
 use super::temporary::{Temporary, sweep, unused_name};
 use super::{Folder, Guard, GuardError};
-use crate::safe_open::{self, FileId, FileName, Snapshot, UnsafeFile};
+use crate::safe_open::{self, FileId, FileName, Owners, Snapshot, UnsafeFile};
 use crate::{HeldReason, Verdict};
 
 /// How many times a foreign program may be faster before we give up.
@@ -22,6 +22,7 @@ pub struct LockFile {
     pub(super) name: FileName,
     pub(super) mode: u32,
     pub(super) is_record: fn(&[u8]) -> bool,
+    owners: Owners,
 }
 
 /// The result of taking a lock.
@@ -76,7 +77,13 @@ enum Replaced {
 impl LockFile {
     /// Describes a lock file. `is_record` says whether the content of a new record is valid.
     pub fn new(folder: Folder, name: FileName, mode: u32, is_record: fn(&[u8]) -> bool) -> Self {
-        Self { folder, name, mode, is_record }
+        Self { folder, name, mode, is_record, owners: Owners::Us }
+    }
+
+    /// Reads the records of other users, too. The functions that judge a record decide what they may do to it.
+    #[must_use]
+    pub fn of_anybody(self) -> Self {
+        Self { owners: Owners::Anybody, ..self }
     }
 
     /// Returns its path.
@@ -92,6 +99,14 @@ impl LockFile {
     /// Reads the record.
     pub fn read(&self) -> Result<Option<Snapshot>, GuardError> {
         self.read_under(&self.folder.guard()?)
+    }
+
+    /// Reads the record without the guard, so that it waits for nobody.
+    ///
+    /// Where names cannot be exchanged, there may be no record for a moment, although the lock is held.
+    pub fn peek(&self) -> Result<Option<Snapshot>, GuardError> {
+        let read = safe_open::read(self.folder.as_fd(), self.name.as_str(), self.owners);
+        read.map_err(|source| GuardError::UnsafeFile { path: self.path(), source })
     }
 
     /// Takes the lock if it is free, or if `judge` finds its record stale. Never waits for a holder.
@@ -180,7 +195,7 @@ impl LockFile {
     }
 
     pub(super) fn read_under(&self, guard: &Guard<'_>) -> Result<Option<Snapshot>, GuardError> {
-        let read = || safe_open::read(guard.as_fd(), self.name.as_str());
+        let read = || safe_open::read(guard.as_fd(), self.name.as_str(), self.owners);
         let outcome = match read() {
             // Where publishing takes two steps, a writer that was killed between them leaves a second name behind.
             Err(UnsafeFile::Linked(_)) if sweep(guard).is_ok() => read(),
@@ -222,7 +237,7 @@ impl LockFile {
     ) -> Result<Replaced, GuardError> {
         let placed = new.id().map_err(|source| self.write_error(source))?;
         match rename_exchange::exchange(guard.as_fd(), new.name(), self.name.as_str()) {
-            Ok(()) if is_same(guard, new.name(), judged) => Ok(Replaced::Expected),
+            Ok(()) if self.is_same(guard, new.name(), judged) => Ok(Replaced::Expected),
             Ok(()) => self.put_back(guard, new.name(), placed).map(|()| Replaced::Other),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Replaced::Absent),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
@@ -256,7 +271,7 @@ impl LockFile {
             Err(rustix::io::Errno::NOENT) => return Ok(Replaced::Absent),
             Err(error) => return Err(self.rename_error(error.into())),
         }
-        if is_same(guard, aside, judged) {
+        if self.is_same(guard, aside, judged) {
             return Ok(Replaced::Expected);
         }
         match rename_exchange::publish(guard.as_fd(), aside, self.name.as_str()) {
@@ -303,6 +318,12 @@ impl LockFile {
         }
     }
 
+    /// Says whether the file with this name is the one that was judged, with the same content.
+    fn is_same(&self, guard: &Guard<'_>, name: &str, judged: &Snapshot) -> bool {
+        let found = safe_open::read(guard.as_fd(), name, self.owners);
+        found.is_ok_and(|found| found.is_some_and(|found| found.is_same(judged)))
+    }
+
     pub(super) fn write_error(&self, source: io::Error) -> GuardError {
         GuardError::Write { path: self.path(), source }
     }
@@ -310,12 +331,6 @@ impl LockFile {
     pub(super) fn rename_error(&self, source: io::Error) -> GuardError {
         GuardError::Rename { path: self.path(), source }
     }
-}
-
-/// Says whether the file with this name is the one that was judged, with the same content.
-fn is_same(guard: &Guard<'_>, name: &str, judged: &Snapshot) -> bool {
-    let found = safe_open::read(guard.as_fd(), name);
-    found.is_ok_and(|found| found.is_some_and(|found| found.is_same(judged)))
 }
 
 /// Returns the identity of the file that has this name now.

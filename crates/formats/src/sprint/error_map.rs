@@ -5,21 +5,16 @@ use std::io;
 use super::problem::Problem;
 use super::status::Mode;
 use crate::guard::GuardError;
-use crate::safe_open::UnsafeFile;
 
 /// Maps an error of opening the folder.
 pub(super) fn on_open(error: GuardError) -> Problem {
     Problem::RootNotAccessible(Some(cause(error)))
 }
 
-/// Maps an error of reading the lock. A release cannot remove another user's lock. A timeout of the guard counts as a
-/// failed write.
+/// Maps an error of reading the lock. A timeout of the guard counts as a failed write.
 pub(super) fn on_look(error: GuardError, mode: Mode) -> Problem {
     match (&error, mode) {
         (GuardError::Stuck { .. }, Mode::Acquire) => Problem::WriteFailed(cause(error)),
-        (GuardError::UnsafeFile { source: UnsafeFile::Owner(_), .. }, Mode::Release) => {
-            Problem::DeleteDenied(cause(error))
-        }
         (_, Mode::Acquire | Mode::Release | Mode::Check) => Problem::CannotRead(cause(error)),
     }
 }
@@ -64,6 +59,7 @@ pub(super) fn cause(error: GuardError) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::safe_open::UnsafeFile;
 
     /// Requirements 19, 37, 38, 45.
     #[test]
@@ -74,13 +70,12 @@ mod tests {
         let sentence = |problem: Problem| problem.to_string();
         let rename = |source| GuardError::Rename { path: path(), source };
         let write = |source| GuardError::Write { path: path(), source };
-        let foreign = || GuardError::UnsafeFile { path: path(), source: UnsafeFile::Owner(7) };
+        let unsafe_file = || GuardError::UnsafeFile { path: path(), source: UnsafeFile::Kind("FIFO") };
         assert_eq!(sentence(on_write(rename(denied()))), "Atomic rename failed");
         assert_eq!(sentence(on_write(write(full()))), "Failed to write lock file");
         assert_eq!(sentence(on_write(GuardError::Stuck { path: path() })), "Failed to write lock file");
         assert_eq!(sentence(on_delete(rename(denied()))), "Cannot delete lock file: permission denied");
         assert_eq!(sentence(on_delete(rename(full()))), "Cannot delete lock file");
-        assert_eq!(sentence(on_look(foreign(), Mode::Release)), "Cannot delete lock file: permission denied");
-        assert_eq!(sentence(on_look(foreign(), Mode::Acquire)), "Cannot read lock file");
+        assert_eq!(sentence(on_look(unsafe_file(), Mode::Acquire)), "Cannot read lock file");
     }
 }

@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 
 use super::record::LOCK_VERSION;
+use crate::safe_open::MAX_BYTES;
 use crate::yaml::{self, Node, Source, Value};
 
-/// The most bytes of a record. A real one needs a few hundred.
-pub(super) const MAX_BYTES: usize = 8 * 1024;
 /// The most characters of a version that are shown.
 const MAX_SHOWN: usize = 40;
 
@@ -16,11 +15,11 @@ pub(super) struct Fields(Vec<(Node, Node)>);
 impl Fields {
     /// Reads the one mapping of a file. Refuses a key that is there twice, at any depth.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
-        if bytes.len() > MAX_BYTES {
+        if bytes.len() as u64 > MAX_BYTES {
             return Err(format!("{} bytes are no record", bytes.len()));
         }
-        let text = str::from_utf8(bytes).map_err(|error| format!("it is not text in UTF-8: {error}"))?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = decoded(bytes)?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         // The parser takes NUL for the end of the text.
         if let Some(character) =
             text.chars().find(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}'))
@@ -64,6 +63,21 @@ impl Fields {
         let entry = self.0.iter().find(|(key, _)| key.text() == Some(name));
         entry.map(|(_, value)| value).filter(|value| !value.is_null())
     }
+}
+
+/// Decodes a file: UTF-8, or UTF-16 if it begins with the byte-order mark of UTF-16, as Windows programs write it.
+fn decoded(bytes: &[u8]) -> Result<String, String> {
+    let unit = match bytes {
+        [0xff, 0xfe, ..] => u16::from_le_bytes,
+        [0xfe, 0xff, ..] => u16::from_be_bytes,
+        _ => {
+            let text = str::from_utf8(bytes).map_err(|error| format!("it is not text in UTF-8: {error}"));
+            return text.map(str::to_owned);
+        }
+    };
+    let units = bytes.chunks(2).map(|pair| pair.try_into().ok().map(unit)).collect::<Option<Vec<u16>>>();
+    let text = units.and_then(|units| String::from_utf16(&units).ok());
+    text.ok_or_else(|| "it is not text in UTF-16".to_owned())
 }
 
 /// Returns a key that a mapping has twice, in this node or below it.

@@ -18,10 +18,10 @@ use super::judgement::Judged;
 use super::messages;
 use super::problem::Problem;
 use super::record::Record;
-use super::status::{Answer, LockInfo, Status};
+use super::status::{Answer, LockInfo, Mode, Status};
 use super::translations::{Lang, Text};
 use crate::guard::{Folder, GuardError, Held, LockFile, Removal, Take};
-use crate::safe_open::{SETTLING, Snapshot};
+use crate::safe_open::{SETTLING, Snapshot, UnsafeFile};
 use crate::{HeldReason, StaleReason, Verdict};
 
 /// The mode of the file. Records are not secret: everybody in the project may see who runs a sprint.
@@ -29,6 +29,10 @@ const FILE_MODE: u32 = 0o644;
 
 /// How long another program may take to write a record. After that its temporary file is left over.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often a file with a second name is looked at again, and after which pause.
+const LINK_LOOKS: u32 = 10;
+const LINK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Functions of the machine, which tests replace.
 pub struct Machine<'a> {
@@ -43,10 +47,16 @@ pub struct Machine<'a> {
 impl Machine<'static> {
     /// Returns the functions of the real machine.
     pub fn real() -> Self {
-        Self {
-            now: &WallTime::now,
-            is_alive: &|pid| u32::try_from(pid).map_or(Ok(false), process::is_running),
-            pause: &|span| drop(poll::wait(&[], Some(span))),
+        Self { now: &WallTime::now, is_alive: &is_alive, pause: &|span| drop(poll::wait(&[], Some(span))) }
+    }
+}
+
+/// Checks a process as `kill -0` does, and fails for what `kill -0` does not accept as one process.
+fn is_alive(pid: i64) -> io::Result<bool> {
+    match u32::try_from(pid) {
+        Ok(number) if (1..=i32::MAX as u32).contains(&number) => process::is_running(number),
+        Ok(_) | Err(_) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not the number of a process"))
         }
     }
 }
@@ -75,13 +85,18 @@ pub fn run(call: &Call, machine: &Machine<'_>, caller: &mut Caller<'_>) -> Answe
         Ok(lock) => lock,
         Err(error) => return Answer::failure(error_map::on_open(error), LockInfo::Absent),
     };
-    let seen = match read_settled(&lock, machine) {
+    let seen = match read_settled(&lock, call.mode, machine) {
         Ok(seen) => seen,
-        Err(error) => return Answer::failure(error_map::on_look(error, call.mode), LockInfo::Unread),
+        Err(error) => return Answer::failure(error_map::on_look(error, call.mode), unread(call)),
     };
     let step = decide(call.mode, found(seen.as_ref()), call.force);
     let mut flow = Flow { call, machine, caller };
     match (step, seen) {
+        // Only its user and root may take over or remove a lock.
+        (Step::Override | Step::Ask(_), Some(seen)) if !may_change(&seen.snapshot) => {
+            let message = messages::not_ours(&seen.judged, flow.caller.lang);
+            blocked(seen.judged, message)
+        }
         (Step::Create | Step::Override | Step::Ask(_), None) => flow.take(lock, None),
         (Step::Create, Some(_)) => flow.take(lock, None),
         (Step::Override, Some(seen)) => flow.override_zombie(lock, seen),
@@ -123,6 +138,9 @@ impl Flow<'_, '_, '_> {
 
     fn ask(&mut self, question: Question, lock: LockFile, seen: Seen) -> Answer {
         let lang = self.caller.lang;
+        for warning in &seen.judged.warnings {
+            (self.caller.tell)(&warning.line());
+        }
         if (self.caller.confirm)(&messages::question(question, &seen.judged, lang)) {
             return self.take(lock, Some(seen));
         }
@@ -159,10 +177,8 @@ impl Flow<'_, '_, '_> {
             Ok(None) => None,
             Err(error) => {
                 let _ = held.release();
-                return Answer::failure(
-                    Problem::VerifyFailed(Some(error_map::cause(error))),
-                    LockInfo::Unread,
-                );
+                let problem = Problem::VerifyFailed(Some(error_map::cause(error)));
+                return Answer::failure(problem, unread(self.call));
             }
         };
         let is_ours = |read: &Record| (read.pid, &read.session_id) == (record.pid, &record.session_id);
@@ -194,16 +210,22 @@ impl Flow<'_, '_, '_> {
 
     fn release(&self, lock: &LockFile, seen: Option<Seen>) -> Answer {
         let mut warnings = seen.map(|seen| seen.judged.warnings).unwrap_or_default();
-        let removed = match lock.remove(&mut |_| true) {
+        // Either it is removed, or the error says enough.
+        warnings.retain(|warning| !matches!(warning, Problem::OtherUser(_)));
+        let removed = match lock.remove(&mut may_change) {
             Ok(Removal::Removed(snapshot)) => Some(snapshot),
             Ok(Removal::Absent) => None,
-            Ok(Removal::Lost(_)) => {
-                let problem = Problem::DeleteFailed(io::ErrorKind::ResourceBusy.into());
-                return Answer::failure(problem, LockInfo::Unread).with_warnings(warnings);
+            Ok(Removal::Lost(snapshot)) => {
+                let problem = match may_change(&snapshot) {
+                    true => Problem::DeleteFailed(io::ErrorKind::ResourceBusy.into()),
+                    false => Problem::DeleteDenied(io::ErrorKind::PermissionDenied.into()),
+                };
+                let info = LockInfo::judged(&judge(&snapshot, self.machine));
+                return Answer::failure(problem, info).with_warnings(warnings);
             }
             Err(error) => {
-                return Answer::failure(error_map::on_delete(error), LockInfo::Unread)
-                    .with_warnings(warnings);
+                let problem = error_map::on_delete(error);
+                return Answer::failure(problem, unread(self.call)).with_warnings(warnings);
             }
         };
         if let (Some(expected), Some(removed)) = (&self.call.session_id, &removed) {
@@ -238,27 +260,59 @@ fn remove_leftover(call: &Call, machine: &Machine<'_>, older_than: Duration) -> 
     std::fs::remove_file(path).or_else(gone)
 }
 
-fn open(call: &Call) -> Result<LockFile, GuardError> {
+pub(super) fn open(call: &Call) -> Result<LockFile, GuardError> {
     let is_record = |bytes: &[u8]| Record::parse(bytes).is_ok();
-    Ok(LockFile::new(Folder::open(&call.root)?, call.name.clone(), FILE_MODE, is_record))
+    Ok(LockFile::new(Folder::open(&call.root)?, call.name.clone(), FILE_MODE, is_record).of_anybody())
 }
 
-/// Reads the lock. If another program may still write the file, waits until it should be done.
-fn read_settled(lock: &LockFile, machine: &Machine<'_>) -> Result<Option<Seen>, GuardError> {
-    let Some(mut snapshot) = lock.read()? else { return Ok(None) };
+/// Says whether we may take over or remove this lock.
+fn may_change(snapshot: &Snapshot) -> bool {
+    snapshot.is_ours() || rustix::process::geteuid().is_root()
+}
+
+/// Describes a lock that could not be read: whether a file is there.
+fn unread(call: &Call) -> LockInfo {
+    let path = call.root.join(call.name.as_str());
+    if path.symlink_metadata().is_ok() { LockInfo::Unread } else { LockInfo::Absent }
+}
+
+/// Reads the lock, without waiting for anybody who has the folder locked. If another program may still write the file,
+/// waits until it should be done.
+fn read_settled(lock: &LockFile, mode: Mode, machine: &Machine<'_>) -> Result<Option<Seen>, GuardError> {
+    let Some(mut snapshot) = read_once(lock, mode, machine)? else { return Ok(None) };
     let mut judged = judge(&snapshot, machine);
     if judged.verdict == Verdict::Held(HeldReason::BeingWritten) {
         (machine.pause)(SETTLING.saturating_sub((machine.now)().since(snapshot.modified_at())));
-        let Some(again) = lock.read()? else { return Ok(None) };
+        let Some(again) = read_once(lock, mode, machine)? else { return Ok(None) };
         judged = judge(&again, machine);
         snapshot = again;
     }
     Ok(Some(Seen { snapshot, judged }))
 }
 
+/// Reads the file. A program that creates it with `link` has a second name for it for a moment. One of ours that was killed
+/// in this moment leaves the second name; only a mode that may change something removes it.
+fn read_once(lock: &LockFile, mode: Mode, machine: &Machine<'_>) -> Result<Option<Snapshot>, GuardError> {
+    for _ in 0..LINK_LOOKS {
+        match lock.peek() {
+            Err(GuardError::UnsafeFile { source: UnsafeFile::Linked(_), .. }) => (machine.pause)(LINK_PAUSE),
+            read => return read,
+        }
+    }
+    match mode {
+        Mode::Check => lock.peek(),
+        Mode::Acquire | Mode::Release => lock.read(),
+    }
+}
+
 fn judge(snapshot: &Snapshot, machine: &Machine<'_>) -> Judged {
     let now = (machine.now)();
-    Judged::new(Record::parse(snapshot.bytes()), machine.is_alive, now, snapshot.is_settling(now))
+    let mut judged =
+        Judged::new(Record::parse(snapshot.bytes()), machine.is_alive, now, snapshot.is_settling(now));
+    if !snapshot.is_ours() {
+        judged.warnings.push(Problem::OtherUser(snapshot.owner()));
+    }
+    judged
 }
 
 fn found(seen: Option<&Seen>) -> Found {

@@ -1,5 +1,7 @@
 //! Messages about a lock, in the language of the user.
 
+use std::time::Duration;
+
 use lockkeeper_core::printable::printable;
 
 use super::decide::Question;
@@ -28,6 +30,11 @@ pub(super) fn running(judged: &Judged, lang: Lang) -> String {
     }
 }
 
+/// Returns why a lock of another user is not taken over.
+pub(super) fn not_ours(judged: &Judged, lang: Lang) -> String {
+    if judged.is_zombie() { fill(Text::NotOurs, judged, lang) } else { running(judged, lang) }
+}
+
 /// Fills a text with the values of a lock.
 pub(super) fn fill(text: Text, judged: &Judged, lang: Lang) -> String {
     let unknown = Text::Unknown.fill(lang, &[]);
@@ -41,10 +48,15 @@ pub(super) fn fill(text: Text, judged: &Judged, lang: Lang) -> String {
             ("state", &value(state)),
             ("session_id", &value(record.and_then(|record| record.session_id.clone()))),
             ("started_at", &value(record.map(|record| record.started_at.as_str().to_owned()))),
-            ("age_hours", &value(judged.age.map(|age| hours(age).to_string()))),
+            ("age", &value(judged.age.map(ago))),
             ("epic_spec", &value(record.and_then(|record| record.epic_spec.clone()))),
         ],
     )
+}
+
+/// Returns an age as the format writes it: hours, with at most one digit after the point.
+fn ago(age: Duration) -> String {
+    format!("{}h ago", (hours(age) * 10.0).round() / 10.0)
 }
 
 /// Replaces control characters. Another program wrote the text, and it must not control the terminal.
@@ -54,8 +66,6 @@ fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use lockkeeper_platform::wall_clock::WallTime;
 
     use super::*;

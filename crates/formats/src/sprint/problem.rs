@@ -2,6 +2,7 @@
 
 use std::io;
 
+use lockkeeper_core::printable::printable;
 use thiserror::Error;
 
 /// How serious a problem is.
@@ -54,6 +55,9 @@ pub enum Problem {
         /// The error of the system.
         source: io::Error,
     },
+    /// The lock file belongs to this user, who is not us.
+    #[error("Lock file belongs to another user (uid {0})")]
+    OtherUser(u32),
     /// The new record could not be written.
     #[error("Failed to write lock file")]
     WriteFailed(#[source] io::Error),
@@ -102,6 +106,7 @@ impl Problem {
             Self::InvalidFormat
             | Self::UnknownVersion(_)
             | Self::CheckFailed { .. }
+            | Self::OtherUser(_)
             | Self::SessionMismatch { .. }
             | Self::LeftoverStays(_) => Severity::Warning,
         }
@@ -133,6 +138,16 @@ impl Problem {
         text
     }
 
+    /// Returns the line for the terminal: severity, sentence and causes.
+    pub fn line(&self) -> String {
+        let word = match self.severity() {
+            Severity::Fatal => "error",
+            Severity::Warning => "warning",
+        };
+        // A problem may quote text from the lock file, which another program wrote.
+        format!("{word}: {}", printable(&self.with_causes()))
+    }
+
     /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -146,7 +161,7 @@ impl Problem {
             Self::BadText(_) => "give one line of at most 1000 bytes without control characters",
             Self::BadPid(_) => "name a process that lives as long as the sprint, such as $$: --pid PID",
             Self::CannotRead(_) => {
-                "a lock is a regular file of your own: look at it with `ls -l`, then remove or chmod it"
+                "a lock is a regular file that you may read: look at it with `ls -l`, then remove or chmod it"
             }
             Self::InvalidFormat => "if no sprint runs: acquire with --force, or release",
             Self::UnknownVersion(_) => "a newer program wrote it: use that one, or acquire with --force",
@@ -158,7 +173,13 @@ impl Problem {
                 "another program writes this lock without looking: find it, then try again"
             }
             Self::SessionMismatch { .. } => "the lock of another session was removed: tell whoever runs it",
-            Self::DeleteDenied(_) | Self::DeleteFailed(_) => {
+            Self::OtherUser(_) => {
+                "only that user or root releases it; root takes it over with acquire --force"
+            }
+            Self::DeleteDenied(_) => {
+                "the lock is still there: release it as its user or root, with a project root that is writable"
+            }
+            Self::DeleteFailed(_) => {
                 "the lock is still there: make the project root writable, then release again"
             }
             Self::LeftoverStays(_) => "remove it yourself; it does not hold the lock",

@@ -35,6 +35,8 @@ pub enum Text {
     ActivePrompt,
     /// The user did not confirm.
     NotConfirmed,
+    /// Another user's zombie, which only that user or root takes over.
+    NotOurs,
     /// Another sprint was faster.
     Overtaken,
     /// The lock cannot be judged.
@@ -65,30 +67,35 @@ impl Text {
         let (english, japanese, chinese) = match self {
             Self::ZombiePrompt => (
                 "Zombie lock found:\n- PID: {pid} (process state: {state})\n- Session: {session_id}\n\
-                 - Started: {started_at} ({age_hours}h ago)\n- Epic: {epic_spec}\n\n\
+                 - Started: {started_at} ({age})\n- Epic: {epic_spec}\n\n\
                  Overwrite this lock and start a new sprint? [y/N]",
                 "ゾンビロックを検出しました：\n- PID: {pid} (プロセスの状態: {state})\n- Session: {session_id}\n\
-                 - 開始時刻: {started_at} ({age_hours}h ago)\n- Epic: {epic_spec}\n\n\
+                 - 開始時刻: {started_at} ({age})\n- Epic: {epic_spec}\n\n\
                  このロックを上書きして新しい Sprint を開始しますか? [y/N]",
                 "检测到僵尸锁：\n- PID: {pid} (进程状态: {state})\n- Session: {session_id}\n\
-                 - 启动时间: {started_at} ({age_hours}h ago)\n- Epic: {epic_spec}\n\n\
+                 - 启动时间: {started_at} ({age})\n- Epic: {epic_spec}\n\n\
                  是否覆盖此锁并启动新 Sprint? [y/N]",
             ),
             Self::ActivePrompt => (
                 "Warning: a sprint is running!\n- PID: {pid} (process state: {state})\n- Session: {session_id}\n\
-                 - Started: {started_at} ({age_hours}h ago)\n\
+                 - Started: {started_at} ({age})\n\
                  Overwriting its lock by force may damage its state files. Overwrite? [y/N]",
                 "警告: 実行中の Sprint プロセスを検出しました！\n- PID: {pid} (プロセスの状態: {state})\n\
-                 - Session: {session_id}\n- 開始時刻: {started_at} ({age_hours}h ago)\n\
+                 - Session: {session_id}\n- 開始時刻: {started_at} ({age})\n\
                  強制的に上書きすると状態ファイルが壊れる可能性があります。上書きしますか? [y/N]",
                 "警告: 检测到活跃的 Sprint 进程！\n- PID: {pid} (进程状态: {state})\n- Session: {session_id}\n\
-                 - 启动时间: {started_at} ({age_hours}h ago)\n\
+                 - 启动时间: {started_at} ({age})\n\
                  强制覆盖可能导致状态文件损坏。确认覆盖? [y/N]",
             ),
             Self::NotConfirmed => (
                 "Lock not overwritten: nobody confirmed it (PID: {pid}, session: {session_id}, started: {started_at})",
                 "ロックは上書きされませんでした: 確認が得られませんでした (PID: {pid}, session: {session_id}, started: {started_at})",
                 "锁未被覆盖：未得到确认 (PID: {pid}, session: {session_id}, started: {started_at})",
+            ),
+            Self::NotOurs => (
+                "Zombie lock of another user, not overwritten (PID: {pid}, session: {session_id}, started: {started_at})",
+                "別のユーザーのゾンビロックのため、上書きしませんでした (PID: {pid}, session: {session_id}, started: {started_at})",
+                "僵尸锁属于其他用户，未被覆盖 (PID: {pid}, session: {session_id}, started: {started_at})",
             ),
             Self::Overtaken => (
                 "Lock not acquired: another program changed it at the same time",
@@ -101,9 +108,9 @@ impl Text {
                 "存在 Sprint 锁，但无法判断其持有者：视为被占用",
             ),
             Self::Zombie => (
-                "Zombie lock found (PID: {pid}, process state: {state}, session: {session_id}, started: {started_at}, {age_hours}h ago)",
-                "ゾンビロックを検出しました (PID: {pid}, プロセスの状態: {state}, session: {session_id}, started: {started_at}, {age_hours}h ago)",
-                "检测到僵尸锁 (PID: {pid}, 进程状态: {state}, session: {session_id}, started: {started_at}, {age_hours}h ago)",
+                "Zombie lock found (PID: {pid}, process state: {state}, session: {session_id}, started: {started_at}, {age})",
+                "ゾンビロックを検出しました (PID: {pid}, プロセスの状態: {state}, session: {session_id}, started: {started_at}, {age})",
+                "检测到僵尸锁 (PID: {pid}, 进程状态: {state}, session: {session_id}, started: {started_at}, {age})",
             ),
             Self::Clean => ("No sprint lock", "Sprint のロックはありません", "没有 Sprint 锁"),
             Self::Override => (
@@ -164,7 +171,7 @@ mod tests {
         ("state", "dead"),
         ("session_id", "s-{pid}"),
         ("started_at", "2026-02-07T22:30:00Z"),
-        ("age_hours", "2.5"),
+        ("age", "2.5h ago"),
         ("epic_spec", "epic5"),
     ];
 
@@ -205,6 +212,7 @@ mod tests {
             Text::ZombiePrompt,
             Text::ActivePrompt,
             Text::NotConfirmed,
+            Text::NotOurs,
             Text::Overtaken,
             Text::HeldUnknown,
             Text::Zombie,

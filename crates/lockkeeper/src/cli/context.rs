@@ -10,7 +10,7 @@ use lockkeeper_engine::open::{OpenError, has_store, open_engine, open_engine_to_
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 
-use crate::config::{Config, Inputs};
+use crate::config::{Config, Inputs, Source};
 
 /// Flags that every command has.
 #[derive(clap::Args)]
@@ -123,6 +123,16 @@ impl Context {
         Runs::open_existing(self.state()?).map_err(Report::from)
     }
 
+    /// The folder that a setting names. A path in the project's file is relative to the project, others to the current folder.
+    pub(super) fn folder(&self, key: &str) -> Option<PathBuf> {
+        let setting = self.config.settings().iter().find(|setting| setting.key == key)?;
+        let base = match setting.source {
+            Source::Project(_) => &self.location.root,
+            Source::Default | Source::User(_) | Source::Environment(_) | Source::Flag(_) => &self.cwd,
+        };
+        setting.value.as_ref().map(|path| base.join(path))
+    }
+
     /// The owner that the flag or the settings name.
     pub(super) fn named_owner(&self, flag: Option<&Owner>) -> Option<Owner> {
         flag.cloned().or_else(|| self.config.text("owner").and_then(|text| text.parse().ok()))
@@ -164,7 +174,7 @@ fn named_folder(config: &Config, root: &Path) -> Result<Option<PathBuf>, Report>
     let Some(value) = chosen.and_then(|setting| setting.value.as_deref()) else { return Ok(None) };
     let path = if store_wins { store_path(value)? } else { value };
     // A path in the project's file is relative to the project. Other paths are relative to the current folder.
-    let in_file = chosen.is_some_and(|setting| matches!(setting.source, crate::config::Source::Project(_)));
+    let in_file = chosen.is_some_and(|setting| matches!(setting.source, Source::Project(_)));
     Ok(Some(if in_file { root.join(path) } else { PathBuf::from(path) }))
 }
 

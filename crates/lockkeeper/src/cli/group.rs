@@ -38,7 +38,7 @@ enum Command {
     /// The same without waiting
     Try(acquire::DescriptorArgs),
     /// Release the lock
-    Release(acquire::DescriptorArgs),
+    Release(acquire::ReleaseArgs),
     /// Hold the lock while a command runs
     Exec(acquire::ExecArgs),
     /// Print the path of the lock file of a group; create it if it does not exist

@@ -174,7 +174,7 @@ fn queue_runner(context: &Context, place: &Place) -> Result<QueueRunner, Report>
     });
     let runs = Runs::open(&context.location.state)?;
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
-    let status = StatusLog::open(&place.status_dir)?;
+    let status = StatusLog::open(place.status_dir(context))?;
     let settings = place.settings(context)?;
     let worker = Arc::new(Worker::begin(runs, leases, settings, 0, Some(status), listener)?);
     let listener = ControlListener::begin(&worker, Some(signals))?;

@@ -141,7 +141,7 @@ fn work(
 ) -> Result<JoinHandle<Result<(), RunError>>, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let (runs, leases) = (context.runs()?, open_engine(&context.location.state)?);
-    let status = Some(StatusLog::open(&args.place.status_dir)?);
+    let status = Some(StatusLog::open(args.place.status_dir(context))?);
     let settings = args.place.settings(context)?;
     let worker = Worker::begin(runs, leases, settings, args.work, status, state.worker_listener())?;
     let working = thread::Builder::new().name("worker".to_owned());
@@ -177,7 +177,7 @@ fn settings(context: &Context, args: &Args, token_file: Option<&Path>) -> Result
         stays: ticket_ttl(context),
         grace: grace(context),
         execution: args.place.settings(context)?,
-        status_dir: Some(args.place.status_dir.clone()),
+        status_dir: Some(args.place.status_dir(context)),
         defaults: Defaults { dir: context.location.root.clone(), ..defaults(context) },
         queue_limit: queue_limit(context),
         doctor: DoctorSettings {

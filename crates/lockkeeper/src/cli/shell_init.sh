@@ -4,7 +4,7 @@
 #
 #   acquire_lock GROUP [SECONDS]      wait for the lock; exit 0: acquired, 75: timeout
 #   try_lock GROUP                    the same without waiting
-#   release_lock GROUP [FD]           release the lock
+#   release_lock GROUP [FD]           release the lock: close its descriptor
 #   execute_with_lock GROUP CMD...    hold the lock while a command or function runs; returns its exit code
 #   check_deadlock, cleanup_orphan_locks, force_release_all, start_deadlock_monitor, stop_deadlock_monitor
 #
@@ -137,10 +137,13 @@ release_lock() {
     fi
     _lockkeeper_released=$_lockkeeper_fd
     _lockkeeper_code=0
-    _lockkeeper_group release --fd "$_lockkeeper_released" -- "$1" || _lockkeeper_code=$?
+    # Closing releases, unlocking would be too much: in a trap, the command that the lock protects may still run.
+    _lockkeeper_group release --on-close --fd "$_lockkeeper_released" -- "$1" || _lockkeeper_code=$?
     eval "_lockkeeper_name=\${_lockkeeper_group_$_lockkeeper_released:-}"
     if [ "$_lockkeeper_name" = "$1" ]; then
         _lockkeeper_forget "$_lockkeeper_released"
+        _lockkeeper_close "$_lockkeeper_released"
+    elif [ "$_lockkeeper_code" -eq 0 ]; then
         _lockkeeper_close "$_lockkeeper_released"
     fi
     return "$_lockkeeper_code"
@@ -171,8 +174,16 @@ force_release_all() {
     _lockkeeper_group force-release-all --yes "$@"
 }
 
+# The monitor outlives the shell, so it must not inherit the locks.
 start_deadlock_monitor() {
-    _lockkeeper_group monitor start "$@"
+    (
+        _lockkeeper_left=${_lockkeeper_fds:-}
+        while [ -n "$_lockkeeper_left" ]; do
+            _lockkeeper_close "${_lockkeeper_left%% *}"
+            _lockkeeper_left=${_lockkeeper_left#* }
+        done
+        _lockkeeper_group monitor start "$@"
+    )
 }
 
 stop_deadlock_monitor() {

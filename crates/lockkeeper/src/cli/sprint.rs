@@ -1,6 +1,8 @@
 //! `sprint`: the lock file `.sprint-running`, which lets one sprint run at a time.
 
-use std::ffi::OsStr;
+mod hold;
+
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -9,13 +11,12 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::sprint::{
-    self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Severity, Status, Text,
+    self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Status, Text,
     USER_CONFIRM_TIMEOUT,
 };
 use lockkeeper_platform::{answer, holder_process};
 
 use super::context::{Context, Globals};
-use super::table::plain;
 use super::{Verb, print};
 
 /// The process in the lock file if no other process outlives this command.
@@ -25,12 +26,14 @@ const INIT: u32 = 1;
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  lockkeeper sprint acquire --project-root . --session-id sprint-1 --epic-spec epic5\n  \
-    lockkeeper sprint check --project-root . || echo 'not now'\n  lockkeeper sprint release --project-root . --session-id sprint-1\n\n\
+    lockkeeper sprint check --project-root . || echo 'not now'\n  lockkeeper sprint release --project-root . --session-id sprint-1\n  \
+    lockkeeper sprint hold --project-root . --session-id sprint-1 --epic-spec epic5 -- ./run-the-sprint\n\n\
     Prints status, mode, lock_info, message and errors as YAML, or with --json as JSON. Exit code 0: acquired, released, \
     clean; 75: blocked, zombie-detected; 1: failure; 2: bad input. A lock whose process is gone, that is older than 24 \
     hours or that cannot be parsed is a zombie: acquire asks before it takes it over (30 seconds, then no; standard \
     input may be a pipe). The lock is tied to a process that outlives this command: --pid, LOCKKEEPER_PID, \
-    CLAUDE_PID, else the nearest ancestor that is not a shell started just for it, nor a subshell."
+    CLAUDE_PID, else the nearest ancestor that is not a shell started just for it, nor a subshell. hold ties it to the \
+    command, releases it at the end, and exits as the command does; 76: another sprint has taken the lock meanwhile."
 )]
 pub(super) struct Args {
     /// What to do
@@ -57,6 +60,12 @@ pub(super) struct Args {
     /// The process that the lock is tied to
     #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     pid: Option<String>,
+    /// With hold: the process that takes the lock and then becomes the command
+    #[arg(long, hide = true)]
+    in_place: bool,
+    /// With hold: the command and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
 }
 
 /// Lists the modes for help and completion, but accepts any text: the format has its own error for an unknown mode.
@@ -76,7 +85,7 @@ impl TypedValueParser for AnyMode {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(["acquire", "release", "check"].into_iter().map(PossibleValue::new)))
+        Some(Box::new(["acquire", "release", "check", "hold"].into_iter().map(PossibleValue::new)))
     }
 }
 
@@ -84,46 +93,107 @@ impl Verb for Args {
     const NAME: &'static str = "sprint";
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
-        Ok(run(&Context::without_store(globals)?, &self))
+        let context = Context::without_store(globals)?;
+        if self.mode == hold::MODE {
+            return hold::run(&context, &self);
+        }
+        if !self.command.is_empty() {
+            return Err(Report::usage(format!("sprint {} starts no command", self.mode))
+                .with_hint("`lockkeeper sprint hold … -- CMD` holds the lock while a command runs"));
+        }
+        let done = Done::of(&context, &self, &self.mode, None);
+        done.print(&context);
+        Ok(exit(&done.answer))
     }
 }
 
-fn run(context: &Context, args: &Args) -> Exit {
-    let input = Input {
-        mode: args.mode.clone(),
+fn input(context: &Context, args: &Args, mode: &str) -> Input {
+    Input {
+        mode: mode.to_owned(),
         project_root: args.project_root.as_ref().map(|root| context.cwd.join(root)),
         session_id: args.session_id.clone(),
         epic_spec: args.epic_spec.clone(),
         force: args.force,
         lock_file_name: args.lock_file_name.clone(),
-    };
-    let lang = Lang::of(context.config.text("lang"));
-    let answer = input.check().and_then(|call| act(&call, args, lang)).unwrap_or_else(|problem| {
-        let info = if input.something_is_there() { LockInfo::Unread } else { LockInfo::Absent };
-        Answer::failure(problem, info)
-    });
-    if context.json {
-        print::json(&answer.to_json(&args.mode));
-    } else {
-        print::document(&answer.to_yaml(&args.mode));
     }
-    print_problems(&answer);
-    if answer.status == Status::Acquired {
-        offer_to_ignore(&input, lang);
-    }
-    exit(&answer)
 }
 
-fn act(call: &Call, args: &Args, lang: Lang) -> Result<Answer, Problem> {
-    let binding = match call.mode() {
-        Mode::Acquire => Some(Binding::choose(args, lang)?),
-        Mode::Release | Mode::Check => None,
+/// A call that was carried out, with its answer.
+struct Done {
+    input: Input,
+    lang: Lang,
+    answer: Answer,
+    /// The lines that were printed before a question.
+    told: Vec<String>,
+}
+
+impl Done {
+    /// Carries out a call. Without `pid`, the process that the lock is tied to is looked for.
+    fn of(context: &Context, args: &Args, mode: &str, pid: Option<u32>) -> Self {
+        let input = input(context, args, mode);
+        let lang = Lang::of(context.config.text("lang"));
+        let mut told = Vec::new();
+        match input.check().and_then(|call| act(&call, args, pid, lang, &mut told)) {
+            Ok(answer) => Self { input, lang, answer, told },
+            Err(problem) => Self::refused(context, input, problem),
+        }
+    }
+
+    /// The answer to bad input.
+    fn refused(context: &Context, input: Input, problem: Problem) -> Self {
+        let info = if input.something_is_there() { LockInfo::Unread } else { LockInfo::Absent };
+        let lang = Lang::of(context.config.text("lang"));
+        Self { input, lang, answer: Answer::failure(problem, info), told: Vec::new() }
+    }
+
+    /// Prints the document of the format, and everything else.
+    fn print(&self, context: &Context) {
+        if context.json {
+            print::json(&self.answer.to_json(&self.input.mode));
+        } else {
+            print::document(&self.answer.to_yaml(&self.input.mode));
+        }
+        self.print_problems();
+    }
+
+    /// Prints errors, warnings and hints.
+    fn print_problems(&self) {
+        for problem in &self.answer.problems {
+            let line = problem.line();
+            if !self.told.contains(&line) {
+                print::talk(&line);
+            }
+            // After a success no hint is needed.
+            if self.answer.status != Status::Acquired {
+                print::talk(&format!("hint: {}", problem.hint()));
+            }
+        }
+        if self.answer.status == Status::Acquired {
+            offer_to_ignore(&self.input, self.lang);
+        }
+    }
+}
+
+/// Carries out the call. `told` gets the lines that were printed before a question.
+fn act(
+    call: &Call,
+    args: &Args,
+    pid: Option<u32>,
+    lang: Lang,
+    told: &mut Vec<String>,
+) -> Result<Answer, Problem> {
+    let binding = match (call.mode(), pid) {
+        (Mode::Acquire, None) => Some(Binding::choose(args, lang)?),
+        (Mode::Acquire, Some(_)) | (Mode::Release | Mode::Check, _) => None,
     };
     let mut caller = Caller {
         lang,
         confirm: &mut |question| args.yes || confirm(question, USER_CONFIRM_TIMEOUT),
-        tell: &mut |line| print::talk(line),
-        pid: binding.as_ref().map_or(INIT, |binding| binding.pid),
+        tell: &mut |line| {
+            print::talk(line);
+            told.push(line.to_owned());
+        },
+        pid: pid.or(binding.as_ref().map(|binding| binding.pid)).unwrap_or(INIT),
     };
     let answer = sprint::run(call, &Machine::real(), &mut caller);
     if let Some(binding) = binding.filter(|_| answer.status == Status::Acquired) {
@@ -169,21 +239,6 @@ fn confirm(question: &str, within: Duration) -> bool {
         let _ = writeln!(stderr);
     }
     yes
-}
-
-fn print_problems(answer: &Answer) {
-    for problem in &answer.problems {
-        let word = match problem.severity() {
-            Severity::Fatal => "error",
-            Severity::Warning => "warning",
-        };
-        // A problem may quote text from the lock file, which another program wrote.
-        print::talk(&format!("{word}: {}", plain(&problem.with_causes())));
-        // After a success no hint is needed.
-        if answer.status != Status::Acquired {
-            print::talk(&format!("hint: {}", problem.hint()));
-        }
-    }
 }
 
 fn offer_to_ignore(input: &Input, lang: Lang) {

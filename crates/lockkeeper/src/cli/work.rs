@@ -17,7 +17,7 @@ use lockkeeper_engine::runs::{Runs, Stuck};
 use lockkeeper_engine::work::{Listener, Settings, Worker, WorkerEvent};
 use lockkeeper_formats::aiflow::Aiflow;
 use lockkeeper_formats::status::StatusLog;
-use lockkeeper_formats::swarm::Swarm;
+use lockkeeper_formats::swarm::{DEFAULT_DIR, Swarm};
 use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::json;
 
@@ -59,9 +59,10 @@ pub(super) struct Args {
 /// Folders and lock files that a worker shares with other programs.
 #[derive(clap::Args)]
 pub(super) struct Place {
-    /// The folder of the status log and of task locks
-    #[arg(long, value_name = "DIR", env = "AI_SWARM_DIR", default_value = "/tmp/ai_swarm")]
-    pub(super) status_dir: PathBuf,
+    /// The folder of a swarm, for the status log and task locks [default: AI_SWARM_DIR, else the setting swarm_dir,
+    /// else the log is in the state folder]
+    #[arg(long, value_name = "DIR")]
+    status_dir: Option<PathBuf>,
     /// How requests are locked: only in the store, or also in .aiflow/locks
     #[arg(long, value_name = "FORMAT", default_value = "native")]
     pub(super) lock_format: LockFormat,
@@ -77,13 +78,27 @@ pub(super) enum LockFormat {
 }
 
 impl Place {
+    /// The folder of the status log. Other repositories and users can read that of a swarm, so only somebody who names it
+    /// gets it.
+    pub(super) fn status_dir(&self, context: &Context) -> PathBuf {
+        self.swarm_dir(context).unwrap_or_else(|| context.location.state.clone())
+    }
+
+    /// The folder of the swarm, if it is named.
+    fn swarm_dir(&self, context: &Context) -> Option<PathBuf> {
+        // The settings have only variables that are UTF-8.
+        let variable = || std::env::var_os("AI_SWARM_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        self.status_dir.clone().or_else(variable).or_else(|| context.folder("swarm_dir"))
+    }
+
     /// The settings of the worker.
     pub(super) fn settings(&self, context: &Context) -> Result<Settings, Report> {
         let aiflow = match self.lock_format {
             LockFormat::Native => None,
             LockFormat::Aiflow => Some(Aiflow::new(&context.location.root)),
         };
-        let swarm = Some(Swarm::new(&self.status_dir, super::task::default_ttl()?));
+        let dir = self.swarm_dir(context).unwrap_or_else(|| PathBuf::from(DEFAULT_DIR));
+        let swarm = Some(Swarm::new(dir, super::task::default_ttl()?));
         Ok(Settings { grace: grace(context), aiflow, swarm, ..Settings::default() })
     }
 }
@@ -105,7 +120,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         ..args.place.settings(context)?
     };
     let runs = Runs::open(&context.location.state)?;
-    let status = StatusLog::open(&args.place.status_dir)?;
+    let status = StatusLog::open(args.place.status_dir(context))?;
     let live = !context.json && !args.quiet && std::io::stderr().is_terminal();
     let live = live.then(|| Live::begin(args.jobs)).transpose().map_err(OpenError::Machine)?;
     let counts = Arc::new(Mutex::new(Counts::default()));

@@ -15,7 +15,7 @@ pub(super) struct Known {
 }
 
 /// Every setting, in the order of `lockkeeper config`.
-pub(super) const KNOWN: [Known; 15] = [
+pub(super) const KNOWN: [Known; 16] = [
     Known {
         key: "dir",
         variable: "LOCKKEEPER_DIR",
@@ -99,6 +99,13 @@ pub(super) const KNOWN: [Known; 15] = [
         default: None,
         meaning: "how many runs may wait in the queue; no limit if not set",
         check: count,
+    },
+    Known {
+        key: "swarm_dir",
+        variable: "AI_SWARM_DIR",
+        default: None,
+        meaning: "folder of a swarm, where workers write status.log; the state folder if not set",
+        check: not_empty,
     },
     Known {
         key: "agents.working",

@@ -7,4 +7,5 @@ mod hostile;
 mod locks;
 mod monitor;
 mod registry;
+mod shell_signals;
 mod shells;

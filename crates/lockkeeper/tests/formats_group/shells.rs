@@ -5,7 +5,7 @@ use lockkeeper_testing::{Finished, Signal, is_installed, skip};
 use crate::groups::{Groups, held};
 
 /// The shells to test: bash and dash, and zsh where it is installed.
-fn shells() -> Vec<&'static str> {
+pub fn shells() -> Vec<&'static str> {
     let zsh = is_installed("zsh").then_some("zsh");
     ["bash", "dash"].into_iter().chain(zsh).collect()
 }
@@ -15,7 +15,8 @@ if [ -n "${BASH_VERSION:-}" ]; then eval 'set -o pipefail'; fi
 eval "$("$LK" shell-init)"
 "#;
 
-fn script(groups: &Groups, shell: &str, body: &str) -> std::process::Command {
+/// A script that has the shell functions.
+pub fn script(groups: &Groups, shell: &str, body: &str) -> std::process::Command {
     let path = groups.path("script.sh");
     std::fs::write(&path, format!("{PREAMBLE}{body}")).unwrap();
     let mut command = groups.world.command(shell);

@@ -3,7 +3,10 @@
 
 mod answers;
 mod foreign;
+mod hold;
 mod hostile;
 mod project;
 mod questions;
+mod reading;
 mod storms;
+mod users;

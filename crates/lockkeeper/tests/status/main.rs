@@ -7,6 +7,7 @@ mod following;
 mod lines;
 mod storm;
 mod summing;
+mod workers;
 
 use std::fs;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::sprint::fields::MAX_BYTES;
+use crate::safe_open;
 
 const SEED: &str = r#"# .sprint-running
 pid: 12345                                    # 当前进程 PID
@@ -116,6 +116,7 @@ fn a_file_made_to_exhaust_the_reader_is_refused_quickly() {
         format!("{text}a{n}: &a{n} [*a{before}, *a{before}, *a{before}, *a{before}]\n")
     });
     let tail = "pid: 1\nstarted_at: 2026-02-07T22:30:00Z\n";
+    const MAX_BYTES: usize = safe_open::MAX_BYTES as usize;
     let deep = |open: &str| open.repeat(MAX_BYTES / open.len());
     let long = " ".repeat(MAX_BYTES);
     for text in

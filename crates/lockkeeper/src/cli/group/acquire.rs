@@ -46,6 +46,15 @@ pub(super) struct AcquireArgs {
 }
 
 #[derive(clap::Args)]
+pub(super) struct ReleaseArgs {
+    #[command(flatten)]
+    descriptor: DescriptorArgs,
+    /// Do not unlock: the caller closes the descriptor next. The lock lasts until every process that inherited it has ended
+    #[arg(long)]
+    on_close: bool,
+}
+
+#[derive(clap::Args)]
 pub(super) struct ExecArgs {
     /// The group, such as impl-backend
     #[arg(value_name = "GROUP")]
@@ -107,21 +116,37 @@ pub(super) fn try_acquire(
     Ok(Exit::Done)
 }
 
-pub(super) fn release(context: &Context, folders: &Folders, args: &DescriptorArgs) -> Result<Exit, Report> {
-    let lock = GroupLock::on_descriptor(folders, &group_id(&args.group)?, args.fd)?;
+pub(super) fn release(context: &Context, folders: &Folders, args: &ReleaseArgs) -> Result<Exit, Report> {
+    let DescriptorArgs { group, fd, pid } = &args.descriptor;
+    let lock = GroupLock::on_descriptor(folders, &group_id(group)?, *fd)?;
     if !lock.is_ours()? {
-        let message = format!("descriptor {} does not hold the lock of group {}", args.fd, args.group);
+        let message = format!("descriptor {fd} does not hold the lock of group {group}");
         return Err(Report::new(Exit::Refused, "NOT_HELD", message)
             .with_hint(
                 "only the descriptor that acquired a lock can release it: `lockkeeper group status` shows the holder",
             )
             .with_context("holders", holders(&lock)));
     }
-    let pid = registered_pid(&lock, args.pid)?;
-    let unwritten = lock.release(pid, epoch_seconds())?;
-    warn_of_registry(unwritten.map_or(Ok(()), Err));
+    let pid = registered_pid(&lock, *pid)?;
+    let mut status = "released";
+    if args.on_close {
+        let (left, written) = lock.release_on_close(pid, parent(), epoch_seconds());
+        warn_of_registry(written);
+        if let Some(holder) = left.first() {
+            status = "held";
+            print::talk(&format!(
+                "group {group} stays locked until process {} (`{}`) ends, which inherited the lock; \
+                 start such a process with `{fd}>&-`",
+                holder.process.pid,
+                table::plain(&holder.command)
+            ));
+        }
+    } else {
+        let unwritten = lock.release(pid, epoch_seconds())?;
+        warn_of_registry(unwritten.map_or(Ok(()), Err));
+    }
     if context.json {
-        print::json(&json!({ "status": "released", "group": args.group, "pid": pid, "fd": args.fd }));
+        print::json(&json!({ "status": status, "group": group, "pid": pid, "fd": fd }));
     }
     Ok(Exit::Done)
 }

@@ -120,7 +120,7 @@ fn execute(
 fn begin_worker(context: &Context, place: &Place) -> Result<Arc<Worker>, Report> {
     let runs = Runs::open(&context.location.state)?;
     let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
-    let status = StatusLog::open(&place.status_dir)?;
+    let status = StatusLog::open(place.status_dir(context))?;
     // Agents work for the user of this command, so they get its whole environment.
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
