@@ -23,6 +23,7 @@ mod place;
 mod quote;
 mod repository;
 mod session;
+pub mod setup;
 mod shell;
 mod tool;
 mod uncommitted;
