@@ -165,6 +165,11 @@ impl<'f> SetUp<'f> {
         Ok(changes)
     }
 
+    /// Whether the file of a harness is as [`SetUp::additions`] would write it.
+    pub fn is_current(&self, harness: Harness) -> bool {
+        self.additions(harness).is_ok_and(|changes| changes.iter().all(Change::is_nothing))
+    }
+
     /// Writes a change. The record comes first: without it a crash would leave entries whose former text is lost.
     ///
     /// # Errors

@@ -57,8 +57,9 @@ impl Records {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        // Other records may be in it.
+        // Other records may be in it, and other files in the folder above.
         let _ = fs::remove_dir(&self.folder);
+        let _ = self.folder.parent().map(fs::remove_dir);
         Ok(())
     }
 

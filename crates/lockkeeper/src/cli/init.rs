@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use lockkeeper_agents::Harness;
 use lockkeeper_agents::setup::{
-    Change, Folders, Scope, SetUp, SetUpError, hook_count, stable_path, user_step,
+    Change, Folders, Scope, SetUp, SetUpError, hook_count, is_tested, stable_path, user_step,
 };
 use lockkeeper_agents::takes_part;
 use lockkeeper_engine::location::LocationSource;
@@ -205,8 +205,10 @@ impl Outcome {
                 let unchanged = if self.is_unchanged() { ", unchanged" } else { "" };
                 let step = self.step.filter(|_| !self.is_unchanged());
                 let step = step.map(|step| format!("   one step is yours: {step}")).unwrap_or_default();
+                let tested =
+                    if is_tested(self.harness) { "" } else { "   after its documentation, not tested" };
                 print::out(&format!(
-                    "{name:<9} {file}  {} hooks{unchanged}{step}\n",
+                    "{name:<9} {file}  {} hooks{unchanged}{tested}{step}\n",
                     hook_count(self.harness)
                 ));
             }
@@ -219,7 +221,7 @@ impl Outcome {
         }).collect();
         json!({
             "harness": self.harness.kind(), "scope": scope.word(), "file": self.file, "hooks": hook_count(self.harness),
-            "changes": changes, "unchanged": self.is_unchanged(), "step": self.step,
+            "changes": changes, "unchanged": self.is_unchanged(), "step": self.step, "tested": is_tested(self.harness),
             "error": self.result.as_ref().err().map(ToString::to_string),
             "hint": self.result.as_ref().err().map(SetUpError::hint),
         })
