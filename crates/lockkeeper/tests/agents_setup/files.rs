@@ -15,7 +15,7 @@ pub fn repository() -> World {
     let world = world!().git();
     let bin = world.beside("bin");
     fs::create_dir(&bin).unwrap();
-    for program in ["git", "sh"] {
+    for program in ["bash", "git", "sh"] {
         let paths = std::env::var_os("PATH").unwrap();
         let found =
             std::env::split_paths(&paths).map(|folder| folder.join(program)).find(|path| path.is_file());
