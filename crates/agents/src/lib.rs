@@ -12,6 +12,7 @@
 //! [`Writes::unknown`]. And no input makes the code panic or run without a limit.
 
 mod answer;
+pub mod checkup;
 mod claims;
 mod deny_text;
 mod harness;
@@ -23,6 +24,7 @@ mod place;
 mod quote;
 mod repository;
 mod session;
+pub mod setup;
 mod shell;
 mod tool;
 mod uncommitted;

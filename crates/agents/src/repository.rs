@@ -118,7 +118,7 @@ fn relative(path: &Path, location: &Location) -> Option<String> {
 }
 
 /// Follows symlinks and `..` as the system does. The end of the path may be missing.
-fn real_path(path: &Path) -> Option<PathBuf> {
+pub(crate) fn real_path(path: &Path) -> Option<PathBuf> {
     if !path.is_absolute() || path.as_os_str().len() > MAX_PATH {
         return None;
     }

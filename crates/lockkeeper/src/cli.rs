@@ -15,6 +15,7 @@ mod exec;
 mod fence;
 mod group;
 mod hook;
+mod init;
 mod lifecycle;
 mod lockfiles;
 mod locks;
@@ -100,6 +101,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<status::Args>(),
     Entry::of::<group::Args>(),
     Entry::of::<serve::Args>(),
+    Entry::of::<init::Args>(),
     Entry::of::<board::Args>(),
     Entry::of::<wait::Args>(),
     Entry::of::<note::Args>(),

@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
+use lockkeeper_agents::Harness;
+use lockkeeper_agents::checkup::{Checkup, Health, check_up};
 use lockkeeper_core::alert::DOWNGRADE_SPAN;
 use lockkeeper_engine::doctor::{Check, Diagnosis, Inputs, Opened, Pass, Status, examine};
 use lockkeeper_engine::report::{Exit, Report};
@@ -12,7 +14,7 @@ use lockkeeper_platform::terminal::Size;
 use lockkeeper_platform::wall_clock::WallTime;
 
 use super::context::{Context, Globals};
-use super::{Verb, group, print, table, task};
+use super::{Verb, group, init, print, table, task};
 
 /// At most this many recovered locks of one check are printed.
 const MOST_LINES: usize = 20;
@@ -44,7 +46,8 @@ impl Verb for Args {
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let pass = if args.full { Pass::Full } else { Pass::Quick };
     let line = LiveLine::new(pass == Pass::Full && !context.json);
-    let diagnosis = diagnose(context, pass, &mut |id, position, total| line.show(id, position, total))?;
+    let mut diagnosis = diagnose(context, pass, &mut |id, position, total| line.show(id, position, total))?;
+    diagnosis.checks.extend(agents(context));
     line.clear();
     if context.json {
         print::json(&diagnosis.to_json());
@@ -92,6 +95,34 @@ fn diagnose(
         now,
     };
     Ok(examine(&inputs, pass, progress))
+}
+
+/// Proves for each coding agent that its hooks stop an edit. Not before runs, where only locks matter.
+fn agents(context: &Context) -> Vec<Check> {
+    // Without a home folder or a path of this program nobody is set up.
+    let (Ok(folders), Ok(program)) = (init::folders(context), init::program()) else { return Vec::new() };
+    let checkups = Harness::ALL.into_iter().filter_map(|harness| check_up(harness, &folders, &program));
+    checkups.map(of_agent).collect()
+}
+
+fn of_agent(checkup: Checkup) -> Check {
+    let title = match checkup.harness {
+        Harness::Claude => "Claude Code asks before each edit",
+        Harness::Codex => "Codex CLI asks before each edit",
+        Harness::Gemini => "Gemini CLI asks before each edit",
+        Harness::Copilot => "Copilot asks before each edit",
+        Harness::OpenCode => "OpenCode asks before each edit",
+        Harness::Qwen => "Qwen Code asks before each edit",
+        Harness::Cursor => "Cursor asks before each edit",
+        Harness::Windsurf => "Windsurf asks before each edit",
+    };
+    let status = match checkup.health {
+        Health::Works => Status::Pass,
+        Health::Warns => Status::Warn,
+        Health::Fails => Status::Fail,
+    };
+    let (id, detail, fix) = (checkup.harness.kind(), checkup.detail, checkup.fix);
+    Check { id, title, status, detail, fix, recovered: Vec::new() }
 }
 
 fn as_text(diagnosis: &Diagnosis) -> String {

@@ -31,6 +31,7 @@ mod claims;
 mod harness;
 mod matrix;
 mod plain;
+mod set_up;
 mod stage;
 mod test_hook;
 mod together;

@@ -1,0 +1,271 @@
+//! `init`: writes hooks into the settings of coding agents, and lets this repository take part.
+
+use std::io;
+use std::path::Path;
+
+use clap::ValueEnum;
+use lockkeeper_agents::Harness;
+use lockkeeper_agents::setup::{
+    Change, Folders, Scope, SetUp, SetUpError, hook_count, is_tested, stable_path, user_step,
+};
+use lockkeeper_agents::takes_part;
+use lockkeeper_engine::location::LocationSource;
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_platform::access;
+use serde_json::{Value, json};
+use similar::TextDiff;
+
+use super::context::{Context, Globals};
+use super::table::{plain, width};
+use super::{Verb, print};
+
+/// Set up coding agents here: they ask before each edit, and cannot overwrite each other's files
+#[derive(clap::Args)]
+#[command(
+    after_help = "Hooks are written for each agent that is found, into the settings of this user; they do nothing in \
+    repositories where `init` was not run. Running it twice changes nothing. --remove gives files back as they were.\n\
+    Exit 1 if the settings of an agent could not be changed; those of the others are."
+)]
+pub(super) struct Args {
+    /// Print what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Remove the hooks, and let this repository take part no more
+    #[arg(long)]
+    remove: bool,
+    /// Write files in this checkout that git does not track, instead of the user's
+    #[arg(long, conflicts_with = "shared")]
+    project: bool,
+    /// Write files in this project that are to be committed, instead of the user's
+    #[arg(long)]
+    shared: bool,
+    /// Only these agents, found or not
+    #[arg(value_name = "HARNESS", value_enum)]
+    harnesses: Vec<Name>,
+}
+
+/// A harness on the command line.
+#[derive(Clone, Copy)]
+struct Name(Harness);
+
+impl ValueEnum for Name {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Name; 8] = {
+            let mut names = [Name(Harness::ALL[0]); 8];
+            let mut at = 0;
+            while at < names.len() {
+                names[at] = Name(Harness::ALL[at]);
+                at += 1;
+            }
+            names
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        Some(clap::builder::PossibleValue::new(self.0.kind()))
+    }
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "init";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        let context = Context::new(globals)?;
+        let folders = folders(&context)?;
+        let scope = match (self.project, self.shared) {
+            (true, _) => Scope::Project,
+            (_, true) => Scope::Shared,
+            (false, false) => Scope::User,
+        };
+        let harnesses = self.harnesses(&folders)?;
+        let program = program()?;
+        let set_up = SetUp::new(&folders, scope, &program);
+        // First the repository: hooks without it do nothing.
+        let joins = !self.remove && !takes_part(&context.location);
+        if joins && context.location.source == LocationSource::Here {
+            return Err(Report::usage(format!(
+                "{} is in no git repository",
+                context.location.root.display()
+            ))
+            .with_hint("run `git init` first, or make a folder `.lockkeeper` at the root of the project"));
+        }
+        if joins && !self.dry_run {
+            join(&context)?;
+        }
+        let outcomes: Vec<Outcome> =
+            harnesses.into_iter().map(|harness| self.one(&set_up, harness, &folders, scope)).collect();
+        let leaves = self.remove && self.harnesses.is_empty() && takes_part(&context.location);
+        if leaves && !self.dry_run {
+            std::fs::remove_dir_all(context.location.state.join("agents"))
+                .map_err(|error| Report::machine(&error))?;
+        }
+        if context.json {
+            let harnesses: Vec<Value> = outcomes.iter().map(|outcome| outcome.to_json(scope)).collect();
+            print::json(&json!({
+                "dry_run": self.dry_run, "removed": self.remove, "harnesses": harnesses,
+                "takes_part": takes_part(&context.location), "state": context.location.state,
+            }));
+        } else {
+            self.print(&outcomes, &folders, joins, leaves);
+        }
+        let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
+        Ok(if failed { Exit::Failed } else { Exit::Done })
+    }
+}
+
+impl Args {
+    /// Those that are named, else those that are found.
+    fn harnesses(&self, folders: &Folders) -> Result<Vec<Harness>, Report> {
+        if !self.harnesses.is_empty() {
+            return Ok(self.harnesses.iter().map(|name| name.0).collect());
+        }
+        if self.remove {
+            return Ok(Harness::ALL.to_vec());
+        }
+        let found: Vec<Harness> = Harness::ALL.into_iter().filter(|harness| folders.has(*harness)).collect();
+        if found.is_empty() {
+            let known: Vec<&str> = Harness::ALL.iter().map(|harness| harness.kind()).collect();
+            let message = format!(
+                "no coding agent was found: neither its settings nor its program ({})",
+                known.join(", ")
+            );
+            return Err(Report::new(Exit::Failed, "NO_HARNESS", message)
+                .with_hint("name the agent that you will install, such as `lockkeeper init claude`"));
+        }
+        Ok(found)
+    }
+
+    fn one(&self, set_up: &SetUp<'_>, harness: Harness, folders: &Folders, scope: Scope) -> Outcome {
+        let file = folders.file(harness, scope);
+        let planned = if self.remove { set_up.removals(harness) } else { set_up.additions(harness) };
+        let result = planned.and_then(|changes| {
+            if !self.dry_run {
+                changes.iter().try_for_each(|change| set_up.apply(change, self.remove))?;
+            }
+            Ok(changes)
+        });
+        let step = user_step(harness, scope).filter(|_| !self.remove);
+        Outcome { harness, shown: folders.shown(&file), file: file.display().to_string(), result, step }
+    }
+
+    fn print(&self, outcomes: &[Outcome], folders: &Folders, joins: bool, leaves: bool) {
+        if self.dry_run {
+            for change in outcomes.iter().flat_map(|outcome| outcome.result.iter().flatten()) {
+                print::out(&diff(change, folders));
+            }
+        }
+        // What `--remove` did not find is not worth a line.
+        let shown = outcomes.iter().filter(|outcome| !self.remove || !outcome.is_unchanged());
+        let shown: Vec<&Outcome> = shown.collect();
+        let widest = shown.iter().map(|outcome| width(&outcome.shown)).max().unwrap_or_default();
+        for outcome in &shown {
+            outcome.print(widest, self);
+        }
+        let root = plain(&folders.location().root.display().to_string());
+        match (self.dry_run, joins, leaves) {
+            (true, true, _) => print::talk(&format!("{root} would take part")),
+            (true, _, true) => print::talk(&format!("{root} would take part no more")),
+            (true, false, false) => {}
+            (false, _, true) => print::talk(&format!("{root} takes part no more")),
+            (false, _, false) if self.remove && shown.is_empty() => print::talk("nothing to remove"),
+            (false, _, false) if self.remove => {}
+            (false, _, false) => print::talk("this repository takes part; try it: lockkeeper doctor"),
+        }
+        if self.remove && !self.project && !self.shared && !self.dry_run && !shown.is_empty() {
+            print::talk("these were the user's settings: the hooks are gone in all repositories");
+        }
+    }
+}
+
+/// What became of one harness.
+struct Outcome {
+    harness: Harness,
+    file: String,
+    shown: String,
+    result: Result<Vec<Change>, SetUpError>,
+    step: Option<&'static str>,
+}
+
+impl Outcome {
+    fn is_unchanged(&self) -> bool {
+        self.result.as_ref().is_ok_and(|changes| changes.iter().all(Change::is_nothing))
+    }
+
+    fn print(&self, widest: usize, args: &Args) {
+        let name = self.harness.kind();
+        let file = format!("{}{}", plain(&self.shown), " ".repeat(widest - width(&self.shown)));
+        match &self.result {
+            Err(error) => {
+                print::out(&format!("{name:<9} {file}  left alone: {}\n", plain(&error.to_string())));
+                print::talk(&format!("hint: {}", error.hint()));
+            }
+            Ok(_) if args.remove => print::out(&format!("{name:<9} {file}  removed\n")),
+            Ok(_) => {
+                let unchanged = if self.is_unchanged() { ", unchanged" } else { "" };
+                let step = self.step.filter(|_| !self.is_unchanged());
+                let step = step.map(|step| format!("   one step is yours: {step}")).unwrap_or_default();
+                let tested =
+                    if is_tested(self.harness) { "" } else { "   after its documentation, not tested" };
+                print::out(&format!(
+                    "{name:<9} {file}  {} hooks{unchanged}{tested}{step}\n",
+                    hook_count(self.harness)
+                ));
+            }
+        }
+    }
+
+    fn to_json(&self, scope: Scope) -> Value {
+        let changes: Vec<Value> = self.result.iter().flatten().filter(|change| !change.is_nothing()).map(|change| {
+            json!({ "file": change.file.display().to_string(), "creates": change.before.is_none(), "removes": change.after.is_none() })
+        }).collect();
+        json!({
+            "harness": self.harness.kind(), "scope": scope.word(), "file": self.file, "hooks": hook_count(self.harness),
+            "changes": changes, "unchanged": self.is_unchanged(), "step": self.step, "tested": is_tested(self.harness),
+            "error": self.result.as_ref().err().map(ToString::to_string),
+            "hint": self.result.as_ref().err().map(SetUpError::hint),
+        })
+    }
+}
+
+/// The folders of this user and project.
+pub(super) fn folders(context: &Context) -> Result<Folders, Report> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    Folders::new(variable, &context.location).ok_or_else(|| {
+        Report::usage("the home folder is not known").with_hint("set HOME to an absolute path")
+    })
+}
+
+/// The path of this program for the settings of harnesses.
+pub(super) fn program() -> Result<String, Report> {
+    let own = std::env::current_exe()
+        .and_then(|own| own.canonicalize())
+        .map_err(|error| Report::machine(&error))?;
+    let path = stable_path(&own, std::env::var_os("PATH").as_deref());
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        Report::usage(format!("the path of this program is not UTF-8: {}", path.display()))
+            .with_hint("install lockkeeper in another folder")
+    })
+}
+
+/// Lets the repository take part.
+fn join(context: &Context) -> Result<(), Report> {
+    // The store tells if the state folder cannot be used.
+    context.engine()?;
+    let made: io::Result<bool> = access::make_folder(&context.location.state.join("agents"));
+    made.map(drop).map_err(|error| Report::machine(&error))
+}
+
+fn diff(change: &Change, folders: &Folders) -> String {
+    if change.is_nothing() {
+        return String::new();
+    }
+    let name = |path: &Path, text: &Option<String>| match text {
+        Some(_) => folders.shown(path),
+        None => "/dev/null".to_owned(),
+    };
+    let (old, new) = (name(&change.file, &change.before), name(&change.file, &change.after));
+    let (before, after) =
+        (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
+    TextDiff::from_lines(before, after).unified_diff().header(&old, &new).to_string()
+}

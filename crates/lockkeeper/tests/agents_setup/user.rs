@@ -1,0 +1,186 @@
+//! Set-up in the settings of one user.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use serde_json::Value;
+
+use crate::files::{ALL, in_home, repository, snapshot, text};
+
+/// Settings as people have them: comments where they are read, tabs, blanks, no end of the last line.
+const FORMER: [(&str, &str); 6] = [
+    (".claude/settings.json", "{\"model\":\"opus\",\n\n   \"hooks\": {\"Stop\": [ ]}}"),
+    (
+        ".codex/hooks.json",
+        "{\n\t\"hooks\": {\n\t\t\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"mine\"}]}]\n\t}\n}\n",
+    ),
+    (".gemini/settings.json", "// mine\n{ \"ui\": {}, /* last */ \"hooks\": {} }\n"),
+    (".qwen/settings.json", ""),
+    (".cursor/hooks.json", "{\"version\": 1, \"hooks\": {}}\n"),
+    (".copilot/hooks/other.json", "{\"version\": 1}"),
+];
+
+#[test]
+fn twice_changes_nothing_and_remove_gives_the_former_bytes_back() {
+    let world = repository();
+    FORMER.iter().for_each(|(path, text)| drop(in_home(&world, path, text)));
+    let before = snapshot(&world.home());
+    world.run([&["init"][..], &ALL].concat()).code(0).says("takes part");
+    let once = snapshot(&world.home());
+    assert!(once.len() > before.len());
+    let again = world.run([&["init"][..], &ALL].concat()).code(0).stdout();
+    assert_eq!(again.matches("unchanged").count(), ALL.len(), "{again}");
+    assert_eq!(snapshot(&world.home()), once);
+    assert!(world.path(".git/lockkeeper/agents").is_dir());
+
+    world.run(["init", "--remove"]).code(0).says("takes part no more");
+    assert_eq!(snapshot(&world.home()), before);
+    assert!(!world.path(".git/lockkeeper/agents").exists());
+    assert!(!world.home().join(".codeium").exists(), "folders that were made are removed again");
+    world.run(["init", "--remove"]).code(0).says("nothing to remove");
+}
+
+#[test]
+fn only_agents_that_are_found_are_set_up() {
+    let world = repository();
+    fs::create_dir(world.home().join(".codex")).unwrap();
+    let output = world.run(["init"]).code(0).stdout();
+    assert!(output.starts_with("codex     ~/.codex/hooks.json  8 hooks   one step is yours: "), "{output}");
+    assert_eq!(output.lines().count(), 1, "{output}");
+}
+
+#[test]
+fn without_any_agent_nothing_is_changed() {
+    let world = repository();
+    let before = (snapshot(&world.home()), snapshot(world.cwd()));
+    world.run(["init"]).code(1).says("hint: name the agent");
+    assert_eq!((snapshot(&world.home()), snapshot(world.cwd())), before);
+    world.run(["init", "nobody"]).code(2);
+}
+
+#[test]
+fn a_dry_run_shows_the_difference_and_writes_nothing() {
+    let world = repository();
+    in_home(&world, ".claude/settings.json", "{\n  \"model\": \"opus\"\n}\n");
+    let before = (snapshot(&world.home()), snapshot(world.cwd()));
+    let output = world.run(["init", "--dry-run", "claude", "opencode"]).code(0).stdout();
+    assert!(
+        output.contains("-  \"model\": \"opus\"\n+  \"model\": \"opus\",\n+  \"hooks\": {\n"),
+        "{output}"
+    );
+    assert!(output.contains("--- /dev/null\n+++ ~/.config/opencode/plugins/lockkeeper.js\n"), "{output}");
+    assert_eq!((snapshot(&world.home()), snapshot(world.cwd())), before);
+    world.run(["init", "claude"]).code(0);
+    let before = (snapshot(&world.home()), snapshot(world.cwd()));
+    let output = world.run(["init", "--dry-run", "--remove"]).code(0).stdout();
+    assert!(output.contains("-  \"hooks\": {\n"), "{output}");
+    assert_eq!((snapshot(&world.home()), snapshot(world.cwd())), before);
+}
+
+#[test]
+fn a_file_that_does_not_parse_is_named_and_left_alone_and_others_are_done() {
+    let world = repository();
+    let comment = in_home(&world, ".claude/settings.json", "{\n  // mine\n  \"model\": \"opus\"\n}\n");
+    let broken = in_home(&world, ".gemini/settings.json", "{\"ui\": ");
+    let plugin = in_home(&world, ".config/opencode/plugins/lockkeeper.js", "export const Mine = 1\n");
+    let before = [&comment, &broken, &plugin].map(|path| text(path));
+    let output = world.run(["init", "claude", "gemini", "opencode", "codex"]).code(1);
+    for expected in [
+        "settings.json",
+        "left alone: it has a comment",
+        "line 2",
+        "left alone: it does not parse",
+        "left alone: it is not a file of lockkeeper",
+    ] {
+        assert!(output.stdout().contains(expected), "{expected}: {output:?}");
+    }
+    assert_eq!([&comment, &broken, &plugin].map(|path| text(path)), before);
+    assert!(world.home().join(".codex/hooks.json").is_file());
+    world.run(["init", "--remove"]).code(1);
+    assert_eq!([&comment, &broken, &plugin].map(|path| text(path)), before);
+}
+
+#[test]
+fn what_others_have_written_meanwhile_stays() {
+    let world = repository();
+    let file = in_home(&world, ".claude/settings.json", "{}\n");
+    world.run(["init", "claude"]).code(0);
+    let mut settings: Value = serde_json::from_str(&text(&file)).unwrap();
+    settings["model"] = "opus".into();
+    settings["hooks"]["PreToolUse"]
+        .as_array_mut()
+        .unwrap()
+        .push(serde_json::json!({"hooks": [{"command": "mine"}]}));
+    fs::write(&file, settings.to_string()).unwrap();
+    world.run(["init", "--remove"]).code(0);
+    let left: Value = serde_json::from_str(&text(&file)).unwrap();
+    assert_eq!(
+        left,
+        serde_json::json!({"model": "opus", "hooks": {"PreToolUse": [{"hooks": [{"command": "mine"}]}]}})
+    );
+}
+
+#[test]
+fn an_entry_of_another_program_path_is_replaced() {
+    let world = repository();
+    let file = in_home(&world, ".claude/settings.json", "{}\n");
+    world.run(["init", "claude"]).code(0);
+    let current = text(&file);
+    fs::write(&file, current.replace(world.program(), "/old/lockkeeper")).unwrap();
+    world.run(["init", "claude"]).code(0);
+    assert_eq!(text(&file), current);
+}
+
+#[test]
+fn a_symlinked_dotfile_is_followed_and_keeps_its_mode() {
+    let world = repository();
+    let target = in_home(&world, "dotfiles/claude.json", "{}\n");
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::create_dir(world.home().join(".claude")).unwrap();
+    symlink("../dotfiles/claude.json", world.home().join(".claude/settings.json")).unwrap();
+    let before = snapshot(&world.home());
+    world.run(["init", "claude"]).code(0);
+    assert!(text(&target).contains("lockkeeper"));
+    assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(fs::symlink_metadata(world.home().join(".claude/settings.json")).unwrap().is_symlink());
+    world.run(["init", "--remove"]).code(0);
+    assert_eq!(snapshot(&world.home()), before);
+}
+
+#[test]
+fn former_settings_may_have_secrets_so_only_their_owner_reads_the_record() {
+    let world = repository();
+    in_home(&world, ".claude/settings.json", "{\"env\": {\"KEY\": \"secret\"}}");
+    world.run(["init", "claude"]).code(0);
+    let folder = world.home().join(".local/state/lockkeeper/setup");
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    let record = folder.join("claude.json");
+    assert_eq!(fs::metadata(&record).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn programs_read_what_was_done() {
+    let world = repository();
+    let done = world.json(&["init", "claude"]);
+    let (one, file) = (&done["harnesses"][0], world.home().join(".claude/settings.json"));
+    assert_eq!(
+        (&one["harness"], &one["scope"], &one["hooks"]),
+        (&"claude".into(), &"user".into(), &8.into())
+    );
+    assert_eq!(one["file"], file.to_str().unwrap());
+    assert_eq!(
+        (&done["takes_part"], &one["unchanged"], &one["error"]),
+        (&true.into(), &false.into(), &Value::Null)
+    );
+}
+
+#[test]
+fn outside_of_a_repository_nothing_is_changed() {
+    let world = repository();
+    let elsewhere = world.beside("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let mut command = world.lockkeeper(["init", "claude"]);
+    let output = command.current_dir(&elsewhere).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(snapshot(&world.home()).is_empty() && snapshot(&elsewhere).is_empty());
+}
