@@ -62,7 +62,7 @@ pub(super) fn without_worker(context: &Context<'_>) -> Finding {
             return Ok(found);
         }
         for (run, outcome) in &found.gone {
-            if let Some(after) = runs.end_lost(run, outcome.clone())? {
+            if let Some(after) = runs.end_lost(run, outcome)? {
                 // The file is for people. A run that has ended has its end in the store.
                 let _ = write_stage_end(&runs.folder_of(&run.id), &after);
                 ended.push(recovered(&after));

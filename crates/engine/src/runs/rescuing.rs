@@ -86,7 +86,7 @@ impl Runs {
     ///
     /// The caller has seen that no process of the run lives and that its worker is gone. `outcome` says what it knows of
     /// the command: nothing, or that it has not begun.
-    pub(crate) fn end_lost(&self, run: &Run, outcome: AttemptOutcome) -> Result<Option<Run>, RunError> {
+    pub(crate) fn end_lost(&self, run: &Run, outcome: &AttemptOutcome) -> Result<Option<Run>, RunError> {
         let Some((found, request)) = self.run_with_request(&run.id)? else { return Ok(None) };
         let (claim, policy) = (run.claim(), policy(&request));
         let ended = self.try_move(found, |run, now| {

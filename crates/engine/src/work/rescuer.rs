@@ -91,7 +91,7 @@ impl Rescuer {
         wake: Option<&Arc<WakePipe>>,
     ) -> Result<Option<JoinHandle<()>>, RunError> {
         if !abandoned.may_have_begun
-            && self.runs.end_lost(&abandoned.run, AttemptOutcome::NotBegun)?.is_some()
+            && self.runs.end_lost(&abandoned.run, &AttemptOutcome::NotBegun)?.is_some()
         {
             return Ok(None);
         }

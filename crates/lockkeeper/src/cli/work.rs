@@ -161,7 +161,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
 
 /// Names the requests that can never start, and what helps.
 fn in_vain(stuck: &[Stuck]) -> String {
-    let name = |request: &RequestId| table::plain(request.as_str()).to_string();
+    let name = |request: &RequestId| table::plain(request.as_str());
     let names = stuck.iter().take(MOST_NAMED).map(|one| {
         let because: Vec<String> = one.because.iter().map(name).collect();
         format!("{} (after {})", name(&one.request), because.join(", "))
