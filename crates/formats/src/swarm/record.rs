@@ -1,4 +1,4 @@
-//! Task lock record: exactly five keys.
+//! Task lock record: exactly five keys. Also reads the four keys of `swarm_lock.sh`.
 
 use std::time::Duration;
 
@@ -6,9 +6,13 @@ use lockkeeper_core::time::Ttl;
 use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Number, Value};
 
+use super::DEFAULT_TTL;
 use crate::json_record::{self, RecordError};
 use crate::safe_open::Snapshot;
 use crate::{HeldReason, StaleReason, Verdict};
+
+const HEARTBEAT: &str = "heartbeat_at";
+const EXPIRES: &str = "expires_at";
 
 /// Who holds a task, since when, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,23 +44,29 @@ impl TaskRecord {
         }
     }
 
-    /// Parses a record. Keys may have any order, unknown keys are ignored, `ttl_sec` may replace `ttl`, and times may be
-    /// written as Python writes them.
+    /// Parses a record. Keys may have any order, unknown keys are ignored, `ttl_sec` may replace `ttl`, a lock without either
+    /// has [`DEFAULT_TTL`], and times may be written as Python writes them.
     pub(super) fn read(snapshot: &Snapshot) -> Result<Self, RecordError> {
         let object = json_record::object(snapshot)?;
-        let written_at = snapshot.modified_at();
-        let heartbeat_at = json_record::time(&object, "heartbeat_at", written_at)?;
-        let acquired_at = match object.contains_key("acquired_at") {
-            true => json_record::time(&object, "acquired_at", written_at)?,
-            false => heartbeat_at,
-        };
-        Ok(Self {
-            worker_id: json_record::text(&object, "worker_id")?,
-            task_id: json_record::text(&object, "task_id")?,
-            acquired_at,
-            heartbeat_at,
-            ttl: ttl(&object)?,
-        })
+        let time = |key| json_record::time(&object, key, snapshot.modified_at());
+        let task_id = json_record::text(&object, "task_id")?;
+        if is_of_script(&object) {
+            let acquired_at = time("acquired_at")?;
+            let heartbeat_at = if object.contains_key(HEARTBEAT) { time(HEARTBEAT)? } else { acquired_at };
+            let ttl = match object.get(EXPIRES) {
+                Some(Value::String(text)) if !text.is_empty() => time(EXPIRES)?.since(heartbeat_at),
+                // The script writes null for a lock that never expires.
+                Some(Value::Null | Value::String(_)) => Duration::MAX,
+                Some(_) | None => return Err(json_record::missing(EXPIRES, "time")),
+            };
+            let worker_id = json_record::text(&object, "worker")?;
+            return Ok(Self { worker_id, task_id, acquired_at, heartbeat_at, ttl });
+        }
+        let heartbeat_at = time(HEARTBEAT)?;
+        let acquired_at =
+            if object.contains_key("acquired_at") { time("acquired_at")? } else { heartbeat_at };
+        let worker_id = json_record::text(&object, "worker_id")?;
+        Ok(Self { worker_id, task_id, acquired_at, heartbeat_at, ttl: ttl(&object)? })
     }
 
     /// Formats the file: exactly the five keys, because the original program rejects others.
@@ -79,8 +89,18 @@ impl TaskRecord {
 /// Returns the same file with a later heartbeat. Keeps the other keys of its writer.
 pub(super) fn renewed(snapshot: &Snapshot, now: WallTime, ttl: Option<Ttl>) -> Result<Vec<u8>, RecordError> {
     let mut object = json_record::object(snapshot)?;
-    object.insert("heartbeat_at".to_owned(), now.to_string().into());
-    if let Some(ttl) = ttl {
+    if is_of_script(&object) {
+        let ttl = match ttl {
+            Some(ttl) => ttl.get(),
+            None => TaskRecord::read(snapshot)?.ttl,
+        };
+        // The script looks only at the end.
+        if ttl != Duration::MAX {
+            object.insert(EXPIRES.to_owned(), now.after(ttl).to_string().into());
+        }
+    }
+    object.insert(HEARTBEAT.to_owned(), now.to_string().into());
+    if let Some(ttl) = ttl.filter(|_| !is_of_script(&object)) {
         object.insert("ttl".to_owned(), seconds(ttl.get()));
         if let Some(other) = object.get_mut("ttl_sec") {
             *other = seconds(ttl.get());
@@ -97,13 +117,17 @@ fn seconds(span: Duration) -> Value {
     Number::from_f64(span.as_secs_f64()).map_or(Value::Null, Value::Number)
 }
 
-/// Returns `ttl` or `ttl_sec`. If both are there, the longer one counts.
+/// Says whether `swarm_lock.sh` wrote the record: `task_id`, `worker`, `acquired_at`, `expires_at`.
+fn is_of_script(object: &Map<String, Value>) -> bool {
+    object.contains_key("worker") && object.contains_key(EXPIRES) && !object.contains_key("worker_id")
+}
+
+/// Returns `ttl` or `ttl_sec`. If both are there, the longer one counts; if none is, the default of the format.
 fn ttl(object: &Map<String, Value>) -> Result<Duration, RecordError> {
     let spans = ["ttl", "ttl_sec"].into_iter().filter_map(|key| object.get(key)).map(span);
     let spans: Option<Vec<Duration>> = spans.collect();
-    spans
-        .and_then(|spans| spans.into_iter().max())
-        .ok_or_else(|| json_record::missing("ttl", "span in seconds"))
+    let spans = spans.ok_or_else(|| json_record::missing("ttl", "span in seconds"))?;
+    Ok(spans.into_iter().max().unwrap_or(DEFAULT_TTL))
 }
 
 fn span(value: &Value) -> Option<Duration> {

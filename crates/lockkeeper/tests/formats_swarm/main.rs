@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod commands;
+mod dialects;
 mod disk;
 mod foreign;
 mod hold;
