@@ -1,3 +1,5 @@
+//! Tests of edits of settings: what is added, what stays, what is refused.
+
 use super::*;
 
 const COMMAND: &str = "[ -x '/opt/lockkeeper' ] || exit 0; exec '/opt/lockkeeper' hook";
