@@ -1,6 +1,6 @@
 //! The hooks that each harness gets: events, which tools they are for, and the form of one entry.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::harness::Harness;
 
@@ -23,8 +23,6 @@ pub enum Layout {
     Groups,
     /// `{"hooks": {EVENT: [HOOK]}}` among other hooks.
     Flat,
-    /// A JSON file that is ours alone.
-    OwnJson,
     /// A plugin that is ours alone.
     Plugin,
 }
@@ -33,15 +31,19 @@ pub enum Layout {
 pub fn layout(harness: Harness) -> Layout {
     match harness {
         Harness::Claude | Harness::Codex | Harness::Gemini | Harness::Qwen => Layout::Groups,
-        Harness::Cursor | Harness::Windsurf => Layout::Flat,
-        Harness::Copilot => Layout::OwnJson,
+        Harness::Copilot | Harness::Cursor | Harness::Windsurf => Layout::Flat,
         Harness::OpenCode => Layout::Plugin,
     }
 }
 
 /// Whether the harness reads settings with comments. One that does not ignores the whole file without a word.
 pub fn reads_comments(harness: Harness) -> bool {
-    matches!(harness, Harness::Gemini | Harness::Qwen)
+    matches!(harness, Harness::Copilot | Harness::Gemini | Harness::Qwen)
+}
+
+/// Whether the settings begin with a version.
+pub fn has_version(harness: Harness) -> bool {
+    matches!(harness, Harness::Copilot | Harness::Cursor)
 }
 
 /// The events at which the hook is called.
@@ -143,23 +145,14 @@ pub fn entry(harness: Harness, tools: Option<&str>, command: &str) -> Value {
     match (layout(harness), tools) {
         (Layout::Groups, Some(tools)) => json!({"matcher": tools, "hooks": [hook]}),
         (Layout::Groups, None) => json!({"hooks": [hook]}),
-        (Layout::Flat | Layout::OwnJson | Layout::Plugin, _) => hook,
+        (Layout::Flat | Layout::Plugin, _) => hook,
     }
 }
 
-/// The text of a file that is ours alone.
-pub fn own_file(harness: Harness, command: &str) -> String {
-    if layout(harness) == Layout::Plugin {
-        let constants =
-            format!("const hook = {}\nconst limit = {}\n", json!(command), TIMEOUT_SECONDS * 1000);
-        return constants + include_str!("opencode.js");
-    }
-    let hooks: Map<String, Value> = events(harness)
-        .iter()
-        .map(|(event, tools)| ((*event).to_owned(), json!([entry(harness, *tools, command)])))
-        .collect();
-    let text = serde_json::to_string_pretty(&json!({"version": 1, "hooks": hooks}));
-    text.expect("strings and numbers can always be serialized") + "\n"
+/// The text of our plugin.
+pub fn plugin(command: &str) -> String {
+    let limit = TIMEOUT_SECONDS * 1000;
+    format!("const hook = {}\nconst limit = {limit}\n{}", json!(command), include_str!("opencode.js"))
 }
 
 /// The command line in the text of our plugin.

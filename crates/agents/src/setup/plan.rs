@@ -24,7 +24,7 @@ pub enum SetUpError {
     /// The text of the file is left alone.
     #[error("{0}")]
     Text(#[from] TextError),
-    /// A file with our name that somebody else wrote.
+    /// A plugin with our name that somebody else wrote.
     #[error("it is not a file of lockkeeper")]
     Foreign,
     /// `--project` writes only what git does not track.
@@ -112,11 +112,11 @@ impl<'f> SetUp<'f> {
                 let after = with_entries(harness, before.as_deref().unwrap_or_default(), &self.command)?;
                 (former, with_line_end(after, before.is_none()))
             }
-            Layout::OwnJson | Layout::Plugin => {
-                if before.as_deref().is_some_and(|text| !is_own(harness, text)) {
+            Layout::Plugin => {
+                if before.as_deref().is_some_and(|text| !is_our_plugin(text)) {
                     return Err(SetUpError::Foreign);
                 }
-                (None, entries::own_file(harness, &self.command))
+                (None, entries::plugin(&self.command))
             }
         };
         let mut changes = vec![Change {
@@ -147,7 +147,7 @@ impl<'f> SetUp<'f> {
             let after = match record.filter(|record| record.after == before) {
                 Some(record) => Some(record.before),
                 None => match entries::layout(harness) {
-                    Layout::OwnJson | Layout::Plugin => is_own(harness, &before).then_some(None),
+                    Layout::Plugin => is_our_plugin(&before).then_some(None),
                     Layout::Groups | Layout::Flat => without_entries(harness, &before)?
                         .map(|text| Some(text).filter(|text| !(made_by_us && is_empty_object(text)))),
                 },
@@ -264,13 +264,7 @@ fn is_empty_object(text: &str) -> bool {
     compact == "{}" || compact == r#"{"version":1}"#
 }
 
-/// Whether we have written a file that has our name.
-fn is_own(harness: Harness, text: &str) -> bool {
-    match entries::layout(harness) {
-        Layout::Plugin => {
-            entries::command_in_plugin(text).is_some_and(|command| command_line::is_ours(&command))
-        }
-        Layout::Groups | Layout::Flat | Layout::OwnJson => serde_json::from_str(text)
-            .is_ok_and(|settings| !super::settings_text::commands(&settings).is_empty()),
-    }
+/// Whether we have written a plugin that has our name.
+fn is_our_plugin(text: &str) -> bool {
+    entries::command_in_plugin(text).is_some_and(|command| command_line::is_ours(&command))
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::command_line::is_ours;
-use super::entries::{entry, events, reads_comments};
+use super::entries::{entry, events, has_version, reads_comments};
 use crate::harness::Harness;
 
 /// Why the text of a file is left alone.
@@ -41,8 +41,12 @@ pub fn parse(harness: Harness, text: &str) -> Result<CstRootNode, TextError> {
     let root =
         CstRootNode::parse(text, &with_comments).map_err(|error| TextError::NotParsed(error.to_string()))?;
     if !reads_comments(harness) && root.value().is_some() {
-        serde_json::from_str::<IgnoredAny>(text)
-            .map_err(|error| TextError::Comment(harness.kind(), error.to_string()))?;
+        serde_json::from_str::<IgnoredAny>(text).map_err(|error| {
+            match has_comment(&root.clone().into()) {
+                true => TextError::Comment(harness.kind(), error.to_string()),
+                false => TextError::NotParsed(error.to_string()),
+            }
+        })?;
     }
     match root.value() {
         Some(value) if value.as_object().is_none() => {
@@ -63,7 +67,7 @@ pub fn with_entries(harness: Harness, text: &str, command: &str) -> Result<Strin
     let settings = root.object_value_or_set();
     let hooks = match settings.get("hooks") {
         None => {
-            if harness == Harness::Cursor && settings.get("version").is_none() {
+            if has_version(harness) && settings.get("version").is_none() {
                 settings.append("version", CstInputValue::from(1_u64));
             }
             settings.object_value_or_set("hooks")
@@ -74,7 +78,7 @@ pub fn with_entries(harness: Harness, text: &str, command: &str) -> Result<Strin
         events(harness).iter().map(|(event, tools)| (*event, entry(harness, *tools, command))).collect();
     for property in hooks.properties() {
         let name = property.decoded_name().unwrap_or_default();
-        let list = property.array_value().ok_or_else(|| not_a_list(&name))?;
+        let Some(list) = property.array_value() else { continue };
         let current = wanted.iter().find(|(event, _)| *event == name).map(|(_, entry)| entry);
         if current.is_some_and(|current| ours_in(&list) == [Some(current.clone())]) {
             continue;
@@ -134,6 +138,10 @@ pub fn commands(settings: &Value) -> Vec<(String, String)> {
         found.extend(lines.filter(|line| is_ours(line)).map(|line| (event.clone(), line.to_owned())));
     }
     found
+}
+
+fn has_comment(node: &CstNode) -> bool {
+    node.is_comment() || node.children().iter().any(has_comment)
 }
 
 fn not_an_object(name: &str) -> TextError {

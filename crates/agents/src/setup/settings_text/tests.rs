@@ -1,3 +1,5 @@
+//! Tests of edits of settings: what is added, what stays, what is refused.
+
 use super::*;
 
 const COMMAND: &str = "[ -x '/opt/lockkeeper' ] || exit 0; exec '/opt/lockkeeper' hook";
@@ -64,6 +66,26 @@ fn removing_leaves_what_others_wrote() {
 }
 
 #[test]
+fn line_ends_stay() {
+    let changed = with(Harness::Claude, "{\r\n  \"a\": 1\r\n}\r\n");
+    assert!(!changed.replace("\r\n", "").contains('\n'), "{changed:?}");
+}
+
+#[test]
+fn events_of_others_may_have_any_form() {
+    let changed = with(Harness::Claude, "{\"hooks\": {\"Theirs\": {\"x\": 1}}}");
+    assert_eq!(value(Harness::Claude, &changed).unwrap()["hooks"]["Theirs"]["x"], 1);
+}
+
+#[test]
+fn deep_settings_are_refused_and_not_followed() {
+    let deep = format!("{{\"a\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    for harness in MIXED {
+        assert!(with_entries(harness, &deep, COMMAND).is_err(), "{harness:?}");
+    }
+}
+
+#[test]
 fn what_the_harness_cannot_read_is_named() {
     let comment = with_entries(Harness::Claude, "{\n// no\n}", COMMAND).unwrap_err();
     assert!(matches!(comment, TextError::Comment("claude", _)), "{comment}");
@@ -73,5 +95,9 @@ fn what_the_harness_cannot_read_is_named() {
     {
         assert!(with_entries(Harness::Claude, text, COMMAND).is_err(), "{text}");
     }
+    assert!(matches!(
+        with_entries(Harness::Claude, "{\"a\": \"\t\"}", COMMAND),
+        Err(TextError::NotParsed(_))
+    ));
     with_entries(Harness::Gemini, "{\n// yes\n}", COMMAND).unwrap();
 }
