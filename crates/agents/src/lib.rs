@@ -12,8 +12,12 @@
 //! [`Writes::unknown`]. And no input makes the code panic or run without a limit.
 
 mod answer;
+mod caller;
 mod claims;
+mod commit;
 mod deny_text;
+mod foreign;
+mod git;
 mod harness;
 mod hook;
 mod hook_log;
@@ -29,8 +33,12 @@ mod uncommitted;
 mod writes;
 
 pub use answer::{Answer, Printed};
+pub use caller::Caller;
 pub use claims::{Settings, WorkTrees, claim_of};
+pub use commit::{CommitError, CommitRequest, Committed, Selection, commit};
 pub use deny_text::deny_text;
+pub use foreign::{Foreign, foreign, shown as shown_foreign};
+pub use git::{Git, GitError};
 pub use harness::{Harness, Marks};
 pub use hook::{HookCall, answer};
 pub use hook_log::HookLog;

@@ -5,6 +5,7 @@ mod agent_owner;
 mod agent_settings;
 mod args;
 mod board;
+mod commit;
 mod completions;
 mod config;
 mod conflicts;
@@ -102,6 +103,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<board::Args>(),
     Entry::of::<wait::Args>(),
     Entry::of::<note::Args>(),
+    Entry::of::<commit::Args>(),
     Entry::of::<hook::Args>(),
     Entry::of::<shell_init::Args>(),
     Entry::of::<work::Args>(),
