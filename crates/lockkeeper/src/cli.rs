@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 mod exec;
 mod fence;
+mod git_hook;
 mod group;
 mod hook;
 mod lifecycle;
@@ -105,6 +106,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<note::Args>(),
     Entry::of::<commit::Args>(),
     Entry::of::<hook::Args>(),
+    Entry::of::<git_hook::Args>(),
     Entry::of::<shell_init::Args>(),
     Entry::of::<work::Args>(),
     Entry::of::<queue::Args>(),
