@@ -13,8 +13,14 @@
 
 mod answer;
 pub mod checkup;
+mod caller;
 mod claims;
+mod commit;
 mod deny_text;
+mod foreign;
+mod git;
+pub mod git_guard;
+mod git_hook;
 mod harness;
 mod hook;
 mod hook_log;
@@ -31,8 +37,13 @@ mod uncommitted;
 mod writes;
 
 pub use answer::{Answer, Printed};
+pub use caller::Caller;
 pub use claims::{Settings, WorkTrees, claim_of};
+pub use commit::{CommitError, CommitRequest, Committed, Selection, commit};
 pub use deny_text::deny_text;
+pub use foreign::{Foreign, foreign, shown as shown_foreign};
+pub use git::{Git, GitError};
+pub use git_hook::{GitAnswer, GitCall, GitEvent, answer_git};
 pub use harness::{Harness, Marks};
 pub use hook::{HookCall, answer};
 pub use hook_log::HookLog;

@@ -5,6 +5,7 @@ mod agent_owner;
 mod agent_settings;
 mod args;
 mod board;
+mod commit;
 mod completions;
 mod config;
 mod conflicts;
@@ -13,6 +14,7 @@ mod demo;
 mod doctor;
 mod exec;
 mod fence;
+mod git_hook;
 mod group;
 mod hook;
 mod init;
@@ -105,7 +107,9 @@ const VERBS: &[Entry] = &[
     Entry::of::<board::Args>(),
     Entry::of::<wait::Args>(),
     Entry::of::<note::Args>(),
+    Entry::of::<commit::Args>(),
     Entry::of::<hook::Args>(),
+    Entry::of::<git_hook::Args>(),
     Entry::of::<shell_init::Args>(),
     Entry::of::<work::Args>(),
     Entry::of::<queue::Args>(),

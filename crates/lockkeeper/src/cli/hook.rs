@@ -87,7 +87,7 @@ fn answer_call() -> Printed {
     clippy::disallowed_methods,
     reason = "after a panic nothing is left to be cleaned up, and the exit code counts"
 )]
-fn exit_well_after_a_panic() {
+pub(super) fn exit_well_after_a_panic() {
     std::panic::set_hook(Box::new(|panic| {
         log(&panic.to_string());
         std::process::exit(0);
@@ -102,15 +102,15 @@ fn log(message: &str) {
     }
 }
 
-fn variable(name: &str) -> Option<String> {
+pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn named_state() -> Option<PathBuf> {
+pub(super) fn named_state() -> Option<PathBuf> {
     variable("LOCKKEEPER_DIR").map(PathBuf::from)
 }
 
-fn limit() -> Duration {
+pub(super) fn limit() -> Duration {
     variable("LOCKKEEPER_AGENTS_LIMIT").and_then(|text| parse_span(&text).ok()).unwrap_or(LIMIT)
 }
 
@@ -121,7 +121,7 @@ fn settings_of(root: &Path) -> Settings {
 }
 
 /// How the agent's shell finds this program: by its name if every shell does, else by its path.
-fn program() -> String {
+pub(super) fn program() -> String {
     let Ok(own) = std::env::current_exe() else { return "lockkeeper".to_owned() };
     let is_own = |folder: &str| {
         let found = Path::new(folder).join("lockkeeper").canonicalize();

@@ -1,0 +1,351 @@
+//! `commit`: commits the changed paths of one owner through an index of its own, made now from HEAD.
+//!
+//! The common index belongs to everybody in a work tree. So the commit is made with another index (`GIT_INDEX_FILE`): hooks, signing
+//! and messages are git's own, and hooks see only these paths. Afterwards the same paths become as committed in the common
+//! index. What others have staged, and what they have not, stays as it is. The caller holds the name `git/index` meanwhile.
+//!
+//! If this process is killed before git has moved HEAD, nothing has changed. If it is killed between that and the update of
+//! the common index, `git status` shows the committed paths as staged backwards: `git reset -q -- PATH…` mends it.
+
+mod changes;
+mod entry;
+mod index;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use lockkeeper_core::id::Owner;
+use lockkeeper_core::record::Lease;
+use lockkeeper_core::resource::Target;
+use lockkeeper_engine::Engine;
+use lockkeeper_engine::open::OpenError;
+use thiserror::Error;
+
+use crate::caller::Caller;
+use crate::foreign::{Foreign, foreign, holds, holds_in, shown, shown_path};
+use crate::git::{Git, GitError};
+use crate::uncommitted::committed;
+use changes::{Changed, Kind, changes};
+use entry::{Made, between, made};
+use index::{OwnIndex, set_in_common_index};
+
+/// The variable that tells the git guard that `commit` itself releases the claims.
+pub(crate) const COMMITS: &str = "LOCKKEEPER_COMMITS";
+/// How far back a commit is looked for if others have committed after it.
+const MAX_BACK: &str = "--max-count=100";
+
+/// What git is in the middle of: a file or folder in the git folder, its name, and how to end it.
+const OPERATIONS: [(&str, &str, &str); 6] = [
+    ("MERGE_HEAD", "a merge", "`git merge --continue` or `git merge --abort`"),
+    ("rebase-merge", "a rebase", "`git rebase --continue` or `git rebase --abort`"),
+    ("rebase-apply", "a rebase or `git am`", "`git rebase --abort` or `git am --abort`"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick", "`git cherry-pick --continue` or `git cherry-pick --abort`"),
+    ("REVERT_HEAD", "a revert", "`git revert --continue` or `git revert --abort`"),
+    ("sequencer", "a cherry-pick or revert", "`git cherry-pick --continue` or `git cherry-pick --abort`"),
+];
+
+/// What to commit.
+#[derive(Clone, Debug)]
+pub enum Selection {
+    /// The changed files that these leases cover.
+    Claims(Vec<Lease>),
+    /// These files, and what is below these folders, from the root of the work tree. An empty path is the root.
+    Paths(Vec<String>),
+}
+
+/// A request to commit.
+pub struct CommitRequest<'a> {
+    /// The work tree.
+    pub git: &'a Git,
+    /// The lease store, the state folder and the name of the work tree in claims.
+    pub engine: &'a Engine,
+    /// See `engine`.
+    pub state: &'a Path,
+    /// See `engine`.
+    pub work_tree: &'a str,
+    /// Who commits. An agent is refused paths of others, people are only warned.
+    pub caller: &'a Caller,
+    /// Whose claims are released.
+    pub owners: &'a [Owner],
+    /// What to commit.
+    pub selection: Selection,
+    /// The paragraphs of the message.
+    pub messages: &'a [String],
+    /// Whether the output of git is collected instead of shown.
+    pub collect: bool,
+}
+
+/// A commit that was made.
+#[derive(Debug)]
+pub struct Committed {
+    /// The commit.
+    pub commit: String,
+    /// The paths that it changed. Hooks of the repository may have added some.
+    pub paths: Vec<PathBuf>,
+    /// What was asked for and is not in it, and why.
+    pub left_out: Vec<(PathBuf, &'static str)>,
+    /// The claims that were released.
+    pub released: Vec<Lease>,
+    /// Paths in it that others work on.
+    pub foreign: Vec<Foreign>,
+    /// What git printed, if it was collected.
+    pub output: String,
+    /// Why the common index could not be updated.
+    pub index_error: Option<GitError>,
+}
+
+/// Why there is no commit. Nothing was changed.
+#[derive(Debug, Error)]
+pub enum CommitError {
+    /// Git is in the middle of something.
+    #[error("{operation} is under way in this work tree")]
+    UnderWay {
+        /// What it is.
+        operation: &'static str,
+        /// How to end it.
+        way_out: &'static str,
+    },
+    /// Nothing of it differs from HEAD.
+    #[error("nothing to commit: {0}")]
+    Nothing(&'static str),
+    /// A file is in conflict.
+    #[error("{} has conflicts that are not resolved", shown_path(.0))]
+    Unmerged(PathBuf),
+    /// Another owner works on a path.
+    #[error("others work on these paths: {}", shown(.0))]
+    Held(Vec<Foreign>),
+    /// Somebody else has committed or switched meanwhile.
+    #[error("HEAD has moved meanwhile")]
+    HeadMoved,
+    /// Git, or a hook of the repository, refused.
+    #[error("git has not made the commit")]
+    Refused {
+        /// What git and the hooks printed, if it was collected.
+        output: String,
+    },
+    /// Git failed.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The lease store failed.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// Git could not be started.
+    #[error("cannot run git")]
+    Io(#[from] io::Error),
+}
+
+/// Commits. The caller of this function holds `git/index`.
+pub fn commit(request: &CommitRequest<'_>) -> Result<Committed, CommitError> {
+    let git = request.git;
+    let under_way = |(file, ..): &&(&str, &str, &str)| git.folder.join(file).symlink_metadata().is_ok();
+    if let Some((_, operation, way_out)) = OPERATIONS.iter().find(under_way) {
+        return Err(CommitError::UnderWay { operation, way_out });
+    }
+    let found = changes(git, &request.selection.pathspecs())?;
+    let (chosen, left_out) = choose(request, &found.changed)?;
+    let paths: Vec<PathBuf> = chosen.iter().map(|changed| changed.path.clone()).collect();
+    let listing = request.engine.listing().map_err(OpenError::Store)?;
+    let foreign = foreign(&listing, request.work_tree, request.caller, &paths);
+    if !foreign.is_empty() && request.caller.is_agent() {
+        return Err(CommitError::Held(foreign));
+    }
+    let head = found.head.as_deref();
+    let own = OwnIndex::new(git, request.state, head)?;
+    own.take(git, &paths.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+    let output = run_commit(request, &own, head)?;
+    let made = find_commit(git, &own, head)?;
+    let index_error = set_in_common_index(git, &made.entries).err();
+    let paths: Vec<PathBuf> = made.entries.iter().map(|entry| entry.path.clone()).collect();
+    let released = release(request, &paths)?;
+    Ok(Committed { commit: made.commit, paths, left_out, released, foreign, output, index_error })
+}
+
+impl Selection {
+    /// What git has to look at. Empty for the whole work tree.
+    fn pathspecs(&self) -> Vec<&str> {
+        match self {
+            Self::Paths(paths) => paths.iter().map(String::as_str).collect(),
+            Self::Claims(leases) => {
+                let patterns: Vec<_> =
+                    leases.iter().flat_map(|lease| lease.claim.targets()).filter_map(path_of).collect();
+                if patterns.iter().all(|pattern| pattern.is_literal()) {
+                    patterns.iter().map(|pattern| pattern.literal_prefix()).collect()
+                } else {
+                    Vec::new()
+                }
+            }
+        }
+    }
+
+    fn includes(&self, path: &Path) -> bool {
+        match self {
+            Self::Paths(paths) => paths.iter().any(|wanted| path.starts_with(wanted)),
+            Self::Claims(leases) => leases.iter().any(|lease| holds(lease, path)),
+        }
+    }
+
+    /// The single files and folders that were asked for.
+    fn named(&self) -> BTreeSet<&str> {
+        self.pathspecs().into_iter().filter(|path| !path.is_empty()).collect()
+    }
+}
+
+fn path_of(target: &Target) -> Option<&lockkeeper_core::pattern::Pattern> {
+    match target {
+        Target::Path(pattern) => Some(pattern),
+        Target::Name(_) => None,
+    }
+}
+
+type Chosen<'c> = (Vec<&'c Changed>, Vec<(PathBuf, &'static str)>);
+
+fn choose<'c>(request: &CommitRequest<'_>, changed: &'c [Changed]) -> Result<Chosen<'c>, CommitError> {
+    let (mut chosen, mut left_out) = (Vec::new(), Vec::new());
+    let asked: Vec<&Changed> =
+        changed.iter().filter(|changed| request.selection.includes(&changed.path)).collect();
+    for changed in &asked {
+        let is_missing = || request.git.root.join(&changed.path).symlink_metadata().is_err();
+        match changed.kind {
+            Kind::Unmerged => return Err(CommitError::Unmerged(changed.path.clone())),
+            Kind::Nested => left_out.push((changed.path.clone(), "a repository of its own")),
+            Kind::Staged if is_missing() => {
+                left_out.push((changed.path.clone(), "not in the sparse checkout"))
+            }
+            Kind::Staged | Kind::Here => chosen.push(*changed),
+        }
+    }
+    let unchanged = |path: &&&str| !asked.iter().any(|changed| changed.path.starts_with(path));
+    let named = request.selection.named();
+    left_out.extend(
+        named.iter().filter(unchanged).map(|path| (PathBuf::from(path), "not changed, or ignored by git")),
+    );
+    if !chosen.is_empty() {
+        return Ok((chosen, left_out));
+    }
+    Err(CommitError::Nothing(match &request.selection {
+        Selection::Claims(leases) if leases.is_empty() => {
+            "this owner has no claims on files in this work tree"
+        }
+        Selection::Claims(_) => "the claimed files are as committed, or ignored by git",
+        Selection::Paths(_) => "these paths are as committed, or ignored by git",
+    }))
+}
+
+/// Lets git make the commit, with the hooks of the repository.
+fn run_commit(
+    request: &CommitRequest<'_>,
+    own: &OwnIndex,
+    head: Option<&str>,
+) -> Result<String, CommitError> {
+    let git = request.git;
+    // Git itself refuses if HEAD moves while it runs, but the index was made before.
+    if git.line(&["rev-parse", "--verify", "--quiet", "HEAD"]).as_deref() != head {
+        return Err(CommitError::HeadMoved);
+    }
+    let mut command = git.command();
+    command.args(["commit", "--quiet"]).env("GIT_INDEX_FILE", own.path()).env(COMMITS, "1");
+    command.args(request.messages.iter().map(|message| format!("--message={message}")));
+    if let [owner] = request.owners {
+        command.env("LOCKKEEPER_OWNER", owner.as_str());
+    }
+    let (succeeded, output) = if request.collect {
+        let output = command.output()?;
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    } else {
+        // Standard output is for the id of the commit.
+        let status = command.stdout(Stdio::from(io::stderr())).status()?;
+        (status.success(), String::new())
+    };
+    if succeeded {
+        return Ok(output);
+    }
+    if git.line(&["rev-parse", "--verify", "--quiet", "HEAD"]).as_deref() != head {
+        return Err(CommitError::HeadMoved);
+    }
+    if head.is_some_and(|head| own.run(git, &["diff-index", "--cached", "--quiet", head], b"").is_ok()) {
+        return Err(CommitError::Nothing("in the work tree these paths are as committed"));
+    }
+    Err(CommitError::Refused { output })
+}
+
+/// Finds the commit that git has just made. If it was made on top of another commit than the index was, it is taken back: it
+/// would revert that one.
+fn find_commit(git: &Git, own: &OwnIndex, head: Option<&str>) -> Result<Made, CommitError> {
+    let last = made(git, "HEAD")?;
+    if last.parent.as_deref() == head {
+        return Ok(last);
+    }
+    let tree = own.run(git, &["write-tree"], b"")?;
+    let tree = String::from_utf8_lossy(&tree).trim().to_owned();
+    let list = ["log", MAX_BACK, "--first-parent", "--no-show-signature", "--format=%H %T", "HEAD"];
+    let recent = String::from_utf8_lossy(&git.run(None, &list, b"")?).into_owned();
+    let ours = recent.lines().filter_map(|line| line.split_once(' ')).find(|(_, of)| *of == tree);
+    let ours = made(git, ours.map(|(commit, _)| commit).ok_or(CommitError::HeadMoved)?)?;
+    match (ours.parent.as_deref(), head) {
+        (parent, head) if parent == head => {
+            // Others have committed on top of it, and have updated the common index themselves.
+            let later = between(git, &ours.commit, "HEAD")?;
+            let mut ours = ours;
+            ours.entries.retain(|entry| !later.iter().any(|other| other.path == entry.path));
+            Ok(ours)
+        }
+        (Some(parent), _) => {
+            let why = "lockkeeper commit: HEAD had moved";
+            git.run(None, &["update-ref", "-m", why, "HEAD", parent, &ours.commit], b"")?;
+            Err(CommitError::HeadMoved)
+        }
+        (None, _) => Err(CommitError::HeadMoved),
+    }
+}
+
+/// Releases the claims of the owner to paths that are as committed.
+fn release(request: &CommitRequest<'_>, paths: &[PathBuf]) -> Result<Vec<Lease>, CommitError> {
+    let mut released = Vec::new();
+    for owner in request.owners {
+        released.extend(release_committed(
+            request.engine,
+            owner,
+            request.work_tree,
+            &request.git.root,
+            paths,
+        )?);
+    }
+    Ok(released)
+}
+
+/// Releases the claims of an agent to these paths, where the work tree is as committed. A file that was changed again stays claimed.
+pub(crate) fn release_committed(
+    engine: &Engine,
+    owner: &Owner,
+    work_tree: &str,
+    root: &Path,
+    paths: &[PathBuf],
+) -> Result<Vec<Lease>, OpenError> {
+    let mut leases = engine.leases_of(owner)?;
+    leases.retain(|lease| {
+        lease.claim.agent.is_some()
+            && holds_in(lease, work_tree)
+            && paths.iter().any(|path| holds(lease, path))
+    });
+    if leases.is_empty() {
+        return Ok(leases);
+    }
+    let files: Vec<String> = leases
+        .iter()
+        .flat_map(|lease| lease.claim.targets())
+        .filter_map(path_of)
+        .map(|pattern| pattern.literal_prefix().to_owned())
+        .collect();
+    let clean = committed(root, &files).unwrap_or_default();
+    leases.retain(|lease| {
+        lease.claim.targets().filter_map(path_of).all(|pattern| clean.contains(pattern.literal_prefix()))
+    });
+    for lease in &leases {
+        // It may have ended meanwhile, which is as good.
+        let _ = engine.release(lease.id, Some(lease.token))?;
+    }
+    Ok(leases)
+}

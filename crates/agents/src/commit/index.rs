@@ -1,0 +1,116 @@
+//! Index of one commit: made now from HEAD, with the paths of the commit as they are in the work tree. And the common index, in which
+//! the same paths become as committed, and nothing else changes.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lockkeeper_platform::changes::Changes;
+use lockkeeper_platform::{poll, random, wall_clock};
+
+use super::entry::Entry;
+use crate::git::{Git, GitError};
+
+/// How long the common index may be locked by another git command.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the lock is looked at where the system does not tell of changes.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// An index of a commit that was killed is removed after so many seconds.
+const LEFT_AFTER: i64 = 60 * 60;
+
+/// An index file of its own. It is removed when it is dropped.
+pub(super) struct OwnIndex {
+    path: PathBuf,
+}
+
+impl OwnIndex {
+    /// Makes an index that is as HEAD. What the common index knows about files is kept, so that git need not read them again.
+    pub(super) fn new(git: &Git, state: &Path, head: Option<&str>) -> Result<Self, GitError> {
+        remove_leftovers(state);
+        let number = random::number().map_err(GitError::NotStarted)?;
+        let own = Self { path: state.join(format!("commit-{number:016x}.index")) };
+        match (head, fs::copy(git.folder.join("index"), &own.path)) {
+            (Some(head), Ok(_)) => own.run(git, &["read-tree", "--reset", head], b"")?,
+            (Some(head), Err(_)) => own.run(git, &["read-tree", head], b"")?,
+            (None, _) => own.run(git, &["read-tree", "--empty"], b"")?,
+        };
+        Ok(own)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes exactly these paths over from the work tree: new, changed and deleted ones.
+    ///
+    /// Not `git add`: to it a path also means all that is below it, and a file may have become a folder with files of others.
+    pub(super) fn take(&self, git: &Git, paths: &[&Path]) -> Result<(), GitError> {
+        let mut input = Vec::new();
+        for path in paths {
+            input.extend_from_slice(path.as_os_str().as_bytes());
+            input.push(0);
+        }
+        self.run(git, &["update-index", "--add", "--remove", "--replace", "-z", "--stdin"], &input).map(drop)
+    }
+
+    pub(super) fn run(&self, git: &Git, args: &[&str], input: &[u8]) -> Result<Vec<u8>, GitError> {
+        git.run(Some(&self.path), args, input)
+    }
+}
+
+impl Drop for OwnIndex {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by a later commit.
+        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(self.path.with_extension("index.lock"));
+    }
+}
+
+fn remove_leftovers(state: &Path) {
+    let Ok(entries) = fs::read_dir(state) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_own = name.as_bytes().starts_with(b"commit-")
+            && Path::new(&name)
+                .extension()
+                .is_some_and(|end| end == OsStr::new("index") || end == OsStr::new("lock"));
+        let written = entry.metadata().and_then(|meta| meta.modified()).ok();
+        let written = written.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        let written = written.and_then(|at| i64::try_from(at.as_secs()).ok());
+        if is_own && written.is_some_and(|at| wall_clock::epoch_seconds() - at > LEFT_AFTER) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Makes these paths as committed in the common index. Waits if another git command has locked it.
+pub(super) fn set_in_common_index(git: &Git, entries: &[Entry]) -> Result<(), GitError> {
+    let mut input = Vec::new();
+    for Entry { mode, object, path } in entries {
+        input.extend_from_slice(format!("{mode} {object}\t").as_bytes());
+        input.extend_from_slice(path.as_os_str().as_bytes());
+        input.push(0);
+    }
+    let lock = git.folder.join("index.lock");
+    let watch = Changes::watch(&git.folder).unwrap_or_else(|_| Changes::disabled());
+    let until = Instant::now() + PATIENCE;
+    loop {
+        watch.drain();
+        match git.run(None, &["update-index", "-z", "--index-info"], &input) {
+            Err(GitError::Failed { .. }) if Instant::now() < until && is_locked(&lock) => {}
+            done => return done.map(drop),
+        }
+        if is_locked(&lock) {
+            let descriptors: Vec<_> = watch.as_fd().into_iter().collect();
+            // If it cannot wait, it tries again at once, until the time is up.
+            let _ = poll::wait(&descriptors, Some(LOOK_AGAIN));
+        }
+    }
+}
+
+fn is_locked(lock: &Path) -> bool {
+    fs::symlink_metadata(lock).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
+}

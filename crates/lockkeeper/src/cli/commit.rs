@@ -1,0 +1,270 @@
+//! `commit`: commits exactly one's own changes, whatever else is staged in the work tree.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lockkeeper_agents::{
+    Caller, CommitError, CommitRequest, Committed, Git, GitError, Selection, Sessions, commit, lexical,
+    shown_foreign, takes_part,
+};
+use lockkeeper_core::id::Owner;
+use lockkeeper_core::lease::Request;
+use lockkeeper_core::liveness::Contract;
+use lockkeeper_core::record::{Claim, Lease, Priority};
+use lockkeeper_core::resource::{Mode, Resource, Target};
+use lockkeeper_engine::open::{OpenError, unique_owner};
+use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::{Acquired, Engine, Resident};
+use lockkeeper_platform::{origin, process};
+use serde_json::{Value, json};
+
+use super::args::Waiting;
+use super::context::{Context, Globals};
+use super::exec::leases_around;
+use super::obtain::{WaitSettings, obtain, receive_signals};
+use super::{Verb, print};
+
+/// How long a call waits for others that commit: shorter than the time-out that harnesses have for commands.
+const USUAL: Duration = Duration::from_secs(100);
+
+/// Commit your own changes only, whatever others have staged
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  lockkeeper commit -m 'split the parser'\n  \
+    lockkeeper commit -m 'fix the lexer' src/lex.rs tests/\n\n\
+    Without PATH it commits the changed files that the agent has claimed. What others have staged or changed stays as it is. \
+    Hooks and signing are those of git. Claims on committed files are released.")]
+pub(super) struct Args {
+    /// The message; each further one is a paragraph of its own
+    #[arg(short, long = "message", value_name = "MSG", required = true)]
+    message: Vec<String>,
+    /// Files and folders to commit [default: the changed files that the owner has claimed]
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Whose claims to commit [default: the agent whose process runs this command]
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+}
+
+impl Verb for Args {
+    const NAME: &'static str = "commit";
+
+    fn run(self, globals: &Globals) -> Result<Exit, Report> {
+        let context = Context::new(globals)?;
+        if self.message.iter().all(|message| message.trim().is_empty()) {
+            return Err(Report::usage("the message is empty").with_hint("say what changes with -m"));
+        }
+        let committed = run(&context, &self)?;
+        show(&context, &committed);
+        Ok(Exit::Done)
+    }
+}
+
+fn run(context: &Context, args: &Args) -> Result<Committed, Report> {
+    let git = Git::find(&context.cwd).map_err(|error| no_repository(&error))?;
+    let caller = caller(context, args.owner.as_deref())?;
+    let owners = match &caller {
+        Caller::Agents(owners) => owners.clone(),
+        Caller::Other(named) => named.iter().cloned().collect(),
+    };
+    let engine = context.engine()?;
+    let work_tree = context.location.work_tree();
+    let selection = selection(args, &git, &engine, &work_tree, &owners)?;
+    // Ctrl-C ends git. This process goes on to the end, so that the common index is updated after a commit.
+    let _signals = receive_signals()?;
+    let resident = engine.resident().map_err(OpenError::Machine)?;
+    let lease = hold_index(context, &engine, &resident, &caller)?;
+    let made = commit(&CommitRequest {
+        git: &git,
+        engine: &engine,
+        state: &context.location.state,
+        work_tree: &work_tree,
+        caller: &caller,
+        owners: &owners,
+        selection,
+        messages: &args.message,
+        collect: context.json,
+    });
+    let released = engine.release(lease.id, Some(lease.token));
+    let made = made.map_err(|error| report(&error))?;
+    released?.map_err(Report::from)?;
+    Ok(made)
+}
+
+/// Who commits: named, or the agent whose process runs this command, or a person.
+fn caller(context: &Context, flag: Option<&str>) -> Result<Caller, Report> {
+    let flag: Option<Owner> = flag.map(str::parse).transpose()?;
+    let here = origin::origin().map_err(OpenError::Machine)?;
+    let sessions = if takes_part(&context.location) {
+        Sessions::new(&context.location.state).all(&here).map_err(|error| Report::machine(&error))?
+    } else {
+        Vec::new()
+    };
+    // Where no ancestors can be seen, the environment has to name the agent.
+    let ancestors = process::with_ancestors().unwrap_or_default();
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    Ok(Caller::find(&sessions, context.named_owner(flag.as_ref()), &ancestors, &here, &variable))
+}
+
+fn selection(
+    args: &Args,
+    git: &Git,
+    engine: &Engine,
+    work_tree: &str,
+    owners: &[Owner],
+) -> Result<Selection, Report> {
+    if !args.paths.is_empty() {
+        let paths = args.paths.iter().map(|path| from_root(git, path));
+        return Ok(Selection::Paths(paths.collect::<Result<_, _>>()?));
+    }
+    let owner = match owners {
+        [owner] => owner,
+        [] => {
+            return Err(Report::usage("it is not known whose changes to commit")
+                .with_hint("give the PATHs to commit, or name the owner of the claims with --owner"));
+        }
+        _ => {
+            return Err(Report::usage("several agents run in the process that runs this command").with_hint(
+                "say which one it is with --owner, as `lockkeeper board` shows it, or give the PATHs",
+            ));
+        }
+    };
+    let mut leases: Vec<Lease> = engine.leases_of(owner)?;
+    leases.retain(|lease| {
+        let tree = lease.claim.agent.as_ref().and_then(|agent| agent.work_tree.as_deref());
+        lease.pickup_by.is_none() && tree.is_none_or(|tree| tree == work_tree)
+    });
+    Ok(Selection::Claims(leases))
+}
+
+/// A path from the root of the work tree. The path itself may be a symlink, or missing.
+fn from_root(git: &Git, path: &Path) -> Result<String, Report> {
+    let cwd = std::env::current_dir().map_err(|error| Report::machine(&error))?;
+    let whole = lexical(&cwd.join(path));
+    let is_folder = whole.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    let mut real = whole.clone();
+    for folder in whole.ancestors().skip(usize::from(!is_folder)) {
+        if let (Ok(found), Ok(rest)) = (folder.canonicalize(), whole.strip_prefix(folder)) {
+            real = if rest.as_os_str().is_empty() { found } else { found.join(rest) };
+            break;
+        }
+    }
+    let inside = real.strip_prefix(&git.root).ok().and_then(Path::to_str);
+    inside.map(str::to_owned).ok_or_else(|| {
+        Report::usage(format!("`{}` is not a path of {}", path.display(), git.root.display()))
+            .with_hint("run the command inside of the repository of the file")
+    })
+}
+
+/// Takes `git/index`, and waits for others that commit. Each commit is an owner of its own: two commits of one agent exclude each
+/// other, too.
+fn hold_index(
+    context: &Context,
+    engine: &Engine,
+    resident: &Resident,
+    caller: &Caller,
+) -> Result<Lease, Report> {
+    let name = "git/index".parse().expect("it is a name");
+    let claim = Claim {
+        owner: unique_owner("commit").map_err(OpenError::Machine)?,
+        resources: vec![Resource { target: Target::Name(name), mode: Mode::Exclusive }],
+        proof: resident.proof(),
+        contract: Contract::Strict,
+        ttl: None,
+        reason: Some(format!("commit by {}", caller.shown())),
+        ticket: None,
+        agent: None,
+    };
+    let request = Request {
+        claim,
+        priority: Priority::default(),
+        under: leases_around(context),
+        wait: None,
+        join: false,
+    };
+    let settings =
+        WaitSettings { waiting: Waiting::For(USUAL), keep_ticket: false, signals_win: true, quiet: false };
+    match obtain(context, engine, request, &settings)?.acquired {
+        Acquired::Granted(grant) => Ok(grant.lease),
+        Acquired::Held(blockers) => Err(print::held(&blockers, None)),
+        Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
+            Err(print::held(&waiting.blockers, None))
+        }
+        Acquired::Deadlock(links) => Err(print::deadlock(&links)),
+        Acquired::Gone => Err(print::ticket_gone()),
+    }
+}
+
+fn show(context: &Context, made: &Committed) {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let paths: Vec<String> = made.paths.iter().map(|path| text(path)).collect();
+    let index_hint = "the commit is made, but the common index could not be updated, so `git status` shows these paths as \
+        staged: run `git reset -q -- PATH…` for them";
+    if context.json {
+        let left_out: Vec<Value> =
+            made.left_out.iter().map(|(path, why)| json!({ "path": text(path), "why": why })).collect();
+        let foreign: Vec<Value> = made
+            .foreign
+            .iter()
+            .map(|found| json!({ "path": text(&found.path), "owner": found.owner.as_str() }))
+            .collect();
+        let released: Vec<String> = made.released.iter().map(|lease| lease.id.to_string()).collect();
+        let warning = made.index_error.as_ref().map(|error| format!("{error}: {index_hint}"));
+        print::json(&json!({
+            "done": true, "commit": made.commit, "paths": paths, "left_out": left_out, "foreign": foreign,
+            "released": released, "output": made.output, "warning": warning,
+        }));
+        return;
+    }
+    if !made.foreign.is_empty() {
+        print::talk(&format!("warning: others work on these paths: {}", shown_foreign(&made.foreign)));
+    }
+    for (path, why) in &made.left_out {
+        print::talk(&format!("left out: {} ({why})", text(path).escape_debug()));
+    }
+    if let Some(error) = &made.index_error {
+        print::talk(&format!("warning: {error}: {index_hint}"));
+    }
+    let files = if paths.len() == 1 { "1 file".to_owned() } else { format!("{} files", paths.len()) };
+    print::talk(&format!("committed {files}, released {} claims", made.released.len()));
+    print::data(&made.commit);
+}
+
+fn no_repository(error: &GitError) -> Report {
+    Report::of(Exit::Failed, "GIT_FAILED", error).with_hint(
+        "run the command inside of the work tree of a git repository, and check that git is installed",
+    )
+}
+
+fn report(error: &CommitError) -> Report {
+    let of = |exit, code| Report::of(exit, code, error);
+    match error {
+        CommitError::UnderWay { way_out, .. } => of(Exit::Refused, "GIT_OPERATION_UNDER_WAY")
+            .with_hint(format!("nothing was changed; end it first with {way_out}")),
+        CommitError::Nothing(_) => of(Exit::Failed, "NOTHING_TO_COMMIT").with_hint(
+            "`lockkeeper board` shows who has claimed what; give the PATHs of files that nobody has claimed",
+        ),
+        CommitError::Unmerged(_) => of(Exit::Refused, "UNRESOLVED_CONFLICT")
+            .with_hint("nothing was changed; resolve the conflicts, `git add` the file, and commit again"),
+        CommitError::Held(found) => {
+            let list: Vec<Value> = found
+                .iter()
+                .map(|found| json!({ "path": found.path.to_string_lossy(), "owner": found.owner.as_str() }))
+                .collect();
+            of(Exit::Refused, "PATHS_HELD")
+                .with_hint(
+                    "nothing was changed; leave these paths out, or ask `lockkeeper why` about one of them",
+                )
+                .with_context("foreign", list)
+        }
+        CommitError::HeadMoved => of(Exit::Refused, "HEAD_MOVED").with_hint(
+            "nothing was changed; somebody else has committed or switched: look at it, and commit again",
+        ),
+        CommitError::Refused { output } => of(Exit::Failed, "COMMIT_REFUSED")
+            .with_hint("nothing was changed; the message of git, or of a hook of the repository, says why")
+            .with_context("output", output.as_str()),
+        CommitError::Git(_) | CommitError::Io(_) => {
+            of(Exit::Failed, "GIT_FAILED").with_hint("nothing was committed")
+        }
+        CommitError::Store(_) => of(Exit::Failed, "STORE_FAILED").with_hint("run `lockkeeper doctor`"),
+    }
+}

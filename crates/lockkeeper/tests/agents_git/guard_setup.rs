@@ -1,0 +1,203 @@
+//! Set-up of the git guard: hooks of others stay, and removing it gives their bytes back.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use lockkeeper_agents::git_guard::{GuardError, GuardState, install, remove, state};
+use lockkeeper_testing::{Finished, World};
+
+use crate::repository::{Agent, executable, git, hook, last, repository, write};
+
+const ACTION: &str = "LOCKKEEPER_TEST_GUARD";
+
+/// The functions read the settings of git, so they run in a process of their own: the test starts itself again.
+#[test]
+fn do_what_the_variable_says() {
+    let Ok(action) = std::env::var(ACTION) else { return };
+    let program = std::env::var("LOCKKEEPER_TEST_PROGRAM").unwrap();
+    let done: Result<GuardState, GuardError> = match action.as_str() {
+        "install" => install(Path::new("."), &program),
+        "remove" => remove(Path::new(".")),
+        _ => state(Path::new(".")),
+    };
+    match done {
+        Ok(state) => println!("{} hooks by {:?} in {:?}", state.present.len(), state.program, state.place),
+        Err(error) => println!("refused: {error}; {}", error.hint()),
+    }
+}
+
+pub fn guard(world: &World, action: &str) -> String {
+    guard_of(world, action, world.program())
+}
+
+fn guard_of(world: &World, action: &str, program: &str) -> String {
+    let mut again = world.command(std::env::current_exe().unwrap());
+    again.args(["--exact", "guard_setup::do_what_the_variable_says", "--nocapture"]);
+    let output =
+        Finished::of(again.env(ACTION, action).env("LOCKKEEPER_TEST_PROGRAM", program)).code(0).stdout();
+    let answer = output.lines().find(|line| line.contains(" hooks by ") || line.contains("refused: "));
+    answer.unwrap_or_else(|| panic!("no answer: {output}")).to_owned()
+}
+
+/// All files of the hooks folder, with their modes.
+fn hooks(world: &World, folder: &str) -> Vec<(String, u32, Vec<u8>)> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut found: Vec<_> = std::fs::read_dir(world.path(folder))
+        .map(|entries| {
+            let entries = entries.map(|entry| entry.unwrap().path());
+            entries
+                .map(|path| {
+                    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+                    let mode = path.symlink_metadata().unwrap().permissions().mode();
+                    (name, mode, std::fs::read(&path).unwrap_or_default())
+                })
+                .collect()
+        })
+        .unwrap_or_default();
+    found.sort();
+    found
+}
+
+#[test]
+fn installing_twice_changes_nothing_and_removing_gives_the_former_bytes_back() {
+    let world = repository();
+    hook(&world, "pre-commit", "echo shell >>ran");
+    write(
+        &world,
+        ".git/hooks/post-commit",
+        "#!/usr/bin/env -S perl\nopen F, '>>ran'; print F \"perl $0\\n\";\n",
+    );
+    executable(&world.path(".git/hooks/post-commit"));
+    write(&world, "script", "#!/bin/sh\necho linked >>ran\n");
+    executable(&world.path("script"));
+    symlink("../../script", world.path(".git/hooks/prepare-commit-msg")).unwrap();
+    write(&world, ".git/hooks/post-merge", "#!/bin/sh\nexit 1\n");
+    let before = hooks(&world, ".git/hooks");
+    assert!(guard(&world, "state").starts_with("0 hooks"));
+    assert!(guard(&world, "install").starts_with("6 hooks"));
+    let installed = hooks(&world, ".git/hooks");
+    assert!(guard(&world, "install").starts_with("6 hooks"));
+    assert_eq!(hooks(&world, ".git/hooks"), installed);
+    write(&world, "src/a.rs", "1\n");
+    world.git_run(&["commit", "-q", "-a", "-m", "x"]);
+    let ran = std::fs::read_to_string(world.path("ran")).unwrap();
+    assert!(ran.starts_with("shell\nlinked\nperl "), "{ran}");
+    let other = world.beside("it's here/lockkeeper");
+    assert!(guard_of(&world, "install", other.to_str().unwrap()).contains("it's here/lockkeeper"));
+    assert!(guard(&world, "remove").starts_with("0 hooks"));
+    assert_eq!(hooks(&world, ".git/hooks"), before);
+    guard(&world, "remove");
+    assert_eq!(hooks(&world, ".git/hooks"), before);
+}
+
+/// A program that is gone, too old or broken stops nobody.
+#[test]
+fn a_program_that_is_gone_or_fails_stops_nobody() {
+    let world = repository();
+    for (number, script) in ["", "exit 2", "exit 101", "kill -9 $$"].iter().enumerate() {
+        let program = world.path(&format!(".git/program{number}"));
+        if !script.is_empty() {
+            std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+            executable(&program);
+        }
+        guard_of(&world, "install", program.to_str().unwrap());
+        write(&world, "src/a.rs", format!("{number}\n"));
+        world.git_run(&["commit", "-q", "-a", "-m", "x"]);
+        assert_eq!(last(&world), ["M src/a.rs"]);
+    }
+}
+
+#[test]
+fn folders_of_all_repositories_and_tracked_ones_are_left_alone() {
+    let world = repository();
+    let folder = world.beside("global hooks");
+    std::fs::create_dir(&folder).unwrap();
+    world.git_run(&["config", "--global", "core.hooksPath", folder.to_str().unwrap()]);
+    let answer = guard(&world, "install");
+    assert!(answer.contains("refused: core.hooksPath is set") && answer.contains("2.54"), "{answer}");
+    assert!(std::fs::read_dir(&folder).unwrap().next().is_none());
+    guard(&world, "remove");
+    // Husky 8: a tracked folder.
+    write(&world, ".husky/pre-commit", "#!/bin/sh\nexit 0\n");
+    world.git_run(&["add", ".husky"]);
+    world.git_run(&["config", "core.hooksPath", ".husky"]);
+    let answer = guard(&world, "install");
+    assert!(answer.contains("refused: the hooks folder") && answer.contains("tracked"), "{answer}");
+    assert_eq!(hooks(&world, ".husky").len(), 1);
+    assert!(guard(&world, "state").starts_with("0 hooks"));
+}
+
+/// Husky 9 has generated hooks in an ignored folder, which find their scripts by their own name.
+#[test]
+fn the_hooks_of_husky_9_run_as_before() {
+    let world = repository();
+    write(&world, ".husky/pre-commit", "echo husky >>ran\n");
+    write(
+        &world,
+        ".husky/_/h",
+        "s=$(dirname \"$(dirname \"$0\")\")/$(basename \"$0\")\n[ ! -f \"$s\" ] || sh -e \"$s\" \"$@\"\n",
+    );
+    write(&world, ".husky/_/.gitignore", "*\n");
+    write(&world, ".husky/_/pre-commit", "#!/usr/bin/env sh\n. \"$(dirname \"$0\")/h\"\n");
+    executable(&world.path(".husky/_/pre-commit"));
+    world.git_run(&["add", "."]);
+    world.git_run(&["config", "core.hooksPath", ".husky/_"]);
+    let before = hooks(&world, ".husky/_");
+    assert!(guard(&world, "install").starts_with("6 hooks"));
+    world.git_run(&["commit", "-q", "-m", "x"]);
+    assert_eq!(std::fs::read_to_string(world.path("ran")).unwrap(), "husky\n");
+    guard(&world, "remove");
+    assert_eq!(hooks(&world, ".husky/_"), before);
+}
+
+#[test]
+fn all_work_trees_have_the_guard() {
+    let world = repository();
+    guard(&world, "install");
+    let tree = world.beside("tree");
+    world.git_run(&["worktree", "add", "-q", tree.to_str().unwrap(), "-b", "other"]);
+    let (mut one, mut two) = (Agent::new(&world, "1"), Agent::new(&world, "2"));
+    (one.cwd, two.cwd) = (tree.clone(), tree);
+    one.edit("src/a.rs", "one\n");
+    two.edit("src/b.rs", "two\n");
+    let refused = Finished::of(&mut one.command("git", &["commit", "-a", "-m", "x"]));
+    refused.code(1).says("src/b.rs (claude:2)");
+}
+
+/// A git that says that it is newer stands for git 2.54. Its settings are then run as that version does: by a shell, with the arguments
+/// appended.
+#[test]
+fn from_git_2_54_on_settings_are_written_and_no_files() {
+    let world = repository();
+    let real = Finished::of(world.command("sh").args(["-c", "command -v git"])).code(0).stdout();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" != version ] || {{ echo git version 2.54.0; exit; }}\nexec {} \"$@\"\n",
+        real.trim_end()
+    );
+    let folder = world.beside("bin");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("git"), script).unwrap();
+    executable(&folder.join("git"));
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let world = world.set("PATH", path);
+    let (config, files) = (std::fs::read(world.path(".git/config")).unwrap(), hooks(&world, ".git/hooks"));
+    let answer = guard(&world, "install");
+    assert!(answer.starts_with("6 hooks") && answer.ends_with("Settings"), "{answer}");
+    let installed = std::fs::read(world.path(".git/config")).unwrap();
+    guard(&world, "install");
+    assert_eq!(std::fs::read(world.path(".git/config")).unwrap(), installed);
+    assert_eq!(hooks(&world, ".git/hooks"), files);
+    assert_eq!(git(&world, &["config", "hook.lockkeeper-post-merge.event"]), "post-merge\n");
+    let (one, two) = (Agent::new(&world, "1"), Agent::new(&world, "2"));
+    one.edit("src/a.rs", "one\n");
+    two.edit("src/b.rs", "two\n");
+    let command = git(&world, &["config", "hook.lockkeeper-prepare-commit-msg.command"]);
+    let line = format!("{} \"$@\"", command.trim_end());
+    let run =
+        |agent: &Agent<'_>| Finished::of(&mut agent.command("sh", &["-c", &line, "hook", "file", "message"]));
+    run(&one).code(0);
+    world.git_run(&["add", "-A"]);
+    run(&one).code(1).says("src/b.rs (claude:2)");
+    assert!(guard(&world, "remove").starts_with("0 hooks"));
+    assert_eq!(std::fs::read(world.path(".git/config")).unwrap(), config);
+}
