@@ -11,13 +11,16 @@
 //! Two rules hold throughout. What is not understood is never a reason to deny: it becomes [`Unread`] or a reason in
 //! [`Writes::unknown`]. And no input makes the code panic or run without a limit.
 
+mod announced;
 mod answer;
+mod board;
 mod claims;
 mod deny_text;
 mod harness;
 mod hook;
 mod hook_log;
 mod input;
+mod mcp;
 mod patch;
 mod place;
 mod quote;
@@ -29,12 +32,14 @@ mod uncommitted;
 mod writes;
 
 pub use answer::{Answer, Printed};
+pub use board::{BoardAgent, board};
 pub use claims::{Settings, WorkTrees, claim_of};
 pub use deny_text::deny_text;
 pub use harness::{Harness, Marks};
 pub use hook::{HookCall, answer};
 pub use hook_log::HookLog;
 pub use input::{BackgroundTask, Event, HookInput, MAX_BYTES, Unread};
+pub use mcp::{McpOptions, serve_mcp};
 pub use patch::{PatchError, paths as patch_paths};
 pub use place::{Entry, Place, join, lexical};
 pub use quote::{MAX_QUOTE, quoted};

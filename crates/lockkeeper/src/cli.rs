@@ -19,6 +19,7 @@ mod lifecycle;
 mod lockfiles;
 mod locks;
 mod man;
+mod mcp;
 mod note;
 mod obtain;
 mod predict;
@@ -103,6 +104,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<wait::Args>(),
     Entry::of::<note::Args>(),
     Entry::of::<hook::Args>(),
+    Entry::of::<mcp::Args>(),
     Entry::of::<shell_init::Args>(),
     Entry::of::<work::Args>(),
     Entry::of::<queue::Args>(),
