@@ -104,7 +104,8 @@ fn holder(denied: &Denied<'_>, owner: &Owner, now: Moment, sessions: &Sessions) 
     (format!("{file} was not changed: {who} waited for it first and gets it next."), String::new())
 }
 
-fn last_seen(lease: &Lease, session: Option<&Session>, now: Moment) -> Duration {
+/// How long ago the holder was last seen.
+pub(crate) fn last_seen(lease: &Lease, session: Option<&Session>, now: Moment) -> Duration {
     let heartbeat = now.since(lease.heartbeat_at);
     let seen = session.map(|session| wall_clock::epoch_seconds().saturating_sub(session.seen_at).max(0));
     let seen = seen.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
@@ -112,7 +113,7 @@ fn last_seen(lease: &Lease, session: Option<&Session>, now: Moment) -> Duration 
 }
 
 /// A duration for people, without milliseconds.
-fn in_seconds(span: Duration) -> String {
+pub(crate) fn in_seconds(span: Duration) -> String {
     if span.as_secs() == 0 { "0s".to_owned() } else { format_span(span) }
 }
 

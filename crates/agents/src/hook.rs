@@ -2,11 +2,13 @@
 //!
 //! Everything that fails here lets the call pass, with a line in the log: a broken lock must not stop anybody's work.
 
+mod announce;
 mod ends;
 mod stores;
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::{LeaseId, Owner, Token};
@@ -14,6 +16,7 @@ use lockkeeper_core::lease::{AgentAnswer, AgentCall};
 use lockkeeper_core::liveness::{Proof, Voucher};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::time::Moment;
+use lockkeeper_core::waiting::Obstacle;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_platform::{holder_process, origin, wall_clock};
 use thiserror::Error;
@@ -163,6 +166,7 @@ impl Hook<'_> {
     fn claim(&self, stores: &mut Stores, wanted: &[Wanted]) -> Result<Answer, HookError> {
         let proof = self.proof()?;
         self.note_session(stores, &proof, wanted)?;
+        self.announce(stores, &proof)?;
         let mut taken: Vec<(usize, Vec<(LeaseId, Token)>)> = Vec::new();
         for at in 0..stores.len() {
             let store = stores.at(at);
@@ -260,7 +264,7 @@ impl Hook<'_> {
     ) -> Result<(), HookError> {
         let session = store.sessions.get(&self.owner).unwrap_or_default();
         let was_denied = wanted.iter().any(|wanted| session.denied.contains_key(&wanted.shown));
-        let mut elsewhere: Vec<&Lease> = answer.elsewhere.iter().map(|found| &found.record).collect();
+        let mut elsewhere = answer.elsewhere.clone();
         if !elsewhere.is_empty() && (self.call.settings)(&store.root).work_trees != WorkTrees::Tell {
             elsewhere.clear();
         }
@@ -269,28 +273,11 @@ impl Hook<'_> {
         }
         let here =
             wanted.first().map(|wanted| wanted.location.root.display().to_string()).unwrap_or_default();
-        for lease in &elsewhere {
-            let news = format!(
-                "{} also changes {} in the work tree {here}: the two have to be merged later. Nobody is stopped.",
-                self.owner,
-                targets(lease)
-            );
-            if store.sessions.get(&lease.claim.owner).is_some() {
-                let told = store.sessions.update(&lease.claim.owner, |session| session.add_news(news));
-                told.map_err(HookError::Sessions)?;
-            }
-        }
+        let told = tell_of_work_trees(&store.sessions, &self.owner, &elsewhere, &here);
+        let told = told.map_err(HookError::Sessions)?;
         let change = |session: &mut Session| {
             session.denied.retain(|path, _| !wanted.iter().any(|wanted| wanted.shown == *path));
-            for lease in &elsewhere {
-                let tree = lease.claim.agent.as_ref().and_then(|agent| agent.work_tree.as_deref());
-                session.add_news(format!(
-                    "{} also changes {} in the work tree {}: the two have to be merged later. Nobody is stopped.",
-                    lease.claim.owner,
-                    targets(lease),
-                    quoted(tree.unwrap_or_default())
-                ));
-            }
+            told.into_iter().for_each(|news| session.add_news(news));
         };
         store.sessions.update(&self.owner, change).map(|_| ()).map_err(HookError::Sessions)
     }
@@ -336,13 +323,35 @@ impl Hook<'_> {
     }
 }
 
+/// Tells agents in other work trees that `owner` changes the same files in `here`. Returns what `owner` has to be told.
+pub(crate) fn tell_of_work_trees(
+    sessions: &Sessions,
+    owner: &Owner,
+    elsewhere: &[Obstacle<Lease>],
+    here: &str,
+) -> io::Result<Vec<String>> {
+    let mut told = Vec::new();
+    for lease in elsewhere.iter().map(|found| &found.record) {
+        let (other, file) = (&lease.claim.owner, targets(lease));
+        let to_be_merged = "the two have to be merged later. Nobody is stopped.";
+        if sessions.get(other).is_some() {
+            let news = format!("{owner} also changes {file} in the work tree {here}: {to_be_merged}");
+            sessions.update(other, |session| session.add_news(news))?;
+        }
+        let tree = lease.claim.agent.as_ref().and_then(|agent| agent.work_tree.as_deref());
+        let tree = quoted(tree.unwrap_or_default());
+        told.push(format!("{other} also changes {file} in the work tree {tree}: {to_be_merged}"));
+    }
+    Ok(told)
+}
+
 /// The file of a lease, as people call it.
 fn targets(lease: &Lease) -> String {
     one_line(&ends::file_of(lease).unwrap_or_default())
 }
 
 /// An error and its causes on one line.
-fn with_causes(error: &dyn Error) -> String {
+pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut texts = vec![error.to_string()];
     let mut cause = error.source();
     while let Some(error) = cause {

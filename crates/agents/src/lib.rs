@@ -11,9 +11,11 @@
 //! Two rules hold throughout. What is not understood is never a reason to deny: it becomes [`Unread`] or a reason in
 //! [`Writes::unknown`]. And no input makes the code panic or run without a limit.
 
+mod announced;
 mod answer;
-pub mod checkup;
+mod board;
 mod caller;
+pub mod checkup;
 mod claims;
 mod commit;
 mod deny_text;
@@ -25,6 +27,7 @@ mod harness;
 mod hook;
 mod hook_log;
 mod input;
+mod mcp;
 mod patch;
 mod place;
 mod quote;
@@ -37,6 +40,7 @@ mod uncommitted;
 mod writes;
 
 pub use answer::{Answer, Printed};
+pub use board::{BoardAgent, board};
 pub use caller::Caller;
 pub use claims::{Settings, WorkTrees, claim_of};
 pub use commit::{CommitError, CommitRequest, Committed, Selection, commit};
@@ -48,6 +52,7 @@ pub use harness::{Harness, Marks};
 pub use hook::{HookCall, answer};
 pub use hook_log::HookLog;
 pub use input::{BackgroundTask, Event, HookInput, MAX_BYTES, Unread};
+pub use mcp::{McpOptions, serve_mcp};
 pub use patch::{PatchError, paths as patch_paths};
 pub use place::{Entry, Place, join, lexical};
 pub use quote::{MAX_QUOTE, quoted};

@@ -14,6 +14,7 @@
 
 mod agents;
 mod ending;
+mod hand_over;
 mod permission;
 mod strength;
 
@@ -30,6 +31,7 @@ use crate::time::{Moment, Ttl};
 use crate::waiting::{Asker, Blocker, blockers, hand_off, settle};
 pub use agents::{AgentAnswer, AgentCall, Denial, agent_call, end_session, hand_up, rest};
 pub use ending::{clean_up, end, evict, release, revoke};
+pub use hand_over::{HandOver, HandedOver, hand_over};
 pub use permission::{Caller, permit, permit_renewal};
 pub use strength::{downgrade, upgrade};
 

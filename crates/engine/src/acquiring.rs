@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use lockkeeper_core::deadlock::Link;
-use lockkeeper_core::lease::{Grant, Outcome, Request, Waiting};
+use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::lease::{Grant, Outcome, Request, WaitTerms, Waiting};
+use lockkeeper_core::time::Ttl;
 use lockkeeper_core::waiting::Blocker;
 
 use super::Engine;
@@ -76,6 +78,18 @@ impl Engine {
             (Outcome::Waiting(waiting), Some(waker)) => self.wait(waiting, waker, options, at_end, progress),
             (outcome, _) => Ok(outcome.into()),
         }
+    }
+
+    /// Waits with a ticket that stands in line already, and leaves it there if the time is up or an interrupt comes.
+    pub fn resume(
+        &self,
+        ticket: LeaseId,
+        stays: Ttl,
+        options: &WaitOptions<'_>,
+    ) -> Result<Acquired, StoreError> {
+        let waker = self.store().waker()?;
+        let outcome = self.check_ticket(ticket, Some(WaitTerms { waker: Some(waker.id()), stays }))?;
+        self.follow(outcome, Some(&*waker), options, AtEnd::Detach, &mut |_| {})
     }
 
     /// Sleeps on the waker until the ticket is granted, the time is up, or an interrupt comes.

@@ -1,7 +1,7 @@
-//! Use cases of agents: claim the files of a call, end a turn, a sub-agent or a session. Each is one decision.
+//! Use cases of agents: claim the files of a call, hand files over, end a turn, a sub-agent or a session. Each is one decision.
 
 use lockkeeper_core::id::Owner;
-use lockkeeper_core::lease::{self, AgentAnswer, AgentCall};
+use lockkeeper_core::lease::{self, AgentAnswer, AgentCall, HandOver, HandedOver};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::time::{Moment, Ttl};
 use lockkeeper_store::StoreError;
@@ -25,6 +25,11 @@ impl Engine {
     /// A session has ended: the claims of the agent and of its sub-agents end.
     pub fn end_agent_session(&self, owner: &Owner) -> Result<Vec<Lease>, StoreError> {
         self.decide(|overlay| lease::end_session(overlay, owner)).map(|(ended, _)| ended)
+    }
+
+    /// One agent gives claims to another: all of them or none.
+    pub fn hand_over(&self, request: &HandOver) -> Result<HandedOver, StoreError> {
+        self.decide(|overlay| lease::hand_over(overlay, request)).map(|(handed, _)| handed)
     }
 
     /// A turn has ended: lets go of `done`, and keeps the other claims of the agent for `ttl`.

@@ -22,6 +22,7 @@ mod lifecycle;
 mod lockfiles;
 mod locks;
 mod man;
+mod mcp;
 mod note;
 mod obtain;
 mod predict;
@@ -110,6 +111,7 @@ const VERBS: &[Entry] = &[
     Entry::of::<commit::Args>(),
     Entry::of::<hook::Args>(),
     Entry::of::<git_hook::Args>(),
+    Entry::of::<mcp::Args>(),
     Entry::of::<shell_init::Args>(),
     Entry::of::<work::Args>(),
     Entry::of::<queue::Args>(),

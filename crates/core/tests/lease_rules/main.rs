@@ -5,6 +5,7 @@
 mod cycles;
 mod ends;
 mod families;
+mod hand_over;
 mod line;
 mod modes;
 #[path = "../support/story.rs"]
