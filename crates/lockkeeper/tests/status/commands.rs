@@ -66,7 +66,6 @@ fn emit_refuses_bad_input_and_touches_nothing() {
     assert!(!folder(&world).exists());
 }
 
-/// Requirement 55.
 /// The swarm's master keeps the last line of each worker: it looks at `worker_id` and `ts` at the top of a line.
 ///
 /// Requirements 55, 71.
@@ -93,6 +92,7 @@ print(last)
     assert_eq!((read.state(), read.worker()), (State::Done, Some("w1")));
 }
 
+/// Requirement 55.
 #[test]
 fn the_worker_comes_from_the_flag_the_swarm_or_the_owner() {
     let world = world!();
