@@ -43,7 +43,7 @@ mod summary;
 
 pub use error::StatusError;
 pub use follow::Follow;
-pub use line::{LineError, MAX_LINE, State, StatusLine};
+pub use line::{Dialect, LineError, MAX_LINE, State, StatusLine};
 pub use log::StatusLog;
 pub use rotate::Rotation;
 pub use summary::{Summary, TaskStatus, WorkerStatus};

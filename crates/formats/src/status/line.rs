@@ -80,9 +80,20 @@ impl FromStr for State {
     }
 }
 
+/// Which fields a line is written with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// Those of the design.
+    #[default]
+    Design,
+    /// Also `ts` and `worker_id` at the top, which the swarm's master reads. It skips lines without a worker.
+    Scanner,
+}
+
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusLine {
+    dialect: Dialect,
     state: State,
     task: String,
     at: WallTime,
@@ -98,7 +109,16 @@ impl StatusLine {
             return Err(LineError::NeverWritten);
         }
         let task = checked("task id", task.into())?;
-        Ok(Self { state, task, at: at.in_milliseconds(), message: None, meta: None, worker: None })
+        let at = at.in_milliseconds();
+        Ok(Self { dialect: Dialect::Design, state, task, at, message: None, meta: None, worker: None })
+    }
+
+    /// Chooses the fields. Fails if the dialect needs a worker and the line has none.
+    pub fn with_dialect(self, dialect: Dialect) -> Result<Self, LineError> {
+        match dialect {
+            Dialect::Scanner if self.worker.is_none() => Err(LineError::NoWorker),
+            Dialect::Scanner | Dialect::Design => Ok(Self { dialect, ..self }),
+        }
     }
 
     /// Adds a message for people.
@@ -162,10 +182,17 @@ impl StatusLine {
 
     /// Formats the line without its newline, of any length.
     pub fn to_text(&self) -> String {
+        let timestamp = self.at.to_string();
+        let (ts, worker_id) = match self.dialect {
+            Dialect::Design => (None, None),
+            Dialect::Scanner => (Some(timestamp.clone()), self.worker.as_deref()),
+        };
         let fields = Written {
             state: self.state.as_str(),
             task_id: &self.task,
-            timestamp: self.at.to_string(),
+            timestamp,
+            ts,
+            worker_id,
             message: self.message.as_deref(),
             meta: self.meta.as_ref(),
         };
@@ -213,7 +240,8 @@ impl FromStr for StatusLine {
             worker = Some(top);
         }
         let message = read.message.as_ref().and_then(text_of);
-        Ok(Self { state, task: read.task_id.into_owned(), at, message, meta, worker })
+        let task = read.task_id.into_owned();
+        Ok(Self { dialect: Dialect::Design, state, task, at, message, meta, worker })
     }
 }
 
@@ -238,6 +266,9 @@ pub enum LineError {
         /// Which id.
         what: &'static str,
     },
+    /// The dialect needs a worker.
+    #[error("a line for the swarm's master needs a worker")]
+    NoWorker,
     /// The line is too long to be appended safely.
     #[error("the status line has {length} bytes, more than {MAX_LINE}")]
     TooLong {
@@ -265,6 +296,7 @@ impl LineError {
             Self::State(_) | Self::NeverWritten => "states are START, DONE, WAIT, ERROR, HELP, SKIP",
             Self::Empty { .. } => "give it at least one character",
             Self::Id { .. } => "use a shorter one, without control characters",
+            Self::NoWorker => "name it: --worker worker-1",
             Self::TooLong { .. } => "put long text into a file and its path into the message",
             Self::TooDeep => "make meta flatter",
             Self::NotAnObject | Self::Json(_) | Self::Time => {
@@ -280,6 +312,10 @@ struct Written<'l> {
     state: &'static str,
     task_id: &'l str,
     timestamp: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<&'l str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'l str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -43,6 +43,8 @@ enum Command {
     Exec(acquire::ExecArgs),
     /// Print the path of the lock file of a group; create it if it does not exist
     Path(acquire::PathArgs),
+    /// Create the lock folder and its registry if they do not exist
+    Init,
     /// Show holders and waiters, from the registry and from the kernel
     Status,
     /// Find deadlocks, and clean up locks of processes that died long ago; exit 75 if there is a deadlock
@@ -72,6 +74,10 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         Command::Release(args) => acquire::release(context, &folders, &args),
         Command::Exec(args) => acquire::exec(&folders, args),
         Command::Path(args) => acquire::path(context, &folders, &args),
+        Command::Init => {
+            folders.create_first()?;
+            Ok(Exit::Done)
+        }
         Command::Status => status::run(context, &folders),
         Command::CheckDeadlock => recovery::check_deadlock(context, &folders),
         Command::Cleanup => recovery::clean_up(context, &folders),

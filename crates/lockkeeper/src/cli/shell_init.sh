@@ -6,6 +6,7 @@
 #   try_lock GROUP                    the same without waiting
 #   release_lock GROUP [FD]           release the lock: close its descriptor
 #   execute_with_lock GROUP CMD...    hold the lock while a command or function runs; returns its exit code
+#   init_lock_system                  create the lock folder and its registry; every acquire does so, too
 #   check_deadlock, cleanup_orphan_locks, force_release_all, start_deadlock_monitor, stop_deadlock_monitor
 #
 # The lock belongs to a descriptor of the shell (from 200 up in bash, from 9 down in shells that allow only one digit). The
@@ -160,6 +161,10 @@ execute_with_lock() {
     set -- "$1" "$_lockkeeper_result"
     release_lock "$1" || return $?
     return "$2"
+}
+
+init_lock_system() {
+    _lockkeeper_group init
 }
 
 check_deadlock() {

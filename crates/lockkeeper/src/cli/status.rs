@@ -9,7 +9,8 @@ use clap::Subcommand;
 use lockkeeper_core::size::parse_size;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::RunError;
-use lockkeeper_formats::status::{LineError, Rotation, State, StatusError, StatusLine, StatusLog};
+use lockkeeper_formats::safe_open::FileName;
+use lockkeeper_formats::status::{Dialect, LineError, Rotation, State, StatusError, StatusLine, StatusLog};
 use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Value};
 
@@ -57,6 +58,9 @@ struct EmitArgs {
     /// The worker that writes the line
     #[arg(long, value_name = "ID")]
     worker: Option<String>,
+    /// The fields to write: those of the design, or also those that the swarm's master reads
+    #[arg(long, value_name = "NAME", env = "LOCKKEEPER_STATUS_DIALECT", default_value = "design")]
+    dialect: DialectArg,
     /// How large the log may become, such as 16M; 0 for any size
     #[arg(long, value_name = "SIZE", env = "LOCKKEEPER_STATUS_LIMIT", default_value = "16M")]
     limit: String,
@@ -64,6 +68,15 @@ struct EmitArgs {
     #[arg(long, value_name = "N", env = "LOCKKEEPER_STATUS_KEEP", default_value = "4")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     keep: u32,
+}
+
+/// Which fields a line has.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum DialectArg {
+    /// state, task_id, timestamp, message, meta
+    Design,
+    /// Also ts and worker_id at the top
+    Scanner,
 }
 
 impl Verb for Args {
@@ -116,6 +129,9 @@ fn ask_for_help(context: &Context, line: &StatusLine) {
 fn line(context: &Context, args: &EmitArgs) -> Result<StatusLine, Report> {
     let bad = |error: LineError| Report::from(StatusError::from(error));
     let state: State = args.state.parse().map_err(bad)?;
+    // What cannot be locked as a task is no task here either.
+    FileName::around("", &args.task, ".lock")
+        .map_err(|error| Report::usage(format!("bad task: {error}")).with_hint(error.hint()))?;
     let mut line = StatusLine::new(state, &args.task, WallTime::now()).map_err(bad)?;
     if let Some(message) = &args.message {
         line = line.with_message(message);
@@ -123,13 +139,16 @@ fn line(context: &Context, args: &EmitArgs) -> Result<StatusLine, Report> {
     if let Some(text) = &args.meta {
         line = line.with_meta(meta(text)?).map_err(bad)?;
     }
-    match worker(context, args) {
+    let line = match worker(context, args) {
         // A worker in --meta is kept unless --worker is given.
-        Some(worker) if args.worker.is_some() || line.worker().is_none() => {
-            line.with_worker(worker).map_err(bad)
-        }
+        Some(worker) if args.worker.is_some() || line.worker().is_none() => line.with_worker(worker),
         Some(_) | None => Ok(line),
-    }
+    };
+    let dialect = match args.dialect {
+        DialectArg::Design => Dialect::Design,
+        DialectArg::Scanner => Dialect::Scanner,
+    };
+    line.and_then(|line| line.with_dialect(dialect)).map_err(bad)
 }
 
 fn meta(text: &str) -> Result<Map<String, Value>, Report> {

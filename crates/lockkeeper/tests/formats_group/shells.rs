@@ -58,6 +58,22 @@ fn a_script_against_the_documents_functions_runs() {
     }
 }
 
+/// Requirements 100, 112.
+#[test]
+fn init_lock_system_makes_a_missing_folder_and_registry_again() {
+    for shell in shells() {
+        let groups = Groups::new();
+        let body =
+            "init_lock_system\ninit_lock_system\nrm -r \"$LOCK_DIR\"\ninit_lock_system\nls \"$LOCK_DIR\"\n";
+        let output = Finished::of(&mut script(&groups, shell, body)).code(0);
+        assert_eq!(output.stdout(), "registry.log\n", "{shell}");
+        assert!(
+            groups.registry().starts_with("# Format: lock_id:pid:group_id:timestamp:status\n"),
+            "{shell}"
+        );
+    }
+}
+
 /// Requirements 98, 105, 113.
 #[test]
 fn a_wait_in_vain_returns_to_the_script() {

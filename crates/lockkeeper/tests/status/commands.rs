@@ -46,6 +46,10 @@ fn emit_refuses_bad_input_and_touches_nothing() {
         &["emit", "DONE"],
         &["emit", "DONE", "--task", ""],
         &["emit", "DONE", "--task", "a\nb"],
+        &["emit", "DONE", "--task", "a/b"],
+        &["emit", "DONE", "--task", "a..b"],
+        &["emit", "DONE", "--task", "t", "--dialect", "scanner"],
+        &["emit", "DONE", "--task", "t", "--dialect", "french"],
         &["emit", "DONE", "--task", "t", "--meta", "[]"],
         &["emit", "DONE", "--task", "t", "--meta", "{"],
         &["emit", "DONE", "--task", "t", "--worker", ""],
@@ -60,6 +64,32 @@ fn emit_refuses_bad_input_and_touches_nothing() {
     let long = "x".repeat(70_000);
     run(&world, &["emit", "DONE", "--task", "t", "--message", &long]).code(2);
     assert!(!folder(&world).exists());
+}
+
+/// The swarm's master keeps the last line of each worker: it looks at `worker_id` and `ts` at the top of a line.
+///
+/// Requirements 55, 71.
+#[test]
+fn the_master_of_a_swarm_reads_the_dialect_of_its_scanner() {
+    let world = world!();
+    run(&world, &["emit", "START", "--task", "t1", "--worker", "w1"]).code(0);
+    run(&world, &["emit", "DONE", "--task", "t1", "--worker", "w1", "--dialect", "scanner"]).code(0);
+    let master = r#"
+import json, sys
+last = {}
+for line in open(sys.argv[1]):
+    entry = json.loads(line)
+    if entry.get("worker_id"):
+        last[entry["worker_id"]] = (entry.get("state"), entry.get("task_id"), bool(entry.get("ts")))
+print(last)
+"#;
+    let log = folder(&world).join("status.log");
+    let seen = Finished::of(world.command("python3").args(["-c", master]).arg(&log)).code(0).stdout();
+    assert_eq!(seen, "{'w1': ('DONE', 't1', True)}\n");
+    let text = fs::read_to_string(log).unwrap();
+    assert!(!text.lines().next().unwrap().contains("\"ts\""), "the design's fields alone: {text}");
+    let read: StatusLine = text.lines().last().unwrap().parse().unwrap();
+    assert_eq!((read.state(), read.worker()), (State::Done, Some("w1")));
 }
 
 /// Requirement 55.
