@@ -181,7 +181,7 @@ fn each_work_tree_commits_its_own_files() {
     world.git_run(&["worktree", "add", "-q", tree.to_str().unwrap(), "-b", "other"]);
     let main = Agent::new(&world, "main");
     let mut linked = Agent::new(&world, "linked");
-    linked.cwd = tree.clone();
+    linked.cwd = tree;
     main.edit("src/a.rs", "main\n");
     linked.edit("src/a.rs", "linked\n");
     linked.commit(&[]).code(0);
