@@ -211,7 +211,7 @@ fn choose<'c>(request: &CommitRequest<'_>, changed: &'c [Changed]) -> Result<Cho
             Kind::Unmerged => return Err(CommitError::Unmerged(changed.path.clone())),
             Kind::Nested => left_out.push((changed.path.clone(), "a repository of its own")),
             Kind::Staged if is_missing() => {
-                left_out.push((changed.path.clone(), "not in the sparse checkout"))
+                left_out.push((changed.path.clone(), "not in the sparse checkout"));
             }
             Kind::Staged | Kind::Here => chosen.push(*changed),
         }

@@ -46,19 +46,15 @@ pub(crate) fn holds_in(lease: &Lease, work_tree: &str) -> bool {
     named.is_none_or(|named| named == work_tree)
 }
 
-/// Whether a lease covers a path alone. The claim of an agent is on the exact file.
+/// Whether a lease covers a path alone. A claim to a file that became a folder covers what is below it.
 pub(crate) fn holds(lease: &Lease, path: &Path) -> bool {
     let Some(path) = path.to_str() else { return false };
-    let exclusive = lease.claim.resources.iter().filter(|resource| resource.mode == Mode::Exclusive);
-    exclusive
-        .filter_map(|resource| match &resource.target {
-            Target::Path(pattern) => Some(pattern),
-            Target::Name(_) => None,
-        })
-        .any(|pattern| match lease.claim.agent {
-            Some(_) if pattern.is_literal() => pattern.literal_prefix() == path,
-            Some(_) | None => pattern.matches(path),
-        })
+    let covers = |target: &Target| match target {
+        Target::Path(pattern) => pattern.matches(path),
+        Target::Name(_) => false,
+    };
+    let mut exclusive = lease.claim.resources.iter().filter(|resource| resource.mode == Mode::Exclusive);
+    exclusive.any(|resource| covers(&resource.target))
 }
 
 /// The paths and their owners in one line: `src/a.rs (claude:1), src/b.rs (codex:2) and 3 more`.

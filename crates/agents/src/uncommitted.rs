@@ -17,8 +17,11 @@ pub(crate) fn committed(root: &Path, paths: &[String]) -> Option<BTreeSet<String
     }
     let output = git.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
-    let changed: BTreeSet<&str> = text.split('\0').filter_map(changed_path).collect();
-    Some(paths.iter().filter(|path| !changed.contains(path.as_str())).cloned().collect())
+    let changed: BTreeSet<&Path> = text.split('\0').filter_map(changed_path).map(Path::new).collect();
+    // A claimed file may have become a folder.
+    let is_clean =
+        |path: &&String| !changed.range(Path::new(path)..).next().is_some_and(|at| at.starts_with(path));
+    Some(paths.iter().filter(is_clean).cloned().collect())
 }
 
 /// The path of one entry: `1 XY sub mH mI mW hH hI path`, `u XY sub m1 m2 m3 mW h1 h2 h3 path`, `? path`.

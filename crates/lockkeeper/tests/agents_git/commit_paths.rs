@@ -68,22 +68,33 @@ fn new_deleted_renamed_binary_and_mode_only_changes_are_committed() {
     assert_eq!(git(&world, &["status", "--porcelain"]), "?? \"deep/new folder/new\\nfile2.rs\"\n");
 }
 
-/// A file that became a folder: the path of the file must not take along what others have below it.
+/// A file that became a folder: a pattern that covers the file does not cover what others have below it.
 #[test]
 fn a_file_that_became_a_folder_takes_nothing_of_others_along() {
     let world = repository();
-    let one = Agent::new(&world, "1");
-    one.delete("src/a.rs");
-    write(&world, "src/a.rs/of two.rs", "two\n");
-    one.edit("src/a.rs/of one.rs", "one\n");
-    write(&world, "staged", "x");
+    world.acquire(&["--path", "src/*.rs", "--owner", "person:ann"]);
+    std::fs::remove_file(world.path("src/a.rs")).unwrap();
     world.git_run(&["rm", "-q", "--cached", "src/a.rs"]);
-    world.git_run(&["add", "src/a.rs/of two.rs", "staged"]);
-    one.commit(&[]).code(0);
-    assert_eq!(last(&world), ["D src/a.rs", "A src/a.rs/of one.rs"]);
-    assert_eq!(git(&world, &["diff", "--cached", "--name-only"]), "src/a.rs/of two.rs\nstaged\n");
-    world.run(["commit", "-m", "x", "src/a.rs"]).code(0);
-    assert_eq!(last(&world), ["A src/a.rs/of two.rs"]);
+    write(&world, "src/a.rs/of others", "others\n");
+    world.git_run(&["add", "src/a.rs/of others"]);
+    world.run(["commit", "-m", "x", "--owner", "person:ann"]).code(0);
+    assert_eq!(last(&world), ["D src/a.rs"]);
+    assert_eq!(git(&world, &["status", "--porcelain"]), "A  \"src/a.rs/of others\"\n");
+}
+
+/// The claim of an agent to a file covers what is below it, once it is a folder, and lasts until all of that is committed.
+#[test]
+fn an_agent_commits_the_folder_that_its_file_became() {
+    let world = repository();
+    let agent = Agent::new(&world, "1");
+    agent.delete("src/a.rs");
+    agent.edit("src/a.rs/one.rs", "one\n");
+    agent.edit("src/a.rs/two.rs", "two\n");
+    agent.commit(&["src/a.rs/one.rs"]).code(0);
+    assert_eq!(holders(&world, "src/a.rs"), [agent.owner()]);
+    agent.commit(&[]).code(0);
+    assert_eq!(git(&world, &["status", "--porcelain"]), "");
+    assert!(holders(&world, "src/a.rs").is_empty());
 }
 
 #[test]
@@ -170,7 +181,7 @@ fn each_work_tree_commits_its_own_files() {
     world.git_run(&["worktree", "add", "-q", tree.to_str().unwrap(), "-b", "other"]);
     let main = Agent::new(&world, "main");
     let mut linked = Agent::new(&world, "linked");
-    linked.cwd = tree.clone();
+    linked.cwd = tree;
     main.edit("src/a.rs", "main\n");
     linked.edit("src/a.rs", "linked\n");
     linked.commit(&[]).code(0);

@@ -2,7 +2,7 @@
 
 use lockkeeper_testing::Finished;
 
-use crate::repository::{Agent, git, holders, hook, repository, staged, write};
+use crate::repository::{Agent, git, holders, hook, repository, staged, with_git, write};
 
 #[test]
 fn a_hook_that_refuses_leaves_nothing_behind() {
@@ -48,6 +48,42 @@ fn nothing_is_committed_if_head_has_moved_meanwhile() {
     std::fs::remove_file(world.path(".git/hooks/pre-commit")).unwrap();
     agent.commit(&[]).code(0);
     assert_eq!(git(&world, &["show", "HEAD:src/b.rs"]), "two\n", "the other commit is not reverted");
+}
+
+/// Somebody commits between the last look at HEAD and the start of `git commit`, which then succeeds and would revert that commit.
+#[test]
+fn a_commit_on_top_of_another_head_is_taken_back() {
+    let once = "[ \"$1\" != commit ] || [ -e .git/once ] || { touch .git/once; \
+        (unset GIT_INDEX_FILE; \"$git\" commit -q -m other src/b.rs); }";
+    let world = with_git(repository(), once);
+    world.touch(".git/once");
+    let agent = Agent::new(&world, "1");
+    agent.edit("src/a.rs", "one\n");
+    write(&world, "src/b.rs", "two\n");
+    std::fs::remove_file(world.path(".git/once")).unwrap();
+    agent.commit(&[]).code(75).says("HEAD has moved");
+    assert_eq!(git(&world, &["log", "-1", "--format=%s"]), "other\n");
+    assert_eq!(git(&world, &["status", "--porcelain"]), " M src/a.rs\n");
+    assert_eq!(holders(&world, "src/a.rs"), [agent.owner()]);
+    agent.commit(&[]).code(0);
+    assert_eq!(git(&world, &["show", "HEAD:src/b.rs"]), "two\n");
+}
+
+/// A hook after the commit that commits itself stands for somebody who commits at once on top of it.
+#[test]
+fn a_commit_of_others_on_top_of_it_stays() {
+    let world = repository();
+    let agent = Agent::new(&world, "1");
+    agent.edit("src/a.rs", "one\n");
+    agent.edit("src/c.rs", "one\n");
+    write(&world, "src/b.rs", "two\n");
+    let script = "[ -z \"$INNER\" ] || exit 0; unset GIT_INDEX_FILE; echo later >src/c.rs; \
+        INNER=1 git commit -q -m other src/b.rs src/c.rs";
+    hook(&world, "post-commit", script);
+    agent.commit(&[]).code(0);
+    assert_eq!(git(&world, &["log", "-2", "--format=%s"]), "other\nwork\n");
+    assert_eq!(git(&world, &["show", "HEAD:src/c.rs"]), "later\n");
+    assert_eq!(git(&world, &["status", "--porcelain"]), "");
 }
 
 #[test]

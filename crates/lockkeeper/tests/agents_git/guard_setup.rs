@@ -6,7 +6,7 @@ use std::path::Path;
 use lockkeeper_agents::git_guard::{GuardError, GuardState, install, remove, state};
 use lockkeeper_testing::{Finished, World};
 
-use crate::repository::{Agent, executable, git, hook, last, repository, write};
+use crate::repository::{Agent, executable, git, hook, last, repository, with_git, write};
 
 const ACTION: &str = "LOCKKEEPER_TEST_GUARD";
 
@@ -168,18 +168,7 @@ fn all_work_trees_have_the_guard() {
 /// appended.
 #[test]
 fn from_git_2_54_on_settings_are_written_and_no_files() {
-    let world = repository();
-    let real = Finished::of(world.command("sh").args(["-c", "command -v git"])).code(0).stdout();
-    let script = format!(
-        "#!/bin/sh\n[ \"$1\" != version ] || {{ echo git version 2.54.0; exit; }}\nexec {} \"$@\"\n",
-        real.trim_end()
-    );
-    let folder = world.beside("bin");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::write(folder.join("git"), script).unwrap();
-    executable(&folder.join("git"));
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    let world = world.set("PATH", path);
+    let world = with_git(repository(), "[ \"$1\" != version ] || { echo git version 2.54.0; exit; }");
     let (config, files) = (std::fs::read(world.path(".git/config")).unwrap(), hooks(&world, ".git/hooks"));
     let answer = guard(&world, "install");
     assert!(answer.starts_with("6 hooks") && answer.ends_with("Settings"), "{answer}");

@@ -58,6 +58,18 @@ pub fn executable(path: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// The world with another `git` in front of the real one: a shell script in which `$git` is the real one.
+pub fn with_git(world: World, script: &str) -> World {
+    let real = Finished::of(world.command("sh").args(["-c", "command -v git"])).code(0).stdout();
+    let folder = world.beside("bin");
+    std::fs::create_dir(&folder).unwrap();
+    let text = format!("#!/bin/sh\ngit='{}'\n{script}\nexec \"$git\" \"$@\"\n", real.trim_end());
+    std::fs::write(folder.join("git"), text).unwrap();
+    executable(&folder.join("git"));
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    world.set("PATH", path)
+}
+
 /// One session of Claude Code with a process of its own.
 pub struct Agent<'w> {
     world: &'w World,

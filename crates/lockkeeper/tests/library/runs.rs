@@ -113,7 +113,8 @@ mod with_worker {
         let outcome = tests.wait().unwrap();
         assert_eq!((outcome.status, outcome.exit_code, outcome.attempts), (RunStatus::Failed, Some(3), 2));
         assert_eq!(outcome.reason.as_deref(), Some("EXIT_CODE"));
-        worker.wait().code(0);
+        // A run failed, and the one after it can never start.
+        worker.wait().code(1);
         assert_eq!(skipped.status().unwrap(), RunStatus::Queued);
     }
 
