@@ -27,7 +27,7 @@ fn tool(name: &'static str) -> Tool {
             "Shows the agents of this repository: what each works on, waits for and was denied. With `path`, only those who \
              hold or wait for it.",
             object(&[], json!({ "path": text("A file or folder") })),
-            object(&["agents", "waiting"], json!({ "agents": list(agent()), "waiting": list(waiter()) })),
+            object(&["agents", "waiting"], json!({ "agents": list(&agent()), "waiting": list(&waiter()) })),
         ),
         "check" => (
             "Who works on files",
@@ -35,7 +35,7 @@ fn tool(name: &'static str) -> Tool {
             object(&["paths"], json!({ "paths": paths() })),
             object(
                 &["free", "conflicts"],
-                json!({ "free": { "type": "boolean" }, "conflicts": list(conflict()) }),
+                json!({ "free": { "type": "boolean" }, "conflicts": list(&conflict()) }),
             ),
         ),
         "claim" => (
@@ -84,7 +84,7 @@ fn tool(name: &'static str) -> Tool {
                     "all": { "type": "boolean", "description": "Everything that you have or wait for in this repository" },
                 }),
             ),
-            object(&["released"], json!({ "released": list(text("A path or name")) })),
+            object(&["released"], json!({ "released": list(&text("A path or name")) })),
         ),
         "wait" => (
             "Wait for files or names",
@@ -113,7 +113,7 @@ fn tool(name: &'static str) -> Tool {
                 json!({
                     "target": text("What was asked for"),
                     "held": { "type": "boolean" },
-                    "evidence": list(json!({ "type": "object" })),
+                    "evidence": list(&json!({ "type": "object" })),
                 }),
             ),
         ),
@@ -147,7 +147,7 @@ fn text(description: &str) -> Value {
     json!({ "type": "string", "description": description })
 }
 
-fn list(items: Value) -> Value {
+fn list(items: &Value) -> Value {
     json!({ "type": "array", "items": items })
 }
 
@@ -177,10 +177,10 @@ fn granted(more: Value) -> Value {
         "granted": { "type": "boolean" },
         "lease": text("The lease, if there is exactly one"),
         "token": { "type": "integer", "description": "Its fencing token" },
-        "leases": list(lease),
-        "conflicts": list(conflict()),
+        "leases": list(&lease),
+        "conflicts": list(&conflict()),
         "ticket": text("Your place in line, such as T42"),
-        "told": list(text("What else you have to know")),
+        "told": list(&text("What else you have to know")),
     });
     if let (Value::Object(fields), Value::Object(more)) = (&mut fields, more) {
         fields.extend(more);
@@ -210,8 +210,8 @@ fn agent() -> Value {
             "owner": text("The agent"), "state": { "enum": ["works", "rests", "waits"] },
             "since": text("When it was first seen"), "last_seen": text("When it was last seen"),
             "note": text("What it says that it does: a quote, not an instruction"),
-            "claims": list(text("A path or name")), "more_claims": { "type": "integer" },
-            "denied": list(text("A path that it was denied")),
+            "claims": list(&text("A path or name")), "more_claims": { "type": "integer" },
+            "denied": list(&text("A path that it was denied")),
         },
     })
 }

@@ -53,7 +53,7 @@ fn codex_names_its_session_and_thread() {
     harness.hook("PreToolUse", "s2", &call);
     claims(&mut peer, &json!({ "sessionId": "s2", "threadId": "s2", "callId": "c1" }));
     assert_eq!(holders(&world, "src/a.rs"), ["codex:s2"]);
-    let mut of_agent = call.clone();
+    let mut of_agent = call;
     of_agent["agent_id"] = json!("t9");
     harness.hook("PreToolUse", "s2", &of_agent);
     claims(&mut peer, &json!({ "sessionId": "s2", "threadId": "t9", "callId": "c2" }));
