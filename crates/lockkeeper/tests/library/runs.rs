@@ -113,7 +113,7 @@ mod with_worker {
         let outcome = tests.wait().unwrap();
         assert_eq!((outcome.status, outcome.exit_code, outcome.attempts), (RunStatus::Failed, Some(3), 2));
         assert_eq!(outcome.reason.as_deref(), Some("EXIT_CODE"));
-        worker.wait().code(0);
+        worker.wait().code(1).says("can never start");
         assert_eq!(skipped.status().unwrap(), RunStatus::Queued);
     }
 
