@@ -105,6 +105,9 @@ impl QueueRunner {
 
     /// Executes the next request.
     pub fn run_next(&mut self) -> Result<Step, RunError> {
+        if let Some(step) = self.run_returned()? {
+            return Ok(step);
+        }
         let mut locked: Vec<RequestId> = Vec::new();
         loop {
             let selection = selection(self.worker.runs(), &locked)?;
@@ -126,6 +129,20 @@ impl QueueRunner {
                 ClaimResult::Held(_) | ClaimResult::Lost => locked.push(next.clone()),
             }
         }
+    }
+
+    /// Executes a run whose worker died before the command began, if there is one.
+    fn run_returned(&mut self) -> Result<Option<Step>, RunError> {
+        for run in self.worker.runs().waiting_attempts()?.into_iter().filter(Run::was_returned) {
+            if let ClaimResult::Claimed(claimed) = self.worker.claim(&run.id)? {
+                let selection = selection(self.worker.runs(), &[])?;
+                self.record_current(&run.request, claimed.run())?;
+                self.worker.execute(*claimed)?;
+                let run = self.finish_retries(&run.id)?;
+                return Ok(Some(Step { selection, run: Some(run) }));
+            }
+        }
+        Ok(None)
     }
 
     /// Executes requests until there is a reason to stop. Before each one, `doctor` says whether to continue.

@@ -72,6 +72,19 @@ impl Rescuer {
         Ok(adopted)
     }
 
+    /// Writes the ends of all runs that nobody looks after and of which no process lives.
+    pub(super) fn settle(&self) -> Result<(), RunError> {
+        let mut adopted = Vec::new();
+        for one in self.survey()?.abandoned.iter().filter(|one| !one.is_alive) {
+            adopted.extend(self.rescue_one(one, None)?);
+        }
+        for thread in adopted {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+        Ok(())
+    }
+
     /// Finds out who executes what, and removes workers that are gone and left nothing.
     pub(super) fn survey(&self) -> Result<Survey, RunError> {
         let own = Some((&self.worker.id, &*self.active));

@@ -22,6 +22,9 @@ use lockkeeper_platform::{pipe, poll};
 /// How often a worker that rescues is asked whether it still has something to do, and the store after it failed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// Changes within this time are looked at together.
+const TOGETHER: Duration = Duration::from_millis(50);
+
 /// Which runs are rescued.
 pub type Wanted = dyn Fn(&Run) -> bool + Send + Sync;
 
@@ -195,6 +198,10 @@ impl Watcher {
         descriptors.extend(self.changes.as_fd());
         let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
         self.was_woken = self.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
+        if ready.any() && !ready.contains(0) {
+            // A busy queue changes all the time. The worker of a run is the first to know what becomes of it.
+            return Ok(poll::wait(&[end.as_fd()], Some(TOGETHER)).map_err(RunError::Machine)?.any());
+        }
         Ok(ready.contains(0))
     }
 }

@@ -114,7 +114,7 @@ mod with_worker {
         assert_eq!((outcome.status, outcome.exit_code, outcome.attempts), (RunStatus::Failed, Some(3), 2));
         assert_eq!(outcome.reason.as_deref(), Some("EXIT_CODE"));
         // A run failed, and the one after it can never start.
-        worker.wait().code(1);
+        worker.wait().code(1).says("can never start");
         assert_eq!(skipped.status().unwrap(), RunStatus::Queued);
     }
 

@@ -233,7 +233,9 @@ fn claimed_by_the_dead(site: &Site, request: &Request) -> RunId {
 /// Requirements 88, 91. The command has not begun: the run is claimed again, and the attempt is not counted twice.
 #[test]
 fn a_run_whose_worker_died_before_the_command_began_is_executed_once() {
-    for rescue in [&["work", "--drain"][..], &["run", "wait", "a"], &["doctor", "--full"]] {
+    let rescues =
+        [&["work", "--drain"][..], &["queue", "run-next"], &["run", "wait", "a"], &["doctor", "--full"]];
+    for rescue in rescues {
         let site = Site::new();
         let script = "echo $LOCKKEEPER_ATTEMPT >> record";
         let request = Request { locks: vec!["db".parse().unwrap()], ..site.script("a", script) };

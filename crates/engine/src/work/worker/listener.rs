@@ -23,8 +23,10 @@ pub struct ControlListener {
 }
 
 impl ControlListener {
-    /// Begins to listen for a worker, and to rescue all runs. The second signal cancels what is executed.
+    /// Begins to listen for a worker, and to rescue all runs. Runs that are over have their end when this returns. The
+    /// second signal cancels what is executed.
     pub fn begin(worker: &Arc<Worker>, signals: Option<Signals>) -> Result<Self, RunError> {
+        worker.rescuer.settle()?;
         Self::rescuing(worker, signals, Arc::new(|_| true))
     }
 
