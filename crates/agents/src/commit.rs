@@ -24,7 +24,7 @@ use lockkeeper_engine::open::OpenError;
 use thiserror::Error;
 
 use crate::caller::Caller;
-use crate::foreign::{Foreign, foreign, holds, holds_in, shown, shown_path};
+use crate::foreign::{Foreign, Others, holds, holds_in, shown, shown_path};
 use crate::git::{Git, GitError};
 use crate::uncommitted::committed;
 use changes::{Changed, Kind, changes};
@@ -147,7 +147,7 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<Committed, CommitError> {
     let (chosen, left_out) = choose(request, &found.changed)?;
     let paths: Vec<PathBuf> = chosen.iter().map(|changed| changed.path.clone()).collect();
     let listing = request.engine.listing().map_err(OpenError::Store)?;
-    let foreign = foreign(&listing, request.work_tree, request.caller, &paths);
+    let foreign = Others::new(&listing, request.work_tree, request.caller).among(&paths);
     if !foreign.is_empty() && request.caller.is_agent() {
         return Err(CommitError::Held(foreign));
     }

@@ -1,8 +1,10 @@
 //! Foreign paths: which of some paths another live owner works on.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::Owner;
+use lockkeeper_core::pattern::Pattern;
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::resource::{Mode, Target};
 use lockkeeper_engine::Listing;
@@ -24,20 +26,52 @@ pub struct Foreign {
     pub owner: Owner,
 }
 
-/// Finds the paths that others hold in this work tree.
-pub fn foreign(listing: &Listing, work_tree: &str, caller: &Caller, paths: &[PathBuf]) -> Vec<Foreign> {
-    let others: Vec<&Lease> = listing
-        .holders
-        .iter()
-        .filter(|holder| !holder.verdict.is_free())
-        .map(|holder| &holder.lease)
-        // Who has not picked its lease up yet has not worked on the file.
-        .filter(|lease| lease.pickup_by.is_none() && !caller.is_family_of(&lease.claim.owner))
-        .filter(|lease| holds_in(lease, work_tree))
-        .collect();
-    let holder =
-        |path: &Path| others.iter().find(|lease| holds(lease, path)).map(|lease| lease.claim.owner.clone());
-    paths.iter().filter_map(|path| Some(Foreign { owner: holder(path)?, path: path.clone() })).collect()
+/// The path leases of other live owners in one work tree.
+pub(crate) struct Others<'l> {
+    /// Claims to single paths, which cover what is below them.
+    literal: BTreeMap<&'l Path, &'l Owner>,
+    patterns: Vec<(&'l Pattern, &'l Owner)>,
+}
+
+impl<'l> Others<'l> {
+    pub(crate) fn new(listing: &'l Listing, work_tree: &str, caller: &Caller) -> Self {
+        let mut others = Self { literal: BTreeMap::new(), patterns: Vec::new() };
+        for holder in &listing.holders {
+            let lease = &holder.lease;
+            // Who has not picked its lease up yet has not worked on the file.
+            let counts = lease.pickup_by.is_none() && !caller.is_family_of(&lease.claim.owner);
+            if !counts || holder.verdict.is_free() || !holds_in(lease, work_tree) {
+                continue;
+            }
+            for pattern in patterns_of(lease) {
+                if pattern.is_literal() {
+                    others.literal.insert(Path::new(pattern.literal_prefix()), &lease.claim.owner);
+                } else {
+                    others.patterns.push((pattern, &lease.claim.owner));
+                }
+            }
+        }
+        others
+    }
+
+    /// Whether nobody else works here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.literal.is_empty() && self.patterns.is_empty()
+    }
+
+    /// Those of the paths that others work on.
+    pub(crate) fn among(&self, paths: &[PathBuf]) -> Vec<Foreign> {
+        let found = |path: &PathBuf| Some(Foreign { owner: self.holder(path)?.clone(), path: path.clone() });
+        paths.iter().filter_map(found).collect()
+    }
+
+    fn holder(&self, path: &Path) -> Option<&'l Owner> {
+        if let Some(owner) = path.ancestors().find_map(|at| self.literal.get(at)) {
+            return Some(owner);
+        }
+        let text = path.to_str()?;
+        self.patterns.iter().find(|(pattern, _)| pattern.matches(text)).map(|(_, owner)| *owner)
+    }
 }
 
 /// Whether a lease holds in a work tree. Leases that were taken by hand hold in all of them.
@@ -48,13 +82,16 @@ pub(crate) fn holds_in(lease: &Lease, work_tree: &str) -> bool {
 
 /// Whether a lease covers a path alone. A claim to a file that became a folder covers what is below it.
 pub(crate) fn holds(lease: &Lease, path: &Path) -> bool {
-    let Some(path) = path.to_str() else { return false };
-    let covers = |target: &Target| match target {
-        Target::Path(pattern) => pattern.matches(path),
-        Target::Name(_) => false,
-    };
-    let mut exclusive = lease.claim.resources.iter().filter(|resource| resource.mode == Mode::Exclusive);
-    exclusive.any(|resource| covers(&resource.target))
+    path.to_str().is_some_and(|path| patterns_of(lease).any(|pattern| pattern.matches(path)))
+}
+
+/// The paths that a lease covers alone.
+fn patterns_of(lease: &Lease) -> impl Iterator<Item = &Pattern> {
+    let exclusive = lease.claim.resources.iter().filter(|resource| resource.mode == Mode::Exclusive);
+    exclusive.filter_map(|resource| match &resource.target {
+        Target::Path(pattern) => Some(pattern),
+        Target::Name(_) => None,
+    })
 }
 
 /// The paths and their owners in one line: `src/a.rs (claude:1), src/b.rs (codex:2) and 3 more`.

@@ -14,7 +14,7 @@ use lockkeeper_engine::open::{has_store, open_engine, open_engine_to_read};
 
 use crate::caller::Caller;
 use crate::commit::{COMMITS, release_committed};
-use crate::foreign::{foreign, shown};
+use crate::foreign::{Others, shown};
 use crate::git::{Git, GitError, path_text};
 use crate::repository::{locate, takes_part};
 use crate::session::{Session, Sessions};
@@ -130,12 +130,12 @@ fn check(call: &GitCall<'_>, caller: &Caller) -> Result<GitAnswer, Box<dyn std::
     }
     let listing = open_engine_to_read(state)?.listing()?;
     let work_tree = call.location.work_tree();
+    let others = Others::new(&listing, &work_tree, caller);
     // Mostly nobody else works here. Then git need not be asked.
-    if listing.holders.iter().all(|holder| caller.is_family_of(&holder.lease.claim.owner)) {
+    if others.is_empty() {
         return Ok(GitAnswer::default());
     }
-    let paths: Vec<PathBuf> = staged_paths(call)?.into_iter().collect();
-    let found = foreign(&listing, &work_tree, caller, &paths);
+    let found = others.among(&staged_paths(call)?.into_iter().collect::<Vec<_>>());
     if found.is_empty() {
         return Ok(GitAnswer::default());
     }

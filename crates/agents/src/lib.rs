@@ -45,7 +45,7 @@ pub use caller::Caller;
 pub use claims::{Settings, WorkTrees, claim_of};
 pub use commit::{CommitError, CommitRequest, Committed, Selection, commit};
 pub use deny_text::deny_text;
-pub use foreign::{Foreign, foreign, shown as shown_foreign};
+pub use foreign::{Foreign, shown as shown_foreign};
 pub use git::{Git, GitError};
 pub use git_hook::{GitAnswer, GitCall, GitEvent, answer_git};
 pub use harness::{Harness, Marks};

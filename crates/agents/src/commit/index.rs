@@ -32,8 +32,8 @@ impl OwnIndex {
         remove_leftovers(state);
         let number = random::number().map_err(GitError::NotStarted)?;
         let own = Self { path: state.join(format!("commit-{number:016x}.index")) };
-        match (head, fs::copy(git.folder.join("index"), &own.path)) {
-            (Some(head), Ok(_)) => own.run(git, &["read-tree", "--reset", head], b"")?,
+        match (head, copy_with_time(&git.folder.join("index"), &own.path)) {
+            (Some(head), Ok(())) => own.run(git, &["read-tree", "--reset", head], b"")?,
             (Some(head), Err(_)) => own.run(git, &["read-tree", head], b"")?,
             (None, _) => own.run(git, &["read-tree", "--empty"], b"")?,
         };
@@ -67,6 +67,13 @@ impl Drop for OwnIndex {
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_file(self.path.with_extension("index.lock"));
     }
+}
+
+/// Copies an index. Git compares the time of the index with those of files, to find what was changed while the index was written.
+fn copy_with_time(from: &Path, to: &Path) -> io::Result<()> {
+    let written_at = fs::metadata(from)?.modified()?;
+    fs::copy(from, to)?;
+    fs::File::options().write(true).open(to)?.set_modified(written_at)
 }
 
 fn remove_leftovers(state: &Path) {

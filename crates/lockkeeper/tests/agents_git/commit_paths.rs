@@ -174,6 +174,23 @@ fn a_file_that_was_changed_meanwhile_stays_claimed() {
     assert!(holders(&world, "src/b.rs").is_empty());
 }
 
+/// A file that was changed in the very moment in which git wrote the index looks unchanged. Git knows by the time of the index file.
+#[test]
+fn a_change_in_the_moment_of_the_last_git_command_is_committed() {
+    let world = repository();
+    world.git_run(&["config", "core.trustCTime", "false"]);
+    let (file, index) = (world.path("src/a.rs"), world.path(".git/index"));
+    let at = file.metadata().unwrap().modified().unwrap();
+    let set_time = |path: &std::path::Path| {
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(at).unwrap();
+    };
+    std::fs::write(&file, "z\n").unwrap();
+    set_time(&file);
+    set_time(&index);
+    world.run(["commit", "-m", "x", "src/a.rs"]).code(0);
+    assert_eq!(git(&world, &["show", "HEAD:src/a.rs"]), "z\n");
+}
+
 #[test]
 fn each_work_tree_commits_its_own_files() {
     let world = repository();
