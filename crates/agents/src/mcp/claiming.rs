@@ -77,9 +77,10 @@ impl Visit<'_> {
             let is_deadlock = answer.denied.iter().any(|denial| denial.ticket.is_none());
             let (false, false, Some(ticket)) = (is_over, is_deadlock, ticket) else {
                 let mut result = self.refused(&answer.denied, now);
-                result["position"] = json!(position(&answer.denied));
                 if is_deadlock {
                     result["told"] = json!([next_step(&answer.denied, &self.caller.owner)]);
+                } else {
+                    result["position"] = json!(position(&answer.denied));
                 }
                 return Ok(result);
             };

@@ -3,7 +3,7 @@
 use lockkeeper_testing::until;
 use serde_json::{Value, json};
 
-use crate::peer::{Peer, holders, repository};
+use crate::peer::{Harness, Peer, holders, repository};
 
 fn file() -> Value {
     json!({ "paths": ["src/a.rs"] })
@@ -150,6 +150,35 @@ fn why_shows_the_evidence_and_never_how_to_break_a_lease() {
         assert!(!why.to_string().contains("break"), "{why}");
     }
     assert_eq!(two.call("why", &json!({ "target": "src/b.rs" }))["held"], false);
+    one.finish();
+    two.finish();
+}
+
+#[test]
+fn an_agent_is_told_at_its_next_tool_call_what_was_handed_over_to_it() {
+    let world = repository();
+    let harness = Harness::new(&world, "claude");
+    assert_eq!(harness.edit("s", "src/b.rs"), "");
+    let mut peer = Peer::new(&world);
+    peer.call("claim", &file());
+    assert_eq!(peer.call("hand_over", &json!({ "paths": ["src/a.rs"], "to": "claude:s" }))["done"], true);
+    let told = harness.edit("s", "src/a.rs");
+    assert!(told.contains("handed over to you: src/a.rs") && !told.contains("deny"), "{told}");
+    peer.finish();
+    assert_eq!(holders(&world, "src/a.rs"), ["claude:s"], "it does not end with the giver");
+}
+
+/// Each has what the other one wants.
+#[test]
+fn a_wait_that_would_never_end_is_refused_at_once() {
+    let world = repository();
+    let (mut one, mut two) = (Peer::new(&world), Peer::new(&world));
+    one.call("claim", &file());
+    two.call("claim", &json!({ "paths": ["src/b.rs"] }));
+    assert!(two.call("claim", &file())["ticket"].is_string());
+    let never = one.call("wait", &json!({ "paths": ["src/b.rs"] }));
+    assert!(never["granted"] == false && never["ticket"].is_null() && never["position"].is_null(), "{never}");
+    assert!(never["told"][0].as_str().unwrap().contains("waiting would never end"), "{never}");
     one.finish();
     two.finish();
 }
