@@ -5,10 +5,11 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use lockkeeper_agents::Harness;
+use lockkeeper_agents::git_guard::{self, GuardError, GuardPlace, GuardState};
 use lockkeeper_agents::setup::{
     Change, Folders, Scope, SetUp, SetUpError, hook_count, is_tested, stable_path, user_step,
 };
-use lockkeeper_agents::takes_part;
+use lockkeeper_agents::{GitEvent, takes_part};
 use lockkeeper_engine::location::LocationSource;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_platform::access;
@@ -96,6 +97,7 @@ impl Verb for Args {
         let outcomes: Vec<Outcome> =
             harnesses.into_iter().map(|harness| self.one(&set_up, harness, &folders, scope)).collect();
         let leaves = self.remove && self.harnesses.is_empty() && takes_part(&context.location);
+        let guard = self.guard(&context, &program, leaves);
         if leaves && !self.dry_run {
             std::fs::remove_dir_all(context.location.state.join("agents"))
                 .map_err(|error| Report::machine(&error))?;
@@ -105,9 +107,10 @@ impl Verb for Args {
             print::json(&json!({
                 "dry_run": self.dry_run, "removed": self.remove, "harnesses": harnesses,
                 "takes_part": takes_part(&context.location), "state": context.location.state,
+                "git": guard.as_ref().map(guard_json),
             }));
         } else {
-            self.print(&outcomes, &folders, joins, leaves);
+            self.print(&outcomes, guard.as_ref(), &folders, joins, leaves);
         }
         let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
         Ok(if failed { Exit::Failed } else { Exit::Done })
@@ -136,6 +139,47 @@ impl Args {
         Ok(found)
     }
 
+    /// Sets the git guard of this repository up, or takes it away with the last harness. A guard that cannot be set up does not
+    /// keep the hooks of harnesses from working.
+    fn guard(
+        &self,
+        context: &Context,
+        program: &str,
+        leaves: bool,
+    ) -> Option<Result<GuardState, GuardError>> {
+        if context.location.source != LocationSource::Git {
+            return None;
+        }
+        let root = &context.location.root;
+        match (self.dry_run, self.remove) {
+            (true, _) => Some(git_guard::state(root)),
+            (false, false) => Some(git_guard::install(root, program)),
+            (false, true) => leaves.then(|| git_guard::remove(root)),
+        }
+    }
+
+    fn print_guard(&self, guard: &Result<GuardState, GuardError>, folders: &Folders) {
+        match guard {
+            Ok(state) => {
+                let place = match &state.place {
+                    GuardPlace::Settings => "configuration of this repository".to_owned(),
+                    GuardPlace::Folder(folder) => plain(&folders.shown(folder)),
+                };
+                let what = match (self.dry_run, self.remove, state.is_complete()) {
+                    (true, true, false) | (false, true, _) => "no hooks".to_owned(),
+                    (true, true, true) => "hooks would be removed".to_owned(),
+                    (true, false, false) => format!("{} hooks would be added", GitEvent::ALL.len()),
+                    (_, false, _) => format!("{} hooks", state.present.len()),
+                };
+                print::out(&format!("{:<9} {place}  {what}\n", "git"));
+            }
+            Err(error) => {
+                print::out(&format!("{:<9} no guard: {}\n", "git", plain(&error.to_string())));
+                print::talk(&format!("hint: {}", error.hint()));
+            }
+        }
+    }
+
     fn one(&self, set_up: &SetUp<'_>, harness: Harness, folders: &Folders, scope: Scope) -> Outcome {
         let file = folders.file(harness, scope);
         let planned = if self.remove { set_up.removals(harness) } else { set_up.additions(harness) };
@@ -149,7 +193,14 @@ impl Args {
         Outcome { harness, shown: folders.shown(&file), file: file.display().to_string(), result, step }
     }
 
-    fn print(&self, outcomes: &[Outcome], folders: &Folders, joins: bool, leaves: bool) {
+    fn print(
+        &self,
+        outcomes: &[Outcome],
+        guard: Option<&Result<GuardState, GuardError>>,
+        folders: &Folders,
+        joins: bool,
+        leaves: bool,
+    ) {
         if self.dry_run {
             for change in outcomes.iter().flat_map(|outcome| outcome.result.iter().flatten()) {
                 print::out(&diff(change, folders));
@@ -161,6 +212,9 @@ impl Args {
         let widest = shown.iter().map(|outcome| width(&outcome.shown)).max().unwrap_or_default();
         for outcome in &shown {
             outcome.print(widest, self);
+        }
+        if let Some(guard) = guard {
+            self.print_guard(guard, folders);
         }
         let root = plain(&folders.location().root.display().to_string());
         match (self.dry_run, joins, leaves) {
@@ -174,6 +228,22 @@ impl Args {
         }
         if self.remove && !self.project && !self.shared && !self.dry_run && !shown.is_empty() {
             print::talk("these were the user's settings: the hooks are gone in all repositories");
+        }
+    }
+}
+
+fn guard_json(guard: &Result<GuardState, GuardError>) -> Value {
+    match guard {
+        Ok(state) => {
+            let place = match &state.place {
+                GuardPlace::Settings => json!("configuration"),
+                GuardPlace::Folder(folder) => json!(folder.display().to_string()),
+            };
+            let hooks: Vec<&str> = state.present.iter().map(|event| event.name()).collect();
+            json!({ "place": place, "hooks": hooks, "error": null, "hint": null })
+        }
+        Err(error) => {
+            json!({ "place": null, "hooks": [], "error": error.to_string(), "hint": error.hint() })
         }
     }
 }

@@ -46,7 +46,43 @@ fn only_agents_that_are_found_are_set_up() {
     fs::create_dir(world.home().join(".codex")).unwrap();
     let output = world.run(["init"]).code(0).stdout();
     assert!(output.starts_with("codex     ~/.codex/hooks.json  8 hooks   one step is yours: "), "{output}");
-    assert_eq!(output.lines().count(), 1, "{output}");
+    let git = output.lines().nth(1).unwrap();
+    assert!(git.starts_with("git ") && git.ends_with("  6 hooks"), "{output}");
+    assert_eq!(output.lines().count(), 2, "{output}");
+}
+
+/// The git guard comes and goes with the repository's part. Hooks that were there stay.
+#[test]
+fn the_git_guard_is_set_up_and_removed_with_the_repository() {
+    let world = repository();
+    let hooks = world.path(".git/hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    fs::write(hooks.join("pre-commit"), "#!/bin/sh\nexit 0\n").unwrap();
+    fs::set_permissions(hooks.join("pre-commit"), fs::Permissions::from_mode(0o755)).unwrap();
+    let git = || (snapshot(&hooks), fs::read_to_string(world.path(".git/config")).unwrap());
+    let before = git();
+    world.run(["init", "claude", "--dry-run"]).code(0).prints("6 hooks would be added");
+    assert_eq!(git(), before);
+    let set_up = world.run(["--json", "init", "claude"]).code(0).json();
+    assert_eq!(set_up["git"]["hooks"].as_array().unwrap().len(), 6, "{set_up}");
+    assert_ne!(git(), before);
+    let once = git();
+    world.run(["init", "claude"]).code(0).prints("6 hooks");
+    assert_eq!(git(), once);
+    world.run(["init", "--remove"]).code(0).prints("git ");
+    assert_eq!(git(), before);
+}
+
+/// A hooks folder of all repositories is left alone. The agents are set up nevertheless.
+#[test]
+fn a_hooks_folder_of_others_keeps_the_git_guard_away() {
+    let world = repository();
+    in_home(&world, ".gitconfig", "[core]\n\thooksPath = ~/hooks\n");
+    let output = world.run(["init", "claude"]).code(0).says("takes part").stdout();
+    let left_alone = output.contains("no guard: core.hooksPath is set to");
+    // From git 2.54 on the guard needs no folder.
+    assert!(left_alone != output.contains("configuration of this repository  6 hooks"), "{output}");
+    assert!(!world.home().join("hooks").exists());
 }
 
 #[test]
