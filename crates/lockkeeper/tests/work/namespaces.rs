@@ -92,7 +92,8 @@ fn a_live_command_of_another_namespace_is_neither_lost_nor_ended() {
 fn a_worker_on_the_host_looks_after_the_command_of_a_container() {
     let site = Site::new();
     let Some(mut container) = Container::start(&site) else { return };
-    let run = site.submit(&site.script("a", LONG));
+    let script = LONG.replace("exit 7", "echo over >> record; exit 7");
+    let run = site.submit(&site.script("a", &script));
     number_in(&site.dir().join("started"));
     until_recorded(&site, &run);
     container.order("kill -9 $worker; wait $worker; echo 1 > dead");
@@ -106,7 +107,7 @@ fn a_worker_on_the_host_looks_after_the_command_of_a_container() {
     std::fs::write(site.dir().join("go"), "").unwrap();
     let ended = site.end_of(&run);
     assert!(matches!(ended.reason(), Some(Reason::ExitCode | Reason::Lost)), "{ended:?}");
-    assert_eq!(site.record(), ["1", "b"]);
+    assert_eq!(site.record(), ["1", "b", "over"], "the command came to its own end");
     site.assert_settled("after its end");
 }
 
