@@ -14,7 +14,8 @@ use super::site::{Site, number_in, until};
 
 const LONG: &str =
     "echo $$ > started; echo $LOCKKEEPER_ATTEMPT >> record; until [ -e go ]; do sleep 0.01; done; exit 7";
-const UNSHARE: [&str; 4] = ["unshare", "--pid", "--fork", "--mount-proc"];
+/// The first process of the namespace ends with `unshare`, and all others with the first.
+const UNSHARE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 
 /// A worker in a pid namespace of its own, whose first process is a shell that does what the test tells it.
 struct Container {
