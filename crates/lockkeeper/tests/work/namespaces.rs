@@ -14,7 +14,8 @@ use super::site::{Site, number_in, until};
 
 const LONG: &str =
     "echo $$ > started; echo $LOCKKEEPER_ATTEMPT >> record; until [ -e go ]; do sleep 0.01; done; exit 7";
-const UNSHARE: [&str; 4] = ["unshare", "--pid", "--fork", "--mount-proc"];
+/// The first process of the namespace ends with `unshare`, and all others with the first.
+const UNSHARE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 
 /// A worker in a pid namespace of its own, whose first process is a shell that does what the test tells it.
 struct Container {
@@ -92,7 +93,8 @@ fn a_live_command_of_another_namespace_is_neither_lost_nor_ended() {
 fn a_worker_on_the_host_looks_after_the_command_of_a_container() {
     let site = Site::new();
     let Some(mut container) = Container::start(&site) else { return };
-    let run = site.submit(&site.script("a", LONG));
+    let script = LONG.replace("exit 7", "echo over >> record; exit 7");
+    let run = site.submit(&site.script("a", &script));
     number_in(&site.dir().join("started"));
     until_recorded(&site, &run);
     container.order("kill -9 $worker; wait $worker; echo 1 > dead");
@@ -106,7 +108,7 @@ fn a_worker_on_the_host_looks_after_the_command_of_a_container() {
     std::fs::write(site.dir().join("go"), "").unwrap();
     let ended = site.end_of(&run);
     assert!(matches!(ended.reason(), Some(Reason::ExitCode | Reason::Lost)), "{ended:?}");
-    assert_eq!(site.record(), ["1", "b"]);
+    assert_eq!(site.record(), ["1", "b", "over"], "the command came to its own end");
     site.assert_settled("after its end");
 }
 
