@@ -26,7 +26,7 @@ impl HookLog {
         Self { path: state.join("hooks.log") }
     }
 
-    /// The last lines, at most so many.
+    /// The last lines, at most `most`.
     pub fn last(&self, most: usize) -> Vec<String> {
         let is_small =
             fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_file() && meta.len() <= 2 * MAX_BYTES);

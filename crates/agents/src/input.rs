@@ -1,6 +1,6 @@
 //! Hook inputs: the JSON of every harness, read into one shape.
 //!
-//! Input comes from programs that change monthly, and from whoever can start the hook. What is wrong with it is an [`Unread`], which
+//! Input comes from programs that change monthly, and from every process that can start the hook. What is wrong with it is an [`Unread`], which
 //! goes into the log: no owner, no deny.
 
 mod event;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// How long a call waits for others that write a record.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A record without a process is removed when its agent was not seen for so many seconds.
+/// A record without a process is removed when its agent was not seen for this many seconds.
 const FORGET_AFTER: i64 = 24 * 60 * 60;
 /// The largest record, in bytes.
 const MAX_BYTES: u64 = 256 * 1024;

@@ -75,7 +75,7 @@ fn slots_are_never_exceeded() {
 }
 
 #[test]
-fn whoever_depends_on_a_failure_is_skipped_and_whoever_takes_turns_goes_on() {
+fn dependents_of_a_failure_are_skipped_and_groups_that_take_turns_go_on() {
     let plan = five(Action::QueueExecution);
     let mut progress = Progress::new(&plan);
     progress.begin(0);

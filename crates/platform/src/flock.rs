@@ -1,6 +1,6 @@
 //! Whole-file locks as `flock(1)` takes them, waited for with a time limit and without looking again and again.
 //!
-//! The lock belongs to an open file description: whoever shares the descriptor shares the lock, and it lasts until
+//! The lock belongs to an open file description: every process that shares the descriptor shares the lock, and it lasts until
 //! one of them unlocks it or the last of them is gone. The kernel wakes a waiter itself, so the call that blocks runs
 //! in a thread of its own. When the time is up or a signal came, that thread's call is interrupted and the thread
 //! joined before anything is said: a description that others share never gets the lock behind our back.

@@ -204,8 +204,8 @@ impl SharedLivenessLock {
 mod ofd_locks {
     use std::ffi::c_short;
 
-    use super::super::fs::open_private;
     use super::{AsFd, AsRawFd, BorrowedFd, HolderId, OwnedFd, Path, io};
+    use crate::fs::open_private;
 
     // Open-file-description locks always use 64-bit offsets.
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
@@ -291,8 +291,8 @@ mod flock_files {
     use rustix::fs::{FlockOperation, Mode, OFlags, flock};
     use rustix::io::Errno;
 
-    use super::super::fs::open_private;
     use super::{BorrowedFd, HolderId, OwnedFd, Path, PathBuf, io};
+    use crate::fs::open_private;
 
     pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
         match rustix::fs::mkdir(path.with_extension("d"), Mode::RWXU) {

@@ -1,6 +1,6 @@
 //! Access token of a server: stored in a file that only its owner can read, compared in constant time.
 //!
-//! The file is looked at before each use. Whoever replaces or removes it rotates the token: the old token and every session
+//! The file is looked at before each use. Replacing or removing it rotates the token: the old token and every session
 //! that began with it are refused from then on. A removed file is made again with a new token.
 
 use std::fmt;

@@ -22,7 +22,7 @@ const QUESTION: u64 = 2;
 pub enum Trust {
     /// It runs all of them.
     Trusted,
-    /// It skips so many of them.
+    /// How many of them it skips.
     Untrusted(usize),
     /// It did not say.
     Unknown(String),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::git::{Git, GitError, path_text};
 
-/// Above so many bytes of paths git looks at the whole work tree, since a command line has a limit.
+/// With more bytes of paths than this, git looks at the whole work tree, because a command line has a limit.
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
 /// What git says of a work tree.

@@ -18,7 +18,7 @@ use crate::git::{Git, GitError};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the lock is looked at where the system does not tell of changes.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// An index of a commit that was killed is removed after so many seconds.
+/// An index of a commit that was killed is removed after this many seconds.
 const LEFT_AFTER: i64 = 60 * 60;
 
 /// An index file of its own. It is removed when it is dropped.

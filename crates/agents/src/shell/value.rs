@@ -213,7 +213,7 @@ fn field(characters: &[(char, Mark)], home: Option<&Path>) -> Value {
         text.extend(rest.iter().map(|(character, _)| character));
         return Value::Text(text);
     }
-    // `**` goes through folders, as with `globstar`, and as in zsh: whoever writes it means that.
+    // `**` goes through folders, as with `globstar` and in zsh: the author of the command means that.
     let mut pattern = escaped(&text);
     for (at, (character, mark)) in rest.iter().enumerate() {
         let wild = *mark != Mark::Quoted;

@@ -88,7 +88,7 @@ impl Scratch {
         command
     }
 
-    /// Only the system's own programs, no terminal, no configuration of whoever runs the tests.
+    /// Only the system's own programs, no terminal, no configuration of the user who runs the tests.
     fn prepare(&self, command: &mut Command) {
         command.current_dir(&self.repository).env_clear().stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());

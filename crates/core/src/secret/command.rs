@@ -314,7 +314,7 @@ mod tests {
         check(&["sh", "-c", "echo don't --token abc"], &["sh", "-c", "echo don't --token ***"]);
     }
 
-    /// Whoever submits a request chooses its command.
+    /// The submitter of a request chooses its command, so the input may be hostile.
     #[test]
     fn no_text_is_too_strange_or_too_long() {
         for piece in [

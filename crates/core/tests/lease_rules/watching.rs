@@ -34,7 +34,7 @@ fn a_ticket_that_nobody_sleeps_on_watches_for_nobody() {
 }
 
 #[test]
-fn whoever_is_put_before_others_has_them_look_again() {
+fn a_waiter_put_before_others_makes_them_look_again() {
     let mut world = World::new();
     world.hold(ask("a").name("db"));
     world.queue(&ask("b").name("db"));

@@ -13,7 +13,7 @@ pub const OWNERS: [&str; 5] = ["a", "b", "c", "c:d", "c:e"];
 pub const FIRST_AGENT: usize = 2;
 pub const NAMES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 const PATTERNS: [&str; 5] = ["src/**", "src/a.rs", "src/b.rs", "**/*.rs", "docs/**"];
-/// What somebody does next; numbers stand for whoever is there then.
+/// What somebody does next; numbers stand for the owners that are there then.
 #[derive(Clone, Debug)]
 pub enum Step {
     Acquire {

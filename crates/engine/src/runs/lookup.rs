@@ -76,7 +76,7 @@ pub enum Blocked {
     Behind(u64),
     /// No worker is running.
     NoWorker,
-    /// Its worker is gone. Whoever can start a run or wait for one looks after it.
+    /// Its worker is gone. Every process that can start a run or wait for one looks after it.
     Unattended,
     /// Its worker is gone, and its processes live where this process cannot see them.
     OutOfReach,

@@ -16,7 +16,7 @@ const MANY: usize = 100_000;
 /// How often each address is asked, and how many of these at once.
 const REQUESTS: usize = 480;
 const CLIENTS: usize = 4;
-/// A list among many may take so many times as long as one among few.
+/// How many times as long a list among many may take as one among few.
 const FLAT: f64 = 1.5;
 
 /// What people and programs ask for all the time.

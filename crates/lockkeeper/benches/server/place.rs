@@ -75,7 +75,7 @@ pub fn serve_hello() {
     });
 }
 
-/// Makes a store with so many runs: four of ten succeeded, two failed, one was called off, the others wait.
+/// Makes a store with this many runs: four of ten succeeded, two failed, one was canceled, the others wait.
 pub fn fill(folder: &Path, count: usize) -> Runs {
     let runs = Runs::open(&folder.join("state")).unwrap();
     for first in (0..count).step_by(AT_ONCE) {

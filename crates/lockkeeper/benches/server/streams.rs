@@ -17,7 +17,7 @@ pub const STREAMS: usize = 500;
 const EVENTS: usize = 40;
 /// The slowest of a hundred streams hears of something within so long.
 const P99: Duration = Duration::from_millis(500);
-/// A stream may cost so many kilobytes.
+/// How many kilobytes a stream may cost.
 const KILOBYTES: f64 = 64.0;
 
 /// Streams that are listened to.

@@ -73,7 +73,7 @@ impl Manner {
 /// Two threads with a keeper each pass one lock to and fro, against two threads on a bare flock.
 pub fn between_threads() -> Vec<Row> {
     let works = "hand-off within a process, against a bare flock";
-    let sleeps = "the same to whoever gets the core of the last holder";
+    let sleeps = "the same, the waiter runs on the core of the last holder";
     let (works, sleeps) = (hand_offs(works, Manner::Works), hand_offs(sleeps, Manner::Sleeps));
     vec![works, Row { limit: None, ..sleeps }]
 }

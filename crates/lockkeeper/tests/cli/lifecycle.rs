@@ -106,7 +106,7 @@ fn a_stranger_neither_releases_nor_changes_a_live_lease() {
     holder.wait().code(0);
 }
 
-/// Invariant 10. The owner and whoever knows the token may end a lease. The command is stopped first, also without a TTL.
+/// Invariant 10. The owner, and a caller that names the token, may end a lease. The command is stopped first, also without a TTL.
 #[test]
 fn a_command_whose_lease_its_owner_releases_is_stopped_before_the_next_holder_begins() {
     for proof in [&["--owner", "worker:one"][..], &["--token", "1"]] {

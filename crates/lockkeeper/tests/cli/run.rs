@@ -40,7 +40,7 @@ fn an_executor_outside_moves_a_run_by_compare_and_set() {
 
 /// Requirements 74, 78, 80, 90.
 #[test]
-fn a_run_is_called_off_at_once_or_by_whoever_executes_it() {
+fn a_run_is_canceled_at_once_or_by_its_executor() {
     let world = world!();
     let queued = submit(&world, "a");
     world.run(["run", "cancel", "a", "--reason", "not needed"]).code(0).says("is canceled");
@@ -102,7 +102,7 @@ fn waiting_ends_with_the_run_or_its_time_or_a_signal() {
 
 /// Requirements 75, 94.
 #[test]
-fn a_run_that_waited_too_long_is_given_up_by_whoever_looks() {
+fn any_command_times_out_a_run_that_waited_too_long() {
     let world = world!();
     world.run(["submit", "--id", "a", "--queue-timeout", "1ms", "--", "true"]).code(0);
     world.run(["run", "wait", "a"]).code(75).says("took too long: it waited for");
@@ -247,14 +247,14 @@ fn a_drained_queue_with_failures_is_no_success() {
     let drained = world.run(drain).code(1);
     drained.says("can never start").says("b (after a)").says("c (after a)").says("`lockkeeper run retry a`");
     world.run(drain).code(1).says("can never start");
-    // Whoever waits for them is told at once.
+    // A command that waits for them ends at once.
     world.run(["run", "wait", "c"]).code(1).says("can never start: it comes after a").says("run retry a");
     world.run(["run", "cancel", "b"]).code(0);
     world.run(["run", "cancel", "c"]).code(0);
     world.run(drain).code(0);
 }
 
-/// Whoever waits for a dependent is told when what it comes after fails.
+/// A wait for a dependent ends when the request before it fails.
 #[test]
 fn a_wait_ends_when_the_run_can_no_longer_start() {
     let world = world!();

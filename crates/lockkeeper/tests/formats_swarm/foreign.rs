@@ -68,7 +68,7 @@ fn plain_creators_and_ours_have_one_winner_in_every_round() {
     assert!((1..200).contains(&foreign), "both kinds have to win sometimes: {foreign}");
 }
 
-/// Requirement 202. A program that breaks stale locks by itself cannot be excluded, but whoever lost learns it: after one
+/// Requirement 202. A program that breaks stale locks by itself cannot be excluded, but the worker that lost its lock learns it: after one
 /// heartbeat of ours and one look of theirs, exactly one believes, and it is the one in the file.
 #[test]
 fn after_a_foreign_breaker_the_loser_learns_it_at_its_next_heartbeat() {

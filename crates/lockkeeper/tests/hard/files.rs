@@ -120,7 +120,7 @@ fn no_token_repeats_while_files_are_deleted_under_commands() {
                 for _ in 0..20 {
                     let script = ["exec", &format!("db{worker}"), "--", "sh", "-c", "echo $LOCKKEEPER_TOKEN"];
                     let answer = site.run(&script);
-                    // Whoever is told that the store was removed under it starts again.
+                    // A process that learns that its store was removed starts again.
                     tokens.lock().unwrap().extend(answer.out.trim().parse::<u64>());
                 }
             });

@@ -89,7 +89,7 @@ fn a_release_hands_to_exactly_the_next() {
     let before: Vec<u64> = line.iter().map(|waiting| switches(waiting.pid())).collect();
     release(&site, &lease);
     assert_eq!(line[0].line(), "in");
-    // Whoever is next in line may look at its new neighbour; those behind are left alone.
+    // The next in line may look at its new neighbour; those behind are left alone.
     for place in 2..5 {
         let woken = switches(line[place].pid()) - before[place];
         assert!(woken <= 1, "{place} was woken {woken} times");

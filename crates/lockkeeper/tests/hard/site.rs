@@ -89,7 +89,7 @@ impl Site {
         self.json(&["locks"])["waiters"].as_array().unwrap().clone()
     }
 
-    /// Looks again and again until so many wait: nobody tells a stranger of it.
+    /// Polls until this many wait: a stranger gets no signal.
     pub fn until_waiting(&self, count: usize) {
         until(&format!("{count} in line"), || self.tickets().len() == count);
     }

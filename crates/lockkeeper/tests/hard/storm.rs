@@ -164,7 +164,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Measures how long all workers slept together. Whoever is only kept from the processor counts as awake, so
+    /// Measures how long all workers slept together. A process that only waits for the processor counts as awake, so
     /// that a loaded machine makes no difference.
     fn watch_sleep(&self) -> Duration {
         let (mut longest, mut since) = (Duration::ZERO, Instant::now());
@@ -229,7 +229,7 @@ impl Stage<'_> {
             if is_worker && !killed.insert(*worker) {
                 continue;
             }
-            // Noted first: whoever comes next may be inside before this thread runs again.
+            // Noted first: the next holder may be inside before this thread runs again.
             let at = now();
             self.hurt.lock().unwrap().insert(*worker, at);
             // A wrapper that is killed before its command runs leaves an ask without an answer.
@@ -280,7 +280,7 @@ impl Stage<'_> {
 
 fn go_on(handles: &[Arc<OwnedFd>]) -> bool {
     for handle in handles {
-        // Whoever is gone needs no going on.
+        // A process that ended needs no SIGCONT.
         let _ = pidfd_send_signal(handle, Signal::CONT);
     }
     true

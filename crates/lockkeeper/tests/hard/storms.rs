@@ -40,7 +40,7 @@ fn a_storm_of_wrapped_commands_has_one_holder_at_a_time() {
     assert!(idle < OVERTAKEN, "free for {idle:?} although somebody waited: {}", aftermath.about);
 }
 
-/// Invariants 1, 2, 4, 7. Every death hands on at once, to whoever is next.
+/// Invariants 1, 2, 4, 7. Every death passes the lock on at once, to the next in line.
 #[test]
 fn a_storm_on_one_name_loses_no_wake_up() {
     let storm = Storm { crowd: CROWD, weather: Weather::Kills, wrapped: false };

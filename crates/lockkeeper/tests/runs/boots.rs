@@ -12,7 +12,7 @@ use super::world::{World, request};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A run that may wait an hour, as another boot's clock dated it so many seconds ago by the wall clock.
+/// A run that may wait an hour, as another boot's clock dated it this many seconds ago by the wall clock.
 fn from_another_boot(seconds_ago: i64) -> (World, Run) {
     let world = World::new();
     world.runs.submit(&Request { queue_timeout: Some(HOUR), ..request("a") }, None).unwrap();

@@ -122,7 +122,7 @@ fn requests_are_counted_again_after_every_change() {
     assert_eq!(counts(), []);
 }
 
-/// Whoever follows the events by their positions misses none, whatever is removed meanwhile.
+/// A reader that follows the events by their positions misses none, also if runs are removed meanwhile.
 #[test]
 fn a_position_of_an_event_never_comes_again() {
     let world = World::new();

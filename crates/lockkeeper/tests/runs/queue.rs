@@ -148,7 +148,7 @@ fn the_files_of_aiflow_are_held_while_a_request_is_executed() {
     assert_eq!(stage["lock"]["holder"]["pid"], std::process::id());
 }
 
-/// Requirement 68. A task of a swarm is executed only by whoever has its lock.
+/// Requirement 68. A task of a swarm is executed only by the worker that has its lock.
 #[test]
 fn a_task_of_a_swarm_needs_its_lock() {
     use lockkeeper_core::time::Ttl;

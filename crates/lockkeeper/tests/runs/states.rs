@@ -55,7 +55,7 @@ fn an_ended_run_never_moves_again() {
     assert_eq!((before.run, before.events), (after.run, after.events));
 }
 
-/// Requirement 81. The database refuses what the rules do not have, whoever writes to it.
+/// Requirement 81. The database refuses what the rules do not have, also from other programs.
 #[test]
 fn the_database_itself_refuses_moves_that_are_not_in_the_table() {
     let world = World::new();

@@ -51,7 +51,7 @@ fn a_failed_attempt_is_made_again_and_stays_running_meanwhile() {
     let retry =
         RetryPolicy { limit: 5, base: Duration::from_millis(10), codes: vec![75], ..RetryPolicy::default() };
     let run = site.submit(&Request { retry, ..site.script("a", script) });
-    // Whoever is to end once nothing is left waits for the attempts that are still to come.
+    // A worker that drains the queue waits for the attempts that are still to come.
     site.drain("1");
     assert_eq!(outcome(&site.run(&run)), (Status::Succeeded, None, Some(0)));
     assert_eq!(site.record(), ["1", "2", "3"]);
@@ -164,7 +164,7 @@ fn timeout_against_finish_gives_exactly_one_end_and_no_success_after_a_signal() 
 
 /// Requirements 75, 94.
 #[test]
-fn a_run_that_waited_too_long_is_given_up_by_whoever_works() {
+fn any_worker_times_out_a_run_that_waited_too_long() {
     let site = Site::new();
     let blocker = site.submit(&site.script("blocker", "echo $$ > started; exec sleep 300"));
     let _worker = site.worker(&[]);

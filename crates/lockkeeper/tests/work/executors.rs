@@ -182,7 +182,7 @@ fn a_server_enforces_the_timeout_of_a_run_whose_worker_was_killed() {
     site.assert_settled("after the timeout");
 }
 
-/// Requirement 86. An executor is killed between two attempts: whoever waits for the run makes the next one.
+/// Requirement 86. An executor is killed between two attempts: the command that waits for the run makes the next one.
 #[test]
 fn an_attempt_is_made_although_the_executor_died_in_the_pause_before_it() {
     for (kind, rescue) in [("queue run-next", "run wait"), ("serve, one", "serve")] {
@@ -278,7 +278,7 @@ fn a_run_whose_time_is_up_ends_when_its_processes_are_gone() {
     Finished::of(&mut site.lockkeeper(&["run", "retry", "a"])).code(0);
 }
 
-/// `stage.json` says how a run ended, whoever found that out.
+/// `stage.json` says how a run ended, also if another process found that out.
 #[test]
 fn the_stage_file_of_a_lost_run_has_its_end() {
     let site = Site::new();

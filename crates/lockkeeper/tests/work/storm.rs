@@ -39,7 +39,7 @@ const HOLDINGS: [(&[&str], &[&str], &[&str]); 7] = [
     (&["web"], &["docs/**"], &["web", "docs"]),
 ];
 
-/// `occupied PLACE MODE` complains about whoever lives there and must not, then takes the place.
+/// `occupied PLACE MODE` complains about a process that lives there and must not, then takes the place.
 const LIBRARY: &str = r#"
 alive() { [ -n "$1" ] && tr '\0' '\n' < /proc/$1/environ 2>/dev/null | grep -qx "LOCKKEEPER_RUN_ID=$2"; }
 meet() { [ -e "$1" ] || return 0; read -r pid run < "$1" || return 0
